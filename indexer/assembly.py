@@ -105,7 +105,7 @@ def payment_inputs(inputs: Iterable[Input]) -> list[PaymentInput]:
 
 
 def _taken_down(denied: Iterable[Denial]) -> Iterator[str]:
-    """Yield the ids that are taken down, those of domains in their plain form."""
+    """Yield the ids that are taken down, also the plain ids of domains."""
     for each in denied:
         if each.id:
             yield each.id

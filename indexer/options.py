@@ -175,7 +175,7 @@ class SourceOptions(Struct, frozen=True, kw_only=True):
 
 
 class Stablecoin(Struct, frozen=True):
-    """A token that prices may be in; `usd` tells those of which one unit is a US dollar."""
+    """A token that prices may be in; `usd` says that one unit is a US dollar."""
 
     network: Annotated[str, Meta(min_length=1, title="the name of a network")]
     address: Annotated[str, Meta(min_length=1, title="the address of a token")]
@@ -185,7 +185,7 @@ class Stablecoin(Struct, frozen=True):
 
 
 class Denial(Struct, frozen=True, kw_only=True):
-    """A removal, and its reason: all that has the one of these values that is not empty.
+    """A removal by a host, a domain, a payee, an id or a URL, and its reason.
 
     host: of URLs, with `*` for any characters
     domain: of services, compared as host names are

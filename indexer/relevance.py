@@ -60,7 +60,7 @@ class JudgedEndpoint(Struct, rename="camel"):
 
 
 class Document(Struct):
-    """One document of a corpus, a service."""
+    """A document of a corpus, which is a service."""
 
     id: str
     name: str
@@ -78,7 +78,7 @@ class JudgedQuery(Struct):
 
 
 class Judgement(Struct):
-    """The measures of one query, with the ids returned and the grades of those wanted."""
+    """The measures of a query, the ids that were returned, and the grades of the relevant ids."""
 
     query: str
     ndcg: float = field(name="ndcg@10")

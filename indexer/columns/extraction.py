@@ -99,7 +99,7 @@ class Extractor:
         return key, contents
 
     def columns(self, keys: Keys, annotations: Keys) -> RecordColumns:
-        """Return the columns of the records, given their hashes and those of their annotations."""
+        """Return the columns of the records, given the hashes of records and annotations."""
         return RecordColumns(
             keys=keys,
             annotations=annotations,
@@ -184,7 +184,7 @@ class Extractor:
 
 
 def endpoint_key(url: str, method: str, tool: str) -> int:
-    """Return a hash of what identifies an endpoint of a service."""
+    """Return a hash of the method, the tool and the URL of an endpoint."""
     return text_hash(f"{method}\n{tool}\n{url}")
 
 

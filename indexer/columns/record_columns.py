@@ -118,7 +118,7 @@ class RecordColumns(NamedTuple):
     texts: uint8[n, 16], the key of the searched texts of each
     services: SERVICE[n]
     endpoints: ENDPOINT[m]
-    service_runs, endpoint_runs: what is ragged, by name
+    service_runs, endpoint_runs: the ragged columns, by name
     strings: the table of strings
     """
 
@@ -151,7 +151,7 @@ class RecordColumns(NamedTuple):
         return _without_unused_strings(taken)
 
     def find(self, keys: Keys) -> npt.NDArray[np.int32]:
-        """Return the rows of the services of these keys, -1 for those that are not here."""
+        """Return the row of each key, -1 for a key that is not here."""
         return find_keys(self.keys, keys)
 
     def numbers(self) -> list[npt.NDArray[np.int32]]:

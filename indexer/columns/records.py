@@ -177,7 +177,7 @@ class Service(Struct, rename="camel", gc=False):
     status: Raw = NULL
 
     def contents(self, annotations: Annotations = NO_ANNOTATIONS) -> Contents:
-        """Return the searched texts; the host is that of the first endpoint without a domain."""
+        """Return the searched texts; without a domain the first endpoint gives the host."""
         host = self.domain
         if not host and self.endpoints:
             scheme, _, address = self.endpoints[0].url.partition("://")

@@ -57,7 +57,7 @@ class DamagedText(Exception):
 class Container(Struct, frozen=True):
     """A list of items, or a document.
 
-    items: positions and texts, once; a text is valid JSON unless it is a line
+    items: positions and texts, to be read once; only a line may be invalid JSON
     kind: of a document, which is the only item; None for a list
     key: of the list in its envelope; empty for JSON lines, an array and a single record
     is_lines: whether each line is an item; one of more than MAX_RECORD bytes is cut short

@@ -31,9 +31,9 @@ _endpoint = msgspec.json.Decoder(_Endpoint)
 
 
 def is_directory(services: Raw) -> bool:
-    """Whether the first service that tells is one of a directory.
+    """Whether the first item that differs from a catalogue record has the form of a directory.
 
-    Endpoints of a record have a `url`; those of a directory have a `path` or `route` below the
+    Endpoints of a record have a `url`, endpoints of a directory a `path` or `route` below the
     `serviceUrl` of their service.
     """
     verdicts = map(_is_service, _first(services))

@@ -109,7 +109,7 @@ OTHER_KEYS = (LAST_UPDATED,)
 def recognise(members: Members, kind: Kind | None = None) -> Format | None:
     """Return the format of an object with these members, None for a list or a record.
 
-    kind: what the operator declares it to be, where its members leave that open
+    kind: the declared kind, which decides where the members leave it open
     """
     for each in FORMATS:
         is_declared = kind is not None and each.kind is kind

@@ -35,12 +35,12 @@ def quantise_rows(sums: npt.NDArray[np.int32]) -> EncodedTexts:
 
 
 def no_vectors(count: int) -> EncodedTexts:
-    """Return vectors of no dimensions, those of texts that are not encoded."""
+    """Return vectors of no dimensions, for texts that are not encoded."""
     return EncodedTexts(np.empty((count, 0), np.int8), np.zeros(count, np.float32))
 
 
 def concatenate(vectors: Iterable[EncodedTexts]) -> EncodedTexts:
-    """Return the vectors of several parts as those of one."""
+    """Return the vectors of all parts in order."""
     rows, inverse_lengths = zip(*vectors, strict=True)
     return EncodedTexts(np.concatenate(rows), np.concatenate(inverse_lengths))
 

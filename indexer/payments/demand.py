@@ -76,7 +76,7 @@ class Demand(Struct, frozen=True):
     returning: payers on two UTC days at least
     counted_payers, counted_returning: the same without payments within a cycle
     last: of the newest payment, in milliseconds since 1970
-    volume, top_volume: in 10^-18 US dollars; that of the payer with the greatest one
+    volume, top_volume: in 10^-18 US dollars, of all payers and of the greatest one
     squared_calls, squared_shares: sums over payers, of shares of the volume in 1 / SHARES
     unmatched: payments of an amount that no endpoint asks
     shared: payments that fit other services as well, and are credited to none
@@ -106,7 +106,7 @@ class Demand(Struct, frozen=True):
 
 
 class ServiceDemand(Struct, frozen=True):
-    """The demand of a whole service, and that of its endpoints with credits of their own."""
+    """The demand of a service, and of its endpoints that have credits of their own."""
 
     whole: Demand
     endpoints: dict[int, Demand]

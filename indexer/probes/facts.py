@@ -185,7 +185,7 @@ class Probed:
     def facts(self, target: int, *, has_terms: bool = True) -> ProbeFacts:
         """Return the facts of an endpoint.
 
-        has_terms: whether its URL identifies what is paid for, so that drift is its own
+        has_terms: whether its URL alone identifies the purchase, so that drift is its own
         """
         others = self._others.get(target, ())
         latest = self._latest.get(target)

@@ -1,4 +1,4 @@
-"""Liveness: what an observation says of an endpoint, and runs of observations that say the same."""
+"""Liveness: the answer of an endpoint in an observation, and runs of equal answers."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ def _observations(each: Input, targets: Targets, rules: Rules) -> Iterator[tuple
 
 
 def _list(discovery: Discovery, pointers: Iterable[tuple[Place, _Seen]]) -> None:
-    """Make resources of pointers, the most trusted first; those of one key are one."""
+    """Make a resource of all pointers of a key, the most trusted first."""
     settled: set[int] = set()
     listed: dict[str, Place] = {}
     for pointer, seen in pointers:

@@ -1,4 +1,4 @@
-"""Reading the observations of probers: what each saw last, and the rows of the trusted ones."""
+"""Reading observations: the last one of each prober, and the rows of the trusted ones."""
 
 from __future__ import annotations
 

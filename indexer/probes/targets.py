@@ -19,7 +19,7 @@ MAX_URLS = 2**14
 
 
 class Addressed(Struct):
-    """The address of an endpoint of a record; `tool` is that of MCP."""
+    """The address of an endpoint of a record; `tool` is its MCP tool, if it is one."""
 
     url: str
     method: str
@@ -39,7 +39,7 @@ decode_addressed = msgspec.json.Decoder(_Record).decode
 
 
 class Targets:
-    """The endpoints that observations may name; those of one URL and the same methods are one."""
+    """The endpoints that observations may name; a URL with the same methods counts once."""
 
     def __init__(self) -> None:
         self._numbers: dict[tuple[str, str], int] = {}

@@ -1,4 +1,4 @@
-"""The run of a probe: which endpoints are due, and what is written of them."""
+"""The run of a probe: finds the endpoints that are due, and writes observations of them."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ _to_standard = str.maketrans("-_", "+/")  # of base64 for URLs
 
 
 def read_quotes(headers: httpx.Headers, body: bytes) -> list[Quote]:
-    """Return the ways to pay that a 402 states, those of its header first, each once."""
+    """Return the ways to pay that a 402 states, each once; its header is read before its body."""
     quotes = dict.fromkeys(
         quote for text in (_from_base64(headers.get(HEADER, "")), body) for quote in _read(text)
     )

@@ -113,7 +113,7 @@ def _endpoints(snapshot: Snapshot) -> Iterator[_Facts]:
 
 
 def group_by_site(targets: Iterable[Target]) -> list[Site]:
-    """Group targets by site, those of most endpoints first."""
+    """Group targets by site, the sites of most endpoints first."""
     sites: dict[str, dict[str, list[Target]]] = defaultdict(lambda: defaultdict(list))
     for target in targets:
         sites[registrable_domain(target.host)][target.origin].append(target)

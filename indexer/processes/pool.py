@@ -50,7 +50,7 @@ main thread blocked, does not wake it up."""
 
 
 class Call(NamedTuple):
-    """A call of a function; one that reports progress is given `advance` as its last argument."""
+    """A call of a function, which gets `advance` as its last argument if it reports progress."""
 
     function: Callable[..., Any]
     arguments: Sequence[Any]

@@ -1,4 +1,4 @@
-"""A publication of copies: the pointer of the artifacts folder, and those of buckets."""
+"""A publication of copies: the pointers of the artifacts folder and of buckets."""
 
 from __future__ import annotations
 

@@ -1,10 +1,9 @@
 """Pushing the copy of a snapshot to a bucket, and removing objects that no kept copy needs.
 
 The layout is that of `service.replicas.origin`. Objects are put before the manifest that names
-them, and the manifest before the pointer. Two publishers may push at once. An object is deleted
-only when it is older than GARBAGE_AFTER, and a reused object is put again from the age of
-REFRESHED_AFTER on, so that no publisher deletes an object that another has just reused. The clock
-of the store tells the age of an object, as the clocks of two publishers may differ by more.
+them, and the manifest before the pointer. Two publishers may push at once: an object is deleted
+only when it is older than GARBAGE_AFTER, and put again instead of reused from REFRESHED_AFTER on.
+Ages are told by the clock of the store, since the clocks of publishers may differ.
 """
 
 from __future__ import annotations

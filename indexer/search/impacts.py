@@ -140,7 +140,7 @@ class _Compiler:
         return self._parts[run.path]["documents"][run.bounds[0] : run.bounds[-1]]
 
     def _expand(self, run: Run) -> Iterator[_Postings]:
-        """Yield the postings of a run by document; those of services are of each document."""
+        """Yield the postings of a run by document; postings of services are repeated for each."""
         documents = self._documents(run)
         counts = self._parts[run.path]["counts"][run.bounds[0] : run.bounds[-1]]
         terms = np.repeat(run.terms.astype(np.int64), np.diff(run.bounds))

@@ -1,4 +1,4 @@
-"""Documents of the index, and parts of it: the postings of those that a segment has."""
+"""Documents of the index, and its parts: the postings of the documents of a segment."""
 
 from __future__ import annotations
 
@@ -82,10 +82,7 @@ def part_of(analysed: Analysed, documents: Numbers, owners: Numbers | None = Non
 
 
 def segment_parts(segment: Segment, ordinals: Numbers, documents: Documents) -> Iterator[Part]:
-    """Yield the parts of a segment: of the texts of services, and of those of endpoints.
-
-    `ordinals` has the ordinals of the services.
-    """
+    """Yield the parts of a segment, given the ordinals of its services."""
     services = part_of(segment.services, ordinals)
     own = {
         FIELDS_OF_SERVICES[name]: field.renumber(documents.own)

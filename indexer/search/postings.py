@@ -73,7 +73,7 @@ def compile_postings(
 
 
 def _size_penalties(documents: Documents, config: SearchConfig) -> npt.NDArray[np.uint16]:
-    """Return what is subtracted from the sum of a document of each service."""
+    """Return the penalty of each service, by which the sum of a document is lowered."""
     sizes = np.bincount(documents.services, minlength=len(documents.own))
     penalties = config.size_penalty * config.impact_scale * np.log(np.maximum(sizes, 1))
     return np.minimum(np.rint(penalties), np.iinfo(np.uint16).max).astype(np.uint16)

@@ -42,7 +42,7 @@ PROBED_GROUPS = 6
 def add_services(
     vectors: EncodedTexts, services: EncodedTexts, service_of: Numbers
 ) -> EncodedTexts:
-    """Add to the vectors of documents those of their services, each of length 1, in place."""
+    """Add the vectors of services to those of their documents, scaled to length 1, in place."""
     rows, inverse_lengths = vectors
     for start in range(0, len(rows), BATCH):
         batch = slice(start, start + BATCH)
@@ -168,9 +168,9 @@ def _means(
     cells: npt.NDArray[np.integer],
     centroids: Rows,
 ) -> Rows:
-    """Return the mean direction of the vectors of each cell; an empty one keeps its centroid.
+    """Return the mean direction of each cell; an empty cell keeps its centroid.
 
-    `cells` has the cell of each of these vectors.
+    numbers, cells: the rows of the vectors, and the cell of each
     """
     order = np.argsort(cells, kind="stable")
     present, starts = np.unique(cells[order], return_index=True)

@@ -28,7 +28,7 @@ PROGRESS_STEP = 500
 
 
 class Annotated(NamedTuple):
-    """A `RecordStore` of the annotations of services, and hashes of some of these."""
+    """A `RecordStore` of the annotations of all services, and the hashes of some."""
 
     path: Path
     keys: Keys

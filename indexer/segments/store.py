@@ -1,4 +1,4 @@
-"""The segments of a build: those that earlier builds left, and which of them are merged."""
+"""The segments of a build: found among the files of earlier builds, and chosen for merging."""
 
 from __future__ import annotations
 

@@ -159,9 +159,9 @@ def compare_with_served(artifacts: Path, built: Path) -> tuple[str, Changes | No
 def find_snapshot(artifacts: Path, name: str) -> Path:
     """Return the folder of a snapshot, having checked the sizes of the files that are compared.
 
-    The name is the id of a snapshot in `artifacts` or the start of one, the path of a snapshot
-    folder, or that of an artifacts folder, for the snapshot that it serves. Raises Misuse for an
-    ambiguous name, otherwise SnapshotUnavailable.
+    The name is an id in `artifacts` or the start of an id, or the path of a snapshot or of an
+    artifacts folder, which means its served snapshot. Raises Misuse for an ambiguous name,
+    otherwise SnapshotUnavailable.
     """
     folder = _find(artifacts, name)
     try:

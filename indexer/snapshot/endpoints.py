@@ -49,12 +49,12 @@ from service.storage.record_store import Records, RecordStore
 
 
 class IndexedEndpoints(NamedTuple):
-    """The documents of the index, and what is known of them beside the segments.
+    """The documents of the index, with the texts and priors that no segment has.
 
-    others: the postings of the resources that are documents, of their own texts
-    other_documents: int32[others], these documents
-    other_vectors: the vectors of their texts, if these are encoded
-    prior, other_prior: float64 of the endpoints and the others, as `compile_postings` takes it
+    others: the postings of the listed resources that are documents
+    other_documents: int32[others], the ordinals of these documents
+    other_vectors: their vectors, if texts are encoded
+    prior, other_prior: float64, as `compile_postings` takes it, of endpoints and of the others
     """
 
     documents: Documents
