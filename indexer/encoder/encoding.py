@@ -17,7 +17,6 @@ import numpy.typing as npt
 from indexer.encoder.quantising import (
     EncodedTexts,
     add_vectors,
-    concatenate,
     quantise_rows,
 )
 from indexer.encoder.words import CACHED_PIECES, LONGEST_CACHED, words_of_piece
@@ -59,7 +58,8 @@ class TextEncoder:
     def encoded(self) -> EncodedTexts:
         """Return the vectors of all documents."""
         self._flush()
-        return concatenate(self._encoded)
+        rows, inverse_lengths = zip(*self._encoded, strict=True)
+        return EncodedTexts(np.concatenate(rows), np.concatenate(inverse_lengths))
 
     def _add_pieces(self, text: str, start: int) -> None:
         pieces, stop = self._pieces, start + MOST_PIECES

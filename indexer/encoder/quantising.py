@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -37,12 +36,6 @@ def quantise_rows(sums: npt.NDArray[np.int32]) -> EncodedTexts:
 def no_vectors(count: int) -> EncodedTexts:
     """Return vectors of no dimensions, for texts that are not encoded."""
     return EncodedTexts(np.empty((count, 0), np.int8), np.zeros(count, np.float32))
-
-
-def concatenate(vectors: Iterable[EncodedTexts]) -> EncodedTexts:
-    """Return the vectors of all parts in order."""
-    rows, inverse_lengths = zip(*vectors, strict=True)
-    return EncodedTexts(np.concatenate(rows), np.concatenate(inverse_lengths))
 
 
 def add_vectors(left: EncodedTexts, right: EncodedTexts, weight: float = 1.0) -> EncodedTexts:

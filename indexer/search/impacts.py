@@ -94,7 +94,8 @@ class _Compiler:
                 shares = self._shares.take(self._documents(run))
                 counts = np.bincount(owners, shares, len(counts)).astype(np.int64)
             sizes[run.terms] += counts
-        is_frequent = (sizes > self._most_rare).tolist()
+        most_rare = max(FREQUENT, len(self._services) * self._config.dense_share)
+        is_frequent = (sizes > most_rare).tolist()
         start, total = 0, 0
         for term, size in enumerate(sizes.tolist()):
             if (is_frequent[term] or total + size > CHUNK) and term > start:
@@ -130,11 +131,6 @@ class _Compiler:
             writer.stream("bits", map(_bits, self._impacts))
             writer.stream("group_bits", self._group_bits)
             writer.stream("champions", self._champions)
-
-    @property
-    def _most_rare(self) -> float:
-        """The most postings of a term that are sorted."""
-        return max(FREQUENT, len(self._services) * self._config.dense_share)
 
     def _documents(self, run: Run) -> npt.NDArray[np.int32]:
         return self._parts[run.path]["documents"][run.bounds[0] : run.bounds[-1]]
