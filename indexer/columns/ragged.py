@@ -86,6 +86,13 @@ def concatenate_ragged(parts: Sequence[Ragged]) -> Ragged:
     return Ragged(np.concatenate(sizes), np.concatenate(items))
 
 
+def rank_texts(texts: Sequence[bytes]) -> tuple[list[bytes], Rows]:
+    """Return the distinct texts in byte order, and the position of each text among them."""
+    ordered = sorted(set(texts))
+    rank = {text: position for position, text in enumerate(ordered)}
+    return ordered, np.fromiter(map(rank.__getitem__, texts), np.int64, len(texts))
+
+
 def ragged_texts(texts: Sequence[bytes]) -> Ragged:
     """Return texts as rows of bytes."""
     sizes = np.fromiter(map(len, texts), np.uint32, len(texts))

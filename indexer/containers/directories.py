@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import islice
 
 import msgspec
@@ -30,13 +30,13 @@ _service = msgspec.json.Decoder(_Service)
 _endpoint = msgspec.json.Decoder(_Endpoint)
 
 
-def is_directory(services: Raw) -> bool:
-    """Whether the first item that differs from a catalogue record has the form of a directory.
+def is_directory(members: Mapping[str, Raw]) -> bool:
+    """Whether the first of `services` that is no catalogue record has the form of a directory.
 
     Endpoints of a record have a `url`, endpoints of a directory a `path` or `route` below the
     `serviceUrl` of their service.
     """
-    verdicts = map(_is_service, _first(services))
+    verdicts = map(_is_service, _first(members["services"]))
     return next((each for each in verdicts if each is not None), False)
 
 

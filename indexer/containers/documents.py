@@ -66,10 +66,6 @@ def _lists_described(members: Members) -> bool:
     return resource is not UNSET and bytes(resource).startswith(b"{")
 
 
-def _lists_services(members: Members) -> bool:
-    return is_directory(members["services"])
-
-
 def _first_of(value: Raw) -> bytes:
     """Return the first element of a list, empty where there is none."""
     try:
@@ -94,7 +90,7 @@ FORMATS = (
     Format("an AsyncAPI document", frozenset(("asyncapi",))),
     Format("an OpenRPC document", frozenset(("openrpc",))),
     Format("a linkset", frozenset(("linkset",)), advice="name the documents that it links to"),
-    Format("an MPP directory", frozenset(("services",)), Kind.MPP, fits=_lists_services),
+    Format("an MPP directory", frozenset(("services",)), Kind.MPP, fits=is_directory),
     Format("a manifest", frozenset(("resources",)), Kind.MANIFEST, fits=_lists_addresses),
     Format("a manifest", frozenset(("items",)), Kind.MANIFEST, fits=_lists_described),
 )

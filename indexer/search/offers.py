@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from indexer.columns.ragged import Integers, Ragged, Rows, ragged_texts
+from indexer.columns.ragged import Integers, Ragged, Rows, ragged_texts, rank_texts
 from indexer.columns.record_columns import EMPTY, RecordColumns, of_strings
 from indexer.search.filters import FacetValues
 from indexer.x402.listing import EntryKeys
@@ -46,12 +46,9 @@ class StringNumbers:
 
         The last item is NONE, which is its index.
         """
-        numbers = {string.encode(): number for string, number in self._numbers.items()}
-        strings = sorted(numbers)
+        strings, ranks = rank_texts([string.encode() for string in self._numbers])
         write_string_table(path, strings)
-        sorted_numbers = np.full(len(strings) + 1, NONE, np.int32)
-        sorted_numbers[[numbers[string] for string in strings]] = np.arange(len(strings))
-        return sorted_numbers
+        return np.append(ranks, NONE).astype(np.int32)
 
 
 class OfferWriter:

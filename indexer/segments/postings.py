@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from indexer.columns.ragged import Integers, Ragged, bounds_of, is_first, ragged_texts
+from indexer.columns.ragged import Integers, Ragged, bounds_of, is_first, ragged_texts, rank_texts
 from indexer.encoder.quantising import EncodedTexts
 
 GONE = -1
@@ -49,14 +49,8 @@ class FieldPostings(NamedTuple):
 
 def merge_postings(parts: Sequence[FieldPostings], documents: int) -> FieldPostings:
     """Return the postings of one field of different documents, which are numbered together."""
-    own = [part.terms.texts() for part in parts]
-    terms = sorted({term for each in own for term in each})
-    rank = {term: number for number, term in enumerate(terms)}
-    owners = [
-        np.repeat(np.fromiter(map(rank.__getitem__, each), np.int64, len(each)), part.sizes)
-        for each, part in zip(own, parts, strict=True)
-    ]
-    keys = np.concatenate(owners) * max(documents, 1)
+    terms, ranks = rank_texts([term for part in parts for term in part.terms.texts()])
+    keys = np.repeat(ranks, np.concatenate([part.sizes for part in parts])) * max(documents, 1)
     keys += np.concatenate([part.documents for part in parts])
     order = np.argsort(keys, kind="stable")
     ranks, numbers = np.divmod(keys[order], max(documents, 1))

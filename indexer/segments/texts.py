@@ -13,9 +13,8 @@ from itertools import chain, count
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from indexer.columns.ragged import Ragged
+from indexer.columns.ragged import Ragged, rank_texts
 from indexer.encoder.words import words_of_piece
 from indexer.segments.postings import FieldPostings, Numbers, count_pairs
 from service.search.analysis import term_of
@@ -86,11 +85,5 @@ class _Words:
         entries = [
             b"%b %b" % (word.encode(), term) for word, term in zip(numbers, terms, strict=True)
         ]
-        self.terms, self.entries = sorted(set(terms)), sorted(entries)
-        self.term_ranks = _ranks(terms, self.terms)
-        self.entry_ranks = _ranks(entries, self.entries)
-
-
-def _ranks(items: Sequence[bytes], ordered: Sequence[bytes]) -> npt.NDArray[np.int64]:
-    rank = {item: position for position, item in enumerate(ordered)}
-    return np.fromiter(map(rank.__getitem__, items), np.int64, len(items))
+        self.terms, self.term_ranks = rank_texts(terms)
+        self.entries, self.entry_ranks = rank_texts(entries)
