@@ -12,13 +12,13 @@ from msgspec.structs import replace
 from indexer.x402.endpoints import pair_endpoints
 from indexer.x402.naming import registrable_domain
 from indexer.x402.parameters import is_template
+from indexer.x402.untrusted import NULL
 from service.filtering.offers import NONE
 from service.schema.records import ParameterDescriptor
 from service.snapshot.snapshot import Snapshot
 from service.urls import DEFAULT_PORTS, ParsedUrl, parse_url
 
 MAX_BODY = 64 * 1024  # bytes of an example
-NULL = Raw(b"null")
 
 
 class ListedEndpoint(Struct, frozen=True):
