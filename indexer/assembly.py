@@ -14,9 +14,9 @@ from msgspec import Struct
 
 from indexer.catalogue.catalogue import NO_GROUP, Catalogue, ListedService
 from indexer.catalogue.derived_ids import plain_id
-from indexer.catalogue.intake import Accepted, Intake
+from indexer.catalogue.intake import AcceptedInput, Intake
 from indexer.catalogue.known_records import open_known_records
-from indexer.catalogue.normaliser import Normaliser
+from indexer.catalogue.normaliser import RecordNormaliser
 from indexer.catalogue.overlays import Overlays, read_overlays
 from indexer.catalogue.probed import ProbedCatalogue, probe_catalogue
 from indexer.errors import LeftOut
@@ -86,7 +86,7 @@ class Assembled(Struct):
     catalogue: Catalogue
     discovery: Discovery
     probed: ProbedCatalogue
-    accepted: list[Accepted]
+    accepted: list[AcceptedInput]
     rules: str
     denials: list[str]
     reused: int
@@ -146,7 +146,7 @@ class Assembler:
             (staging / "resources").open("w+b") as resource_spool,
         ):
             catalogue = Catalogue(spool, reuse.records)
-            normaliser = Normaliser(self.known, pool)
+            normaliser = RecordNormaliser(self.known, pool)
             readings = Readings(self.known.facts, rules)
             discovery = Discovery(resource_spool, readings, self._decisions)
             intake = Intake(options, rules, catalogue, discovery, normaliser, findings, now)

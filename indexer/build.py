@@ -33,7 +33,7 @@ from indexer.processes.resources import (
 from indexer.progress import Progress
 from indexer.publishing.publication import Publisher
 from indexer.report import Report, make_report, recall, remember, write_sources
-from indexer.search_options import ClusterOptions, Ranking
+from indexer.search_options import ClusterOptions, RankingOptions
 from indexer.segments.reuse import ReuseStore, save
 from indexer.segments.store import SegmentCounts
 from indexer.snapshot.compare import compare_with_served
@@ -130,7 +130,7 @@ def _gather(options: BuildOptions, progress: Progress) -> Inputs:
     return fetch_feeds(inputs, options, progress)
 
 
-def _load_encoder(options: BuildOptions) -> tuple[StaticEncoder | None, Ranking]:
+def _load_encoder(options: BuildOptions) -> tuple[StaticEncoder | None, RankingOptions]:
     """Return the packaged encoder, if texts are encoded, and the ranking with its name."""
     ranking = options.ranking
     encoder = None if not ranking.is_semantic else load_encoder()

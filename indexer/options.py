@@ -12,7 +12,7 @@ from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from indexer.declarations import Amount, Count, Duration, Flag, Seconds, Share, Size, Texts
-from indexer.search_options import STATIC_RANKING, ClusterOptions, Ranking
+from indexer.search_options import STATIC_RANKING, ClusterOptions, RankingOptions
 from service.publishing.artifacts import KEPT
 
 ARTIFACTS = Path("artifacts")
@@ -327,7 +327,7 @@ class BuildOptions(Struct, frozen=True, kw_only=True):
     ] = Fraction(1, 100)
     policy: Policy = Policy()
     limits: Limits = Limits()
-    ranking: Ranking = STATIC_RANKING
+    ranking: RankingOptions = STATIC_RANKING
     jobs: Annotated[
         Count | None,
         Meta(

@@ -18,11 +18,11 @@ from msgspec import Raw, Struct, field
 from indexer.build import build_snapshot
 from indexer.errors import InvalidRecord, SourceError
 from indexer.options import BuildOptions
-from indexer.search_options import STATIC_RANKING, Ranking
+from indexer.search_options import STATIC_RANKING, RankingOptions
 from indexer.sources.catalogue_file import name_source
 from indexer.sources.records import read_records
 from indexer.text import decode_or_invalid
-from indexer.x402.untrusted import NULL
+from service.schema.values import NULL
 from service.snapshot.snapshot import Snapshot, open_snapshot
 
 NDCG_DEPTH = 10
@@ -59,7 +59,7 @@ class JudgedEndpoint(Struct, rename="camel"):
             raise ValueError("Object needs either `url` or `path`")
 
 
-class Document(Struct):
+class CorpusDocument(Struct):
     """A document of a corpus, which is a service."""
 
     id: str
@@ -87,14 +87,14 @@ class Judgement(Struct):
     wanted: dict[str, float]
 
 
-_document = msgspec.json.Decoder(Document)
+_document = msgspec.json.Decoder(CorpusDocument)
 _query = msgspec.json.Decoder(JudgedQuery)
 
 
 def evaluate(
     corpus: str,
     queries: str,
-    ranking: Ranking = STATIC_RANKING,
+    ranking: RankingOptions = STATIC_RANKING,
 ) -> list[Judgement]:
     """Judge each query of a file against a snapshot built of a corpus, as a request searches it.
 
@@ -138,8 +138,8 @@ def interval(values: Sequence[float]) -> tuple[float, float]:
 
 def _build(
     folder: Path,
-    documents: list[Document],
-    ranking: Ranking,
+    documents: list[CorpusDocument],
+    ranking: RankingOptions,
 ) -> Snapshot:
     source, artifacts = folder / "corpus.jsonl", folder / "artifacts"
     source.write_bytes(b"\n".join(_record(n, document) for n, document in enumerate(documents)))
@@ -153,7 +153,7 @@ def _build(
     return open_snapshot(artifacts)
 
 
-def _record(number: int, document: Document) -> bytes:
+def _record(number: int, document: CorpusDocument) -> bytes:
     """Return a service whose id is the zero-padded number: ties keep the order of the corpus."""
     record = {
         "id": f"{number:012}",

@@ -12,7 +12,7 @@ from msgspec import Struct
 from indexer.catalogue.outliers import Outlier
 from indexer.publishing.pushed import Pushed
 from indexer.segments.store import SegmentCounts
-from indexer.snapshot.compare import Changes
+from indexer.snapshot.compare import ChangeCounts
 from indexer.sources.findings import Finding, Findings, State, Tally
 from indexer.sources.fingerprint import Fingerprint
 from indexer.sources.inputs import Inputs
@@ -60,7 +60,7 @@ class Report(Struct, rename="camel"):
     seconds: float
     stages: dict[str, float]
     sources: list[Tally]
-    changes: Changes | None
+    changes: ChangeCounts | None
     suspicious_prices: list[Outlier]
     unused_overlays: list[str]
     notes: list[str]
@@ -88,7 +88,7 @@ def make_report(
     manifest: Manifest,
     findings: Findings,
     before: str,
-    changes: Changes | None,
+    changes: ChangeCounts | None,
     outliers: list[Outlier],
     reused_records: int,
     segments: SegmentCounts,

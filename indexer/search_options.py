@@ -11,7 +11,7 @@ from service.opensearch.connection import ClusterAddress
 from service.search.config import SEARCH_CONFIG, SearchConfig
 
 
-class Ranking(Struct, frozen=True):
+class RankingOptions(Struct, frozen=True):
     """Whether searches rank by meaning, too, by the packaged encoder; and their parameters."""
 
     is_semantic: Annotated[
@@ -22,7 +22,7 @@ class Ranking(Struct, frozen=True):
     search: SearchConfig = SEARCH_CONFIG
 
 
-STATIC_RANKING = Ranking()
+STATIC_RANKING = RankingOptions()
 
 
 class ClusterOptions(Struct, frozen=True):

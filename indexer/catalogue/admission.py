@@ -33,7 +33,7 @@ class Admitted(Struct):
     faults: list[tuple[LeftOut, Address | None]]
 
 
-class _Endpoint(Struct):
+class _PricedEndpoint(Struct):
     """The part of an endpoint that rules look at."""
 
     url: str
@@ -45,7 +45,7 @@ _loose_host = re.compile(
 )
 _object = msgspec.json.Decoder(dict[str, Raw])
 _array = msgspec.json.Decoder(list[Raw])
-_endpoint = msgspec.json.Decoder(_Endpoint)
+_endpoint = msgspec.json.Decoder(_PricedEndpoint)
 
 
 def admit(text: bytes, facts: Facts, source: SourceOptions, rules: Rules) -> Admitted:

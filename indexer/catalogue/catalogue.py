@@ -23,7 +23,7 @@ from indexer.probes.facts import DEAD, UNDECIDED
 from indexer.record_store import RecordRun, run_of
 from indexer.search.popularity import Payers
 from indexer.segments.reuse import KeptRecords
-from indexer.snapshot.demand import CountedDemand, Described
+from indexer.snapshot.demand import CountedDemand, DemandRow
 from indexer.sources.decisions import Decisions
 from indexer.sources.denials import TakenDown
 from indexer.sources.findings import Findings
@@ -45,7 +45,7 @@ Describe = Callable[[Mapping[str, str]], Iterable[tuple[Grouped, Normalised | St
 """Returns the discovered services with their records, for ids by key."""
 
 
-class Entry(Struct, gc=False):
+class CatalogueEntry(Struct, gc=False):
     """A record: its place in its source, and the values that order it.
 
     Its text is in the spool from `start` to `stop`, or in a `row` of the kept records. The JSON of
@@ -89,7 +89,7 @@ class ListedService(Struct, gc=False):
     """A service of the listing: its id and its entry."""
 
     id: str
-    entry: Entry
+    entry: CatalogueEntry
 
 
 class Catalogue:
@@ -101,11 +101,11 @@ class Catalogue:
     def __init__(self, spool: BinaryIO, kept: KeptRecords) -> None:
         self._spool, self._kept = spool, kept
         self._end = 0
-        self._records: list[Entry] = []
-        self._services: dict[str, Entry] = {}
+        self._records: list[CatalogueEntry] = []
+        self._services: dict[str, CatalogueEntry] = {}
         self.sources: list[SourceOptions] = []
 
-    def spool(self, source: int, position: str, record: Normalised | Stored) -> Entry:
+    def spool(self, source: int, position: str, record: Normalised | Stored) -> CatalogueEntry:
         """Write a record of a source to the spool; returns its entry, for `accept`."""
         if isinstance(record, Stored):
             entry = _entry(source, position, record.facts)
@@ -114,7 +114,7 @@ class Catalogue:
             return entry
         return self._write(source, position, record)
 
-    def accept(self, entries: Iterable[Entry]) -> None:
+    def accept(self, entries: Iterable[CatalogueEntry]) -> None:
         """Add the records of a source."""
         for entry in entries:
             entry.trust = self.sources[entry.source].trust
@@ -172,7 +172,7 @@ class Catalogue:
             self._services[rests[service.key]] = entry
         self._records.clear()
 
-    def _outranking(self, entry: Entry, domain: str, discovery: Discovery) -> str:
+    def _outranking(self, entry: CatalogueEntry, domain: str, discovery: Discovery) -> str:
         """Return the domain or a URL of a record that a more trusted source lists, or nothing."""
         if entry.trust >= discovery.greatest_trust:
             return ""
@@ -181,7 +181,7 @@ class Catalogue:
         urls = {url for url, _ in read_endpoints(self._text("", entry))}
         return min((url for url in urls if discovery.trust_of_url(url) > entry.trust), default="")
 
-    def _enter(self, service_id: str, entry: Entry, findings: Findings) -> None:
+    def _enter(self, service_id: str, entry: CatalogueEntry, findings: Findings) -> None:
         """Make an entry the service of an id, unless another one stays."""
         earlier = self._services.get(service_id)
         if earlier is not None and earlier.source == entry.source:
@@ -203,7 +203,7 @@ class Catalogue:
         """The ids of the services."""
         return [*self._services]
 
-    def entries(self) -> Iterator[tuple[str, Entry]]:
+    def entries(self) -> Iterator[tuple[str, CatalogueEntry]]:
         """Yield the services with their ids."""
         yield from self._services.items()
 
@@ -301,16 +301,16 @@ class Catalogue:
 
         return sorted(by_id, key=rank, reverse=True)
 
-    def demand(self, listing: Iterable[ListedService]) -> Iterator[Described]:
+    def demand(self, listing: Iterable[ListedService]) -> Iterator[DemandRow]:
         """Yield the demand of services."""
         self._spool.flush()
         for each in listing:
             start, stop = each.entry.demand_start, each.entry.demand_stop
             text = os.pread(self._spool.fileno(), stop - start, start)
-            yield Described(each.id, each.entry.name, text)
+            yield DemandRow(each.id, each.entry.name, text)
 
     def _leave_out(
-        self, findings: Findings, entry: Entry, service_id: str | None, fault: LeftOut
+        self, findings: Findings, entry: CatalogueEntry, service_id: str | None, fault: LeftOut
     ) -> None:
         self._spool.flush()
         subject = subject_of(self._text(service_id or "", entry))
@@ -323,11 +323,11 @@ class Catalogue:
         for service_id in ids:
             yield self._annotations(self._services[service_id])
 
-    def _annotations(self, entry: Entry) -> bytes:
+    def _annotations(self, entry: CatalogueEntry) -> bytes:
         start, stop = entry.annotations_start, entry.annotations_stop
         return os.pread(self._spool.fileno(), stop - start, start) if start < stop else b""
 
-    def _text(self, service_id: str, entry: Entry) -> bytes:
+    def _text(self, service_id: str, entry: CatalogueEntry) -> bytes:
         if entry.row != NOT_KEPT:
             return bytes(self._kept.run(entry.row, entry.row + 1).content)
         text = os.pread(self._spool.fileno(), entry.stop - entry.start, entry.start)
@@ -335,13 +335,13 @@ class Catalogue:
             text = b'{"id":"%b",%b' % (service_id.encode(), text[1:])
         return text
 
-    def _write(self, source: int, position: str, record: Normalised) -> Entry:
+    def _write(self, source: int, position: str, record: Normalised) -> CatalogueEntry:
         entry = _entry(source, position, record.facts)
         entry.start, entry.stop = self._spool_text(record.text)
         self._annotate(entry, Annotations(record.facts.outputs))
         return entry
 
-    def _annotate(self, entry: Entry, annotations: Annotations) -> None:
+    def _annotate(self, entry: CatalogueEntry, annotations: Annotations) -> None:
         """Set the annotations of a service, unless there are none."""
         if text := annotations.encode():
             entry.annotations_start, entry.annotations_stop = self._spool_text(text)
@@ -353,8 +353,8 @@ class Catalogue:
         return start, self._end
 
 
-def _entry(source: int, position: str, facts: Facts) -> Entry:
-    return Entry(
+def _entry(source: int, position: str, facts: Facts) -> CatalogueEntry:
+    return CatalogueEntry(
         source=source,
         position=position,
         id=facts.id,
@@ -378,7 +378,7 @@ class _Domains:
             if plain not in self._by_id or decisions.owner_of(plain) == domain:
                 self._by_id[plain] = domain
 
-    def of(self, entry: Entry) -> str:
+    def of(self, entry: CatalogueEntry) -> str:
         """Return the domain whose resources a record may name, or an empty string."""
         if not entry.domain:
             return self._by_id.get(entry.id or "", "")

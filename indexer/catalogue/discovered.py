@@ -7,7 +7,7 @@ from collections.abc import Callable
 import msgspec
 from msgspec import Struct
 
-from indexer.catalogue.known_records import NOT_KEPT, Answer, Known, Stored, answer_of
+from indexer.catalogue.known_records import NOT_KEPT, Known, Stored, ValidatedRecord, answer_of
 from indexer.catalogue.record import normalise
 from indexer.options import Policy
 from indexer.sources.records import SourceRecord
@@ -50,12 +50,12 @@ def is_whole(service: Grouped, known: Known) -> bool:
     )
 
 
-def describe_services(groups: list[bytes]) -> list[Answer | None]:
+def describe_services(groups: list[bytes]) -> list[ValidatedRecord | None]:
     """Return the records of encoded groups, in a worker or here."""
     return [_describe(_group.decode(encoded)) for encoded in groups]
 
 
-def _describe(group: Group) -> Answer:
+def _describe(group: Group) -> ValidatedRecord:
     grouped = [GroupedResource(decode_resource(encoded), trust) for encoded, trust in group.members]
     service = group_resources(group.domain, grouped, group.limit)
     text = b'{"id":"%b",%b' % (group.id.encode(), msgspec.json.encode(service)[1:])

@@ -13,9 +13,9 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from indexer.catalogue.admission import admit
-from indexer.catalogue.catalogue import Catalogue, Entry
+from indexer.catalogue.catalogue import Catalogue, CatalogueEntry
 from indexer.catalogue.known_records import Stored
-from indexer.catalogue.normaliser import Normaliser, Result
+from indexer.catalogue.normaliser import RecordNormaliser, Result
 from indexer.catalogue.record import Normalised, given_id
 from indexer.catalogue.refused import subject_of
 from indexer.documents.document import Document, Reader
@@ -32,13 +32,13 @@ from indexer.mpp.reading import read_directory
 from indexer.openapi.reading import read_openapi
 from indexer.options import BuildOptions, Kind, OnError
 from indexer.progress import Stage
-from indexer.sources.accepted import AcceptedSource, Listings, remove_unused
+from indexer.sources.accepted import AcceptedListings, AcceptedSource, remove_unused
 from indexer.sources.findings import Finding, Findings, State, Tally
 from indexer.sources.inputs import Input
 from indexer.sources.records import LISTS, SourceRecord, read_records
 from indexer.sources.subjects import Subject
 from indexer.x402 import resource as x402
-from indexer.x402.discovery import Discovery, FoundResources
+from indexer.x402.discovery import Discovery, SourceResources
 from indexer.x402.readings import ReadResource
 from indexer.x402.resource import OLD, Rules
 from service.schema.listings import Fate
@@ -64,20 +64,20 @@ class Reading(Struct):
     input: Input
     number: int
     tally: Tally
-    entries: list[Entry]
-    found: FoundResources
-    listings: Listings
+    entries: list[CatalogueEntry]
+    found: SourceResources
+    listings: AcceptedListings
     left_out: set[str] = field(default_factory=set)
     notes: list[str] = field(default_factory=list)
     kind: Kind | None = None
 
 
-class Accepted(NamedTuple):
+class AcceptedInput(NamedTuple):
     """A source that was accepted as it is now, and where its last accepted copy is kept."""
 
     input: Input
     tally: Tally
-    listings: Listings
+    listings: AcceptedListings
     source: AcceptedSource
 
 
@@ -90,11 +90,11 @@ class Intake:
         rules: Rules,
         catalogue: Catalogue,
         discovery: Discovery,
-        normaliser: Normaliser,
+        normaliser: RecordNormaliser,
         findings: Findings,
         now: datetime,
     ) -> None:
-        self.accepted: list[Accepted] = []
+        self.accepted: list[AcceptedInput] = []
         self._options, self._rules, self._now = options, rules, now
         self._catalogue, self._discovery = catalogue, discovery
         self._normaliser, self._findings = normaliser, findings
@@ -127,7 +127,7 @@ class Intake:
                 return
             reading = self._read(last, tally, progress, has_new_rules=False)
         else:
-            self.accepted.append(Accepted(each, tally, reading.listings, source))
+            self.accepted.append(AcceptedInput(each, tally, reading.listings, source))
         self._findings.notes += reading.notes
         self._catalogue.accept(reading.entries)
         self._discovery.accept(reading.found)
@@ -151,8 +151,8 @@ class Intake:
     ) -> Reading:
         """Read a source; listings that new rules leave out are not missed."""
         number = len(self._catalogue.sources) - 1
-        found = FoundResources(self._discovery, number, each.name, each.options.trust)
-        reading = Reading(each, number, tally, [], found, Listings())
+        found = SourceResources(self._discovery, number, each.name, each.options.trust)
+        reading = Reading(each, number, tally, [], found, AcceptedListings())
         tally.file = each.shown_file
         tally.read_at = each.read_at or self._now
         kind = reading.kind = each.options.kind
@@ -290,7 +290,11 @@ class Intake:
 
 
 def store_accepted(
-    artifacts: Path, accepted: Iterable[Accepted], rules: str, findings: Findings, now: datetime
+    artifacts: Path,
+    accepted: Iterable[AcceptedInput],
+    rules: str,
+    findings: Findings,
+    now: datetime,
 ) -> None:
     """Keep published sources for the next build; a fault is noted, as nothing is lost.
 

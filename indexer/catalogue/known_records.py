@@ -44,7 +44,7 @@ class Stored(NamedTuple):
     row: int
 
 
-class Answer(NamedTuple):
+class ValidatedRecord(NamedTuple):
     """A record that was validated: its compact JSON and its hash, empty of a resource, and facts.
 
     flags: for each resource of a discovered service, whether its record has the resource
@@ -87,7 +87,7 @@ class KnownRecords:
             for number in self.facts.find(digests)
         ]
 
-    def add(self, digest: bytes, answer: Answer) -> Normalised | ReadResource:
+    def add(self, digest: bytes, answer: ValidatedRecord) -> Normalised | ReadResource:
         """Keep a record that was validated for the next build; returns it."""
         facts = _decoder.decode(answer.facts)
         if isinstance(facts, Outline):
@@ -102,10 +102,10 @@ class KnownRecords:
         return Stored(facts, int(self._rows[number]) if number < len(self._rows) else NOT_KEPT)
 
 
-def answer_of(normalised: Normalised, flags: Sequence[bool] = ()) -> Answer:
+def answer_of(normalised: Normalised, flags: Sequence[bool] = ()) -> ValidatedRecord:
     """Return a normalised record as a worker sends it."""
     text, facts = normalised
-    return Answer(text, record_key(text), _encode(facts), flags)
+    return ValidatedRecord(text, record_key(text), _encode(facts), flags)
 
 
 def open_known_records(reuse: ReuseStore, policy: Policy, staging: Path) -> KnownRecords:

@@ -13,10 +13,10 @@ from msgspec import Struct
 from indexer.catalogue.discovered import describe_services, encode_group, is_whole
 from indexer.catalogue.known_records import (
     NOT_KEPT,
-    Answer,
     Known,
     KnownRecords,
     Stored,
+    ValidatedRecord,
     answer_of,
 )
 from indexer.catalogue.record import Normalised, normalise, restore
@@ -39,7 +39,7 @@ WAITING = 2
 
 T = TypeVar("T")
 
-Answers = list[Answer | None]
+ValidatedRecords = list[ValidatedRecord | None]
 Result = Normalised | Stored | ReadResource | None
 """A valid record, a resource before rules judge it, or None for a record that is neither."""
 
@@ -58,7 +58,7 @@ class Work(Struct, Generic[T]):
     digest: Callable[[T], bytes]
     is_known: Callable[[T, Known], bool]
     content: Callable[[T], bytes]
-    function: Callable[[list[bytes]], Answers]
+    function: Callable[[list[bytes]], ValidatedRecords]
 
 
 class Batch(Struct, Generic[T]):
@@ -71,10 +71,10 @@ class Batch(Struct, Generic[T]):
     digests: list[bytes]
     known: list[Known]
     new: list[int]
-    answers: Future[Answers] | Answers
+    answers: Future[ValidatedRecords] | ValidatedRecords
 
 
-class Normaliser:
+class RecordNormaliser:
     """Normalises records in their order, in a pool from `WORKERS_FROM` bytes of new records on.
 
     `reused` counts the known records.
@@ -158,7 +158,7 @@ class Normaliser:
         new = [ordinal for ordinal, is_known in enumerate(is_known) if not is_known]
         contents = [work.content(subjects[ordinal]) for ordinal in new]
         self._new_bytes += sum(map(len, contents))
-        answers: Future[Answers] | Answers
+        answers: Future[ValidatedRecords] | ValidatedRecords
         if contents and self._read_ahead:
             answers = self._pool.submit(work.function, contents)
         else:
@@ -182,7 +182,7 @@ class Normaliser:
 
 def normalise_texts(
     kind: Kind | None, stablecoins: tuple[Stablecoin, ...], texts: list[bytes]
-) -> Answers:
+) -> ValidatedRecords:
     """Normalise records and read resources, in a worker or here.
 
     The build validates an invalid record again, and reports the fault.
@@ -192,12 +192,12 @@ def normalise_texts(
 
 def _normalise(
     record: SourceRecord, kind: Kind | None, stablecoins: tuple[Stablecoin, ...]
-) -> Answer | None:
+) -> ValidatedRecord | None:
     try:
         if kind is not Kind.RESOURCES and not record.is_resource:
             return answer_of(normalise(record))
         if kind is not Kind.RECORDS and record.is_resource:
-            return Answer(b"", NO_KEY, read_unjudged(record, stablecoins))
+            return ValidatedRecord(b"", NO_KEY, read_unjudged(record, stablecoins))
     except InvalidRecord:
         pass
     return None

@@ -39,7 +39,7 @@ PATCHED = frozenset(("domain", "id"))
 _object = msgspec.json.Decoder(dict[str, Raw])
 
 
-class Key(NamedTuple):
+class OverlayKey(NamedTuple):
     """A key of an overlay: a field of a Denial, and its value in normal form."""
 
     field: str
@@ -64,13 +64,13 @@ class _Url(Struct):
     url: str
 
 
-class _Record(Struct):
+class _RecordUrls(Struct):
     """The part of a record that says which endpoints it has."""
 
     endpoints: list[_Url]
 
 
-_urls = msgspec.json.Decoder(_Record)
+_urls = msgspec.json.Decoder(_RecordUrls)
 _host = re.compile(r"https?://([^/?#\":]+)")
 _profile = msgspec.json.Decoder(Profile)
 
@@ -102,12 +102,12 @@ class Overlays:
     """
 
     def __init__(self) -> None:
-        self._patches: dict[Key, list[Patch]] = {}
-        self._removals: dict[Key, str] = {}
-        self._taken: set[Key] = set()
+        self._patches: dict[OverlayKey, list[Patch]] = {}
+        self._removals: dict[OverlayKey, str] = {}
+        self._taken: set[OverlayKey] = set()
         self._hosts: set[str] = set()
 
-    def add(self, key: Key, place: str, patch: bytes | None) -> None:
+    def add(self, key: OverlayKey, place: str, patch: bytes | None) -> None:
         """Add a patch, or a removal for None; raises SourceError for a key without patches."""
         if patch is None:
             self._removals.setdefault(key, place)
@@ -134,7 +134,7 @@ class Overlays:
         """Return the patches of a service, those of its domain before those of its id."""
         if not self._patches:
             return None
-        keys = [Key("domain", fold_host(domain)), Key("id", service_id)]
+        keys = [OverlayKey("domain", fold_host(domain)), OverlayKey("id", service_id)]
         keys = [key for key in keys if key not in self._removals]
         self._taken.update(keys)
         patches = [patch for key in keys for patch in self._patches.get(key, ())]
@@ -161,7 +161,7 @@ class Overlays:
         if not self._hosts:
             return None
         try:
-            key = Key("url", parse_url(url).identity)
+            key = OverlayKey("url", parse_url(url).identity)
         except ValueError:
             return None
         if key in self._removals or key not in self._patches:
@@ -256,20 +256,20 @@ def _merge_profiles(patches: Iterable[Patch]) -> Profile | None:
     return None if merged in (EMPTY, NULL) else _profile.decode(merged)
 
 
-def _denial(key: Key, place: str) -> Denial:
+def _denial(key: OverlayKey, place: str) -> Denial:
     return replace(Denial(reason=f"is taken down by {place}"), **{key.field: key.value})
 
 
-def _parse_key(text: str) -> Key:
+def _parse_key(text: str) -> OverlayKey:
     """Parse a key; raises ValueError with the reason for an invalid URL or domain."""
     if is_url(text):
-        return Key("url", parse_url(text).identity)
+        return OverlayKey("url", parse_url(text).identity)
     field, _, value = text.partition(":")
     if field in PREFIXES and value:
         is_domain = field == "domain"
         value = ascii_host(value).removesuffix(".") if is_domain else fold_address(value)
-        return Key(field, value)
-    return Key("id", text)
+        return OverlayKey(field, value)
+    return OverlayKey("id", text)
 
 
 def _refuse(constant: str) -> NoReturn:
@@ -290,7 +290,7 @@ class _File:
         self._text = _read(path)
         self._breaks = [newline.start() for newline in re.finditer("\n", self._text)]
 
-    def patches(self) -> Iterator[tuple[Key, str, bytes | None]]:
+    def patches(self) -> Iterator[tuple[OverlayKey, str, bytes | None]]:
         """Yield each key with its place and patch, None for null.
 
         Raises SourceError for anything else.
@@ -306,7 +306,7 @@ class _File:
                 key = json.loads(self._text[slice(*name)])
                 yield self._patch(key, self._text[slice(*value)].encode(), value[0])
 
-    def _patch(self, name: str, patch: bytes, offset: int) -> tuple[Key, str, bytes | None]:
+    def _patch(self, name: str, patch: bytes, offset: int) -> tuple[OverlayKey, str, bytes | None]:
         place, shown = self._place(offset), json.dumps(name)
         try:
             key = _parse_key(name)

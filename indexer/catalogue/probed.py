@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec import Struct
 
-from indexer.catalogue.catalogue import Catalogue, Entry, ListedService
+from indexer.catalogue.catalogue import Catalogue, CatalogueEntry, ListedService
 from indexer.probes.drift import listed_terms
 from indexer.probes.facts import UNDECIDED, Probed
 from indexer.probes.reading import read_probes
@@ -151,7 +151,7 @@ def _add_endpoints(targets: Targets, text: bytes) -> tuple[array[int], frozenset
 
 
 def _add_listings(
-    targets: Targets, listed: dict[int, int], discovery: Discovery, entry: Entry
+    targets: Targets, listed: dict[int, int], discovery: Discovery, entry: CatalogueEntry
 ) -> array[int]:
     """Add the listed resources of a service; returns their numbers.
 

@@ -77,7 +77,7 @@ def run(options: argparse.Namespace) -> int:
     return answer("\n".join([*lines, *(_describe_comparison(comparison) if comparison else ())]))
 
 
-class Change(Struct):
+class QueryChange(Struct):
     """A query that two rankings answer differently; `ndcg@10` of both."""
 
     query: str
@@ -85,7 +85,7 @@ class Change(Struct):
     after: float
 
 
-class Comparison(Struct):
+class RankingComparison(Struct):
     """How a second ranking differs: the mean of its gain in nDCG@10, and the queries that changed.
 
     `better` and `worse` are counts; at most MAX_CHANGES queries are in `most_better` and
@@ -96,8 +96,8 @@ class Comparison(Struct):
     interval: tuple[float, float]
     better: int
     worse: int
-    most_better: list[Change]
-    most_worse: list[Change]
+    most_better: list[QueryChange]
+    most_worse: list[QueryChange]
 
 
 def _measure(judgements: Sequence[Judgement]) -> dict[str, object]:
@@ -110,9 +110,9 @@ def _measure(judgements: Sequence[Judgement]) -> dict[str, object]:
     }
 
 
-def _compare(before: Sequence[Judgement], after: Sequence[Judgement]) -> Comparison:
+def _compare(before: Sequence[Judgement], after: Sequence[Judgement]) -> RankingComparison:
     changes = [
-        Change(left.query, left.ndcg, right.ndcg)
+        QueryChange(left.query, left.ndcg, right.ndcg)
         for left, right in zip(before, after, strict=True)
         if left.ndcg != right.ndcg
     ]
@@ -120,7 +120,7 @@ def _compare(before: Sequence[Judgement], after: Sequence[Judgement]) -> Compari
     worse = [change for change in changes if change.after < change.before]
     better = [change for change in reversed(changes) if change.after > change.before]
     gains = [right.ndcg - left.ndcg for left, right in zip(before, after, strict=True)]
-    return Comparison(
+    return RankingComparison(
         fmean(gains),
         interval(gains),
         len(better),
@@ -137,7 +137,7 @@ def _describe_run(judgements: Sequence[Judgement]) -> str:
     return f"{len(ndcg):7}   {fmean(ndcg):7.4f}   {low:.4f} to {high:.4f}   {recall:9.4f}"
 
 
-def _describe_comparison(comparison: Comparison) -> Iterable[str]:
+def _describe_comparison(comparison: RankingComparison) -> Iterable[str]:
     low, high = comparison.interval
     yield ""
     yield (

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import UNSET, Raw
 
+from indexer.catalogue.derived_ids import MAX_ID
 from indexer.cli.command import Command, add_artifacts_option, command_line
 from indexer.cli.search import calls_of, networks_of, price_of
 from indexer.cli.terminal import answer, answer_drawn
@@ -32,7 +33,6 @@ if TYPE_CHECKING:  # rich is an optional dependency, which scripts do without
 Styled = str | tuple[str, str]
 """Text, or text with a style of rich."""
 
-MAX_ID = 256
 MAX_TEXT = 5_000  # characters
 MAX_HITS = 24
 MAX_KNOWN = 1_000  # compared in some 20 ms

@@ -12,7 +12,7 @@ from indexer.cli.command import Command, add_artifacts_option, command_line
 from indexer.cli.terminal import answer
 from indexer.errors import IndexerError, Misuse
 from indexer.text import printable, shorten
-from service.api.listings import Explanation, explain, explain_url
+from service.api.listings import ListingExplanation, explain, explain_url
 from service.errors import InvalidParameter
 from service.schema.listings import ListingFate, ListingReport
 from service.snapshot.listings import position_hash
@@ -40,7 +40,7 @@ def run(options: argparse.Namespace) -> int:
     return answer("\n".join(_lines(_report.decode(body))))
 
 
-def _explain(snapshot: Snapshot, options: argparse.Namespace) -> Explanation:
+def _explain(snapshot: Snapshot, options: argparse.Namespace) -> ListingExplanation:
     place = options.source, options.position
     if options.url is not None and place == (None, None):
         try:

@@ -28,8 +28,8 @@ from indexer.columns.records import (
     DEPRECATED,
     MAX_PAYERS,
     Contents,
-    Price,
-    Service,
+    IndexedPrice,
+    IndexedService,
     decode_list,
     decode_members,
     decode_service,
@@ -41,9 +41,10 @@ from indexer.record_store import KEY_SIZE, Keys
 from indexer.sources.subjects import Address, find_address
 from indexer.text import is_own_text
 from indexer.x402.testnets import mainnet_prices
-from indexer.x402.untrusted import NULL, string_of
+from indexer.x402.untrusted import string_of
 from service.filtering.facets import ENDPOINT_KEYS, SERVICE_KEYS
 from service.networks import network_key, network_label
+from service.schema.values import NULL
 from service.storage.hash_table import text_hash
 
 NO_ADDRESS = Address(0, 0)
@@ -117,7 +118,7 @@ class Extractor:
             values = [*{key(value): value for value in values}.values()]
         return [self._numbers[value] for value in values]
 
-    def _add_filters(self, service: Service, prices: Sequence[Price]) -> None:
+    def _add_filters(self, service: IndexedService, prices: Sequence[IndexedPrice]) -> None:
         runs = self._runs
         networks = service.networks or [price.network for price in prices if price.network]
         values: dict[str, tuple[Callable[[str], str], list[str]]] = {
@@ -130,7 +131,7 @@ class Extractor:
         runs["id"].add(service.id.encode())
         runs["name"].add(service.name.encode())
 
-    def _add_price_ranges(self, prices: Iterable[Price]) -> None:
+    def _add_price_ranges(self, prices: Iterable[IndexedPrice]) -> None:
         ranges: dict[str, tuple[float, float]] = {}
         for price in prices:
             for amount in (price.amount, price.min_amount, price.max_amount):
@@ -140,7 +141,7 @@ class Extractor:
         packed = [_price_range.pack(self._numbers[name], *own) for name, own in ranges.items()]
         self._runs["prices"].add(b"".join(packed))
 
-    def _add_endpoints(self, start: int, endpoints: bytes, service: Service) -> None:
+    def _add_endpoints(self, start: int, endpoints: bytes, service: IndexedService) -> None:
         """Add the endpoints of a service; `start` is where they stand in the record."""
         key, rewritten = ENDPOINT_KEYS["tag"], bytearray()
         tags, numbers = self._endpoint_runs["tag"], self._numbers
@@ -188,7 +189,7 @@ def endpoint_key(url: str, method: str, tool: str) -> int:
     return text_hash(f"{method}\n{tool}\n{url}")
 
 
-def _cheapest(prices: Iterable[Price]) -> float:
+def _cheapest(prices: Iterable[IndexedPrice]) -> float:
     """Return the lowest of prices, NaN if there is none.
 
     A price without a fixed amount counts with its bound.

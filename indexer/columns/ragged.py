@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-Rows = npt.NDArray[np.int64]
-Integers = npt.NDArray[np.integer[Any]]
+from service.search.postings import Integers
+
+AnyIntegers = npt.NDArray[np.integer[Any]]
 
 
 class Ragged(NamedTuple):
@@ -25,7 +26,7 @@ class Ragged(NamedTuple):
     items: npt.NDArray[Any]
 
     @property
-    def bounds(self) -> Rows:
+    def bounds(self) -> Integers:
         """Where each row starts, and the last one stops."""
         return bounds_of(self.sizes)
 
@@ -34,7 +35,7 @@ class Ragged(NamedTuple):
         """The row of each item."""
         return np.repeat(np.arange(len(self.sizes), dtype=np.int32), self.sizes)
 
-    def take(self, rows: Integers) -> Ragged:
+    def take(self, rows: AnyIntegers) -> Ragged:
         """Return these rows, in this order."""
         return Ragged(self.sizes[rows], self.items[positions(self.bounds, rows)])
 
@@ -48,7 +49,7 @@ class Ragged(NamedTuple):
         return [text.decode() for text in self.texts()]
 
 
-def bounds_of(sizes: npt.NDArray[np.integer[Any] | np.bool_]) -> Rows:
+def bounds_of(sizes: npt.NDArray[np.integer[Any] | np.bool_]) -> Integers:
     """Return where runs of these sizes start, and the last one stops."""
     bounds = np.zeros(len(sizes) + 1, np.int64)
     np.cumsum(sizes, out=bounds[1:])
@@ -64,7 +65,7 @@ def is_first(*columns: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
     return differs
 
 
-def first_equal(*columns: npt.NDArray[Any]) -> Rows:
+def first_equal(*columns: npt.NDArray[Any]) -> Integers:
     """Return for each row the first row that is equal to it."""
     order = np.lexsort(columns)  # stable
     distinct = is_first(*(column[order] for column in columns))
@@ -73,7 +74,7 @@ def first_equal(*columns: npt.NDArray[Any]) -> Rows:
     return rows
 
 
-def positions(bounds: Rows, rows: Integers) -> Rows:
+def positions(bounds: Integers, rows: AnyIntegers) -> Integers:
     """Return the positions of the items of these rows, in their order."""
     sizes = np.diff(bounds)[rows]
     own = bounds_of(sizes)
@@ -86,7 +87,7 @@ def concatenate_ragged(parts: Sequence[Ragged]) -> Ragged:
     return Ragged(np.concatenate(sizes), np.concatenate(items))
 
 
-def rank_texts(texts: Sequence[bytes]) -> tuple[list[bytes], Rows]:
+def rank_texts(texts: Sequence[bytes]) -> tuple[list[bytes], Integers]:
     """Return the distinct texts in byte order, and the position of each text among them."""
     ordered = sorted(set(texts))
     rank = {text: position for position, text in enumerate(ordered)}

@@ -14,9 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from indexer.columns.ragged import (
-    Integers,
+    AnyIntegers,
     Ragged,
-    Rows,
     bounds_of,
     concatenate_ragged,
     first_equal,
@@ -24,6 +23,7 @@ from indexer.columns.ragged import (
     ragged_texts,
 )
 from indexer.record_store import KEY_SIZE, Keys
+from service.search.postings import Integers
 from service.storage.container import Array, Arrays, Layout, open_arrays, write_arrays
 
 STRUCT_CODES = {"b1": "?", "i4": "i", "i8": "q", "u4": "I", "u8": "Q", "f8": "d"}
@@ -132,11 +132,11 @@ class RecordColumns(NamedTuple):
     strings: Ragged
 
     @property
-    def first_endpoints(self) -> Rows:
+    def first_endpoints(self) -> Integers:
         """int64[n + 1], the first endpoint of each service."""
         return bounds_of(self.services["endpoints"])
 
-    def take(self, rows: Integers) -> RecordColumns:
+    def take(self, rows: AnyIntegers) -> RecordColumns:
         """Return the columns of these services, in this order, with their strings alone."""
         endpoints = positions(self.first_endpoints, rows)
         taken = self._replace(
@@ -240,14 +240,14 @@ def concatenate(parts: Sequence[RecordColumns]) -> RecordColumns:
     )
 
 
-def of_strings(function: Callable[[str], int], numbers: Integers, strings: Ragged) -> Rows:
+def of_strings(function: Callable[[str], int], numbers: AnyIntegers, strings: Ragged) -> Integers:
     """Return the values of a function of strings, by their numbers; each is computed once."""
     is_used = np.zeros(len(strings.sizes), np.bool_)
     is_used[numbers] = True
     used = strings.take(np.flatnonzero(is_used)).strings()
     values = np.zeros(len(is_used), np.int64)
     values[is_used] = [function(string) for string in used]
-    mapped: Rows = values[numbers]
+    mapped: Integers = values[numbers]
     return mapped
 
 
@@ -282,7 +282,7 @@ def _without_unused_strings(columns: RecordColumns) -> RecordColumns:
     return _renumbered(columns, np.cumsum(is_used) - 1, strings.take(used))
 
 
-def _renumbered(columns: RecordColumns, new_numbers: Rows, strings: Ragged) -> RecordColumns:
+def _renumbered(columns: RecordColumns, new_numbers: Integers, strings: Ragged) -> RecordColumns:
     """Return columns with another table of strings, to which their numbers are mapped."""
 
     def renumber(items: npt.NDArray[Any]) -> npt.NDArray[Any]:

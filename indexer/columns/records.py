@@ -17,10 +17,11 @@ from indexer.text import is_own_text
 from indexer.x402.naming import host_labels
 from indexer.x402.output import read_output
 from indexer.x402.parameters import path_parameters
-from indexer.x402.untrusted import NULL, string_of
+from indexer.x402.untrusted import string_of
 from service.filtering.facets import folded
 from service.schema.listings import Advice
 from service.schema.profiles import Profile, searched_text
+from service.schema.values import NULL
 from service.snapshot.endpoints import ADDED_MEMBERS
 
 SERVICE_FIELDS = ("name", "description", "category", "host", "profile")
@@ -53,7 +54,7 @@ class Contents(NamedTuple):
         return sha256(_encode((service_id, self))).digest()[:KEY_SIZE]
 
 
-class Price(Struct, rename="camel", gc=False):
+class IndexedPrice(Struct, rename="camel", gc=False):
     """The price of an endpoint; amounts are empty where there are none."""
 
     amount: str
@@ -87,7 +88,7 @@ class Quality(Struct, rename="camel", gc=False):
     l30_days_unique_payers: str = "0"
 
 
-class Parameter(Struct, gc=False):
+class IndexedParameter(Struct, gc=False):
     """The part of a parameter that is searched, and the values that it can have."""
 
     name: str
@@ -102,7 +103,7 @@ class Parameter(Struct, gc=False):
         return self.group == "path" and not (_is_null(self.example) and _is_null(self.default))
 
 
-class Endpoint(Struct, rename="camel", gc=False):
+class IndexedEndpoint(Struct, rename="camel", gc=False):
     """The part of an endpoint that is searched, filtered and ordered by.
 
     service, match, ratecard: members that responses add, in place of its own ones
@@ -110,10 +111,10 @@ class Endpoint(Struct, rename="camel", gc=False):
 
     url: str
     method: str
-    pricing: Price
+    pricing: IndexedPrice
     quality: Quality | None = None
     description: str = ""
-    parameters: list[Parameter] = []
+    parameters: list[IndexedParameter] = []
     tags: list[str] = []
     tool: Raw = NULL
     output_schema: Raw = NULL
@@ -161,13 +162,13 @@ class Endpoint(Struct, rename="camel", gc=False):
         return read_output(*map(_output_of, declared)) if declared else ""
 
 
-class Service(Struct, rename="camel", gc=False):
+class IndexedService(Struct, rename="camel", gc=False):
     """The part of a service that is searched, filtered and ordered by."""
 
     id: str
     name: str
     description: str
-    endpoints: list[Endpoint]
+    endpoints: list[IndexedEndpoint]
     category: str = ""
     domain: str | None = None
     networks: list[str] = []
@@ -202,7 +203,7 @@ def _is_null(raw: Raw) -> bool:
 
 _encode = msgspec.msgpack.Encoder().encode
 _any = msgspec.json.Decoder(float_hook=str)
-decode_service = msgspec.json.Decoder(Service).decode
+decode_service = msgspec.json.Decoder(IndexedService).decode
 decode_list = msgspec.json.Decoder(list[Raw]).decode
 decode_members = msgspec.json.Decoder(dict[str, Raw]).decode
 

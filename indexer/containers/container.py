@@ -14,7 +14,7 @@ from indexer.containers.elements import split
 from indexer.containers.pagination import (
     LIST_KEYS,
     NONE,
-    Pagination,
+    StatedPagination,
     decode_members,
     read_pagination,
 )
@@ -67,7 +67,7 @@ class Container(Struct, frozen=True):
     kind: Kind | None = None
     key: str = ""
     is_lines: bool = False
-    pagination: Pagination = NONE
+    pagination: StatedPagination = NONE
 
 
 def open_container(file: io.BufferedReader, max_bytes: int, kind: Kind | None = None) -> Container:

@@ -14,20 +14,20 @@ MAX_ITEMS = 20
 """Items that are looked at, and endpoints of each."""
 
 
-class _Service(Struct):
+class _DirectoryService(Struct):
     service_url: Raw | UnsetType = field(name="serviceUrl", default=UNSET)
     endpoints: Raw | UnsetType = UNSET
 
 
-class _Endpoint(Struct):
+class _DirectoryEndpoint(Struct):
     url: Raw | UnsetType = UNSET
     path: Raw | UnsetType = UNSET
     route: Raw | UnsetType = UNSET
     payment: Raw | UnsetType = UNSET
 
 
-_service = msgspec.json.Decoder(_Service)
-_endpoint = msgspec.json.Decoder(_Endpoint)
+_service = msgspec.json.Decoder(_DirectoryService)
+_endpoint = msgspec.json.Decoder(_DirectoryEndpoint)
 
 
 def is_directory(members: Mapping[str, Raw]) -> bool:

@@ -31,7 +31,7 @@ class Format(Struct, frozen=True):
     fits: Callable[[Members], bool] | None = None
 
 
-class _Entry(Struct):
+class _ManifestEntry(Struct):
     """The members that tell an entry of a manifest from one of a feed."""
 
     url: Raw | UnsetType = UNSET
@@ -46,7 +46,7 @@ class _First(Struct, array_like=True):
 
 
 _first = msgspec.json.Decoder(_First)
-_entry = msgspec.json.Decoder(_Entry)
+_entry = msgspec.json.Decoder(_ManifestEntry)
 
 
 def _lists_addresses(members: Members) -> bool:
@@ -75,8 +75,8 @@ def _first_of(value: Raw) -> bytes:
     return b"" if element is UNSET else bytes(element)
 
 
-def _entry_of(element: bytes) -> _Entry:
-    return _entry.decode(element) if element.startswith(b"{") else _Entry()
+def _entry_of(element: bytes) -> _ManifestEntry:
+    return _entry.decode(element) if element.startswith(b"{") else _ManifestEntry()
 
 
 FORMATS = (

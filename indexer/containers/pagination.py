@@ -28,7 +28,7 @@ _url_start = re.compile(r"[A-Za-z][\w+.-]*://|[/?]")
 T = TypeVar("T")
 
 
-class Pagination(Struct, frozen=True):
+class StatedPagination(Struct, frozen=True):
     """The pagination that a page states, None or empty where it does not.
 
     total: items of all pages
@@ -62,7 +62,7 @@ class Pagination(Struct, frozen=True):
         return bool(self.next or self.cursor or self.more or by_number)
 
 
-NONE = Pagination()
+NONE = StatedPagination()
 
 
 class _Link(Struct):
@@ -86,8 +86,8 @@ _NAMES = (
     "page",
     "next",
 )
-_Members = defstruct("_Members", [(name, Raw | UnsetType, UNSET) for name in _NAMES])
-_members = msgspec.json.Decoder(_Members)
+_PageMembers = defstruct("_PageMembers", [(name, Raw | UnsetType, UNSET) for name in _NAMES])
+_members = msgspec.json.Decoder(_PageMembers)
 _count = msgspec.json.Decoder(int, strict=False)  # accepts a string of digits
 _flag = msgspec.json.Decoder(bool)
 _text = msgspec.json.Decoder(str)
@@ -100,7 +100,7 @@ def decode_members(text: bytes | Raw) -> dict[str, Raw]:
     return {name: value for name, value in members.items() if value is not UNSET}
 
 
-def read_pagination(members: Mapping[str, Raw]) -> Pagination:
+def read_pagination(members: Mapping[str, Raw]) -> StatedPagination:
     """Return what the members of an envelope say of its pagination."""
     stated = dict(members)
     for place in PLACES:
@@ -111,7 +111,7 @@ def read_pagination(members: Mapping[str, Raw]) -> Pagination:
     link = _first(_link, stated, ("next",)) or ""
     target = link if isinstance(link, str) else link.href or link.url
     is_url = _url_start.match(target) is not None or not isinstance(link, str)
-    return Pagination(
+    return StatedPagination(
         total=_number(stated, TOTALS),
         limit=_number(stated, ("limit",)),
         offset=_number(stated, ("offset",)),

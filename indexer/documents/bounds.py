@@ -5,6 +5,9 @@ from __future__ import annotations
 from indexer.errors import LeftOut
 from indexer.x402.resource import SIZE
 
+MAX_RESOURCES = 64 * 2**20  # bytes of the resources of a document
+MAX_TEXT = 5_000  # characters of the texts on a service
+
 
 class Bounds:
     """Counts the paid operations of a document, and the bytes of their resources."""

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Struct, field
 
 from indexer.sources.records import DESCRIBED
-from indexer.x402.described import Described
+from indexer.x402.described import DescribedResource
 
 Schema = dict[str, Any]
 GROUPS = {"path": "pathParams", "query": "queryParams", "body": "body"}
@@ -34,7 +34,7 @@ class DescribedOperation(Struct, kw_only=True):
     updated: str = ""
     tags: list[str] = []
     parameters: dict[str, Schema] = field(default_factory=dict)
-    described: Described | None = None
+    described: DescribedResource | None = None
 
 
 def encode_resource(operation: DescribedOperation) -> bytes:

@@ -21,6 +21,7 @@ from indexer.encoder.quantising import (
 )
 from indexer.encoder.words import CACHED_PIECES, LONGEST_CACHED, words_of_piece
 from service.search.analysis import is_encodable
+from service.search.postings import Integers
 from service.search.semantic.encoder import Encoder, WordPieces, is_identifier, scale_rows
 
 MOST_PIECES = 512
@@ -28,8 +29,6 @@ MOST_PIECES = 512
 BATCH = 4096  # texts
 TITLE_WEIGHT = 0.6
 """Weight of the name of a service, or the path of an endpoint, beside the whole text."""
-
-Integers = npt.NDArray[np.int64]
 
 
 class TextEncoder:

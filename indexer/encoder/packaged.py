@@ -31,7 +31,7 @@ class TrainingFile(Struct):
     licence: str
 
 
-class Description(Struct):
+class EncoderDescription(Struct):
     """The description of an encoder, beside its data file: where it comes from, and how good it is.
 
     `figures` are the nDCG@10 of the hybrid ranking with it, by the name of the judged set.
@@ -60,10 +60,10 @@ class StaticEncoder(NamedTuple):
     scales: npt.NDArray[np.int16]
 
 
-_description = msgspec.json.Decoder(Description)
+_description = msgspec.json.Decoder(EncoderDescription)
 
 
-def describe(path: Path = PACKAGED) -> Description:
+def describe(path: Path = PACKAGED) -> EncoderDescription:
     """Return the description of an encoder; raises EncoderDamaged."""
     description = path.with_suffix(".json")
     try:

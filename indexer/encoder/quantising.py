@@ -8,11 +8,10 @@ import numpy as np
 import numpy.typing as npt
 
 from service.search.semantic.encoder import LARGEST
+from service.search.semantic.vector_index import Rows
 
 UNIT_LENGTH = 1 << 16
 """Steps of a length of 1."""
-
-Rows = npt.NDArray[np.int8]
 
 
 class EncodedTexts(NamedTuple):

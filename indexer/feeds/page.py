@@ -19,7 +19,7 @@ from indexer.containers.container import (
     NoList,
     open_container,
 )
-from indexer.containers.pagination import Pagination, decode_members
+from indexer.containers.pagination import StatedPagination, decode_members
 from indexer.containers.surrogates import mask_surrogates
 from indexer.feeds.client import CHECK_URL, PermanentError, TransientError
 from indexer.options import Kind
@@ -40,7 +40,7 @@ class Page(Struct):
     """
 
     items: list[bytes]
-    pagination: Pagination
+    pagination: StatedPagination
     next: str
     url: httpx.URL
     snapshot: str

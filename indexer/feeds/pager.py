@@ -22,7 +22,7 @@ PLAIN = (Kind.MANIFEST, Kind.PAYMENTS, Kind.OVERLAY, Kind.PROBES)
 """Kinds of sources that are files and never pages."""
 MAX_DIGITS = 15  # of a number in a URL
 
-First = tuple[httpx.Response, Page | PlainFile | None]
+FirstPage = tuple[httpx.Response, Page | PlainFile | None]
 """The first response, and its body unless it is not modified."""
 
 
@@ -50,10 +50,10 @@ class Pager:
         self._prefetched: Page | None = None
         self._pages = self._received = 0
 
-    async def fetch_first(self, conditions: Mapping[str, str] = UNCONDITIONAL) -> First:
+    async def fetch_first(self, conditions: Mapping[str, str] = UNCONDITIONAL) -> FirstPage:
         """Request the URL of the feed itself."""
 
-        def parse(response: httpx.Response) -> First:
+        def parse(response: httpx.Response) -> FirstPage:
             if response.status_code == HTTPStatus.NOT_MODIFIED:
                 return response, None
             if self._source.kind in PLAIN:

@@ -100,13 +100,13 @@ async def _read_all(
     # Sources that share a folder of the cache are one feed, and two readers would spoil the folder.
     reading: dict[Path, asyncio.Task[Feed]] = {}
 
-    async def read(reader: _Reader) -> Feed:
+    async def read(reader: _FeedReader) -> Feed:
         async with slots:
             return await reader.read(from_scratch=from_scratch)
 
     async def settle(source: SourceOptions) -> Feed | SourceError:
         try:
-            reader = _Reader(source, cache, limits, progress)
+            reader = _FeedReader(source, cache, limits, progress)
             if reader.folder not in reading:
                 reading[reader.folder] = asyncio.create_task(read(reader))
             feed = await reading[reader.folder]
@@ -117,7 +117,7 @@ async def _read_all(
     return await asyncio.gather(*map(settle, sources))
 
 
-class _Reader:
+class _FeedReader:
     """Reads one feed once."""
 
     def __init__(

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 import httpx
 from msgspec import Struct, field
 
-from indexer.feeds.dedup import FeedItems, Key
+from indexer.feeds.dedup import FeedItems, ItemKey
 from indexer.feeds.page import Page
 
 MAX_WALKS = 3
@@ -34,7 +34,7 @@ class Walk(Struct):
     """
 
     start: int
-    keys: dict[Key, None] = field(default_factory=dict)
+    keys: dict[ItemKey, None] = field(default_factory=dict)
     pages: int = 0
     received: int = 0
     totals: set[int] = field(default_factory=set)

@@ -21,14 +21,15 @@ from indexer.documents.resource import Schema, declare_input
 from indexer.errors import InvalidRecord, LeftOut
 from indexer.sources.records import DESCRIBED, SourceRecord
 from indexer.text import decode_or_invalid
-from indexer.x402.described import Described, Fields, ServiceTexts, encode_fields
+from indexer.x402.described import DescribedResource, Fields, ServiceTexts, encode_fields
+from indexer.x402.parameters import MAX_METHOD
 from indexer.x402.resource import SIZE, url_of
 from indexer.x402.tools import server_of, tool_of_url
-from indexer.x402.untrusted import NULL, decode_object, mapping, string_of, text
+from indexer.x402.untrusted import decode_object, mapping, string_of, text
+from service.schema.values import NULL
 
 MAX_ENTRIES = 5_000  # of a manifest
 MAX_GUIDANCE = 5_000  # characters
-MAX_METHOD = 32
 REPLACED = frozenset((DESCRIBED, "url", "method", "resource", "endpoints"))
 """Members of entries that resources do not have, or not as they came."""
 
@@ -37,7 +38,7 @@ _fields = msgspec.json.Decoder(Fields)
 _line = re.compile(r"\s*(?:([A-Za-z]{3,7})\s+)?(\S+)\s*")
 
 
-class _Members(Struct):
+class _ManifestMembers(Struct):
     """The members of a manifest that are read."""
 
     resources: Raw = NULL
@@ -45,7 +46,7 @@ class _Members(Struct):
     instructions: Raw = NULL
 
 
-_members = msgspec.json.Decoder(_Members)
+_members = msgspec.json.Decoder(_ManifestMembers)
 
 
 def read_manifest(document: Document) -> Iterator[SourceRecord]:
@@ -55,7 +56,7 @@ def read_manifest(document: Document) -> Iterator[SourceRecord]:
     except InvalidRecord as fault:
         yield SourceRecord("", b"", fault)
         return
-    reader = _Reader(document, string_of(members.instructions))
+    reader = _ManifestReader(document, string_of(members.instructions))
     for key, value in (("resources", members.resources), ("items", members.items)):
         entries = bytes(value)
         if entries.startswith(b"["):
@@ -65,7 +66,7 @@ def read_manifest(document: Document) -> Iterator[SourceRecord]:
             yield SourceRecord(key, b"", InvalidRecord(f"$.{key}", "Expected `array`"))
 
 
-class _Reader:
+class _ManifestReader:
     """Reads the entries of one manifest."""
 
     def __init__(self, document: Document, instructions: str) -> None:
@@ -93,7 +94,7 @@ class _Reader:
             return SourceRecord(position, content, fault)
         self._count += 1
         if values.get("accepts") in (None, []):
-            pointer = Described(service=self._texts, is_pointer=True)
+            pointer = DescribedResource(service=self._texts, is_pointer=True)
             content = encode_fields(fields | {DESCRIBED: Raw(_encode(pointer))})
         return SourceRecord(position, content)
 

@@ -8,14 +8,12 @@ from typing import Any, TypeGuard
 from indexer.documents.amounts import find_currency, read_base_units, read_unit
 from indexer.errors import InvalidRecord
 from indexer.options import Kind
-from indexer.x402.offers import MAX_NAME, MAX_OFFERS, MPP
+from indexer.x402.offers import MAX_DESCRIPTION, MAX_NAME, MAX_OFFERS, MPP
 from indexer.x402.prices import base_units
 from indexer.x402.stablecoins import Asset, Stablecoins
 from indexer.x402.untrusted import line, mapping, text
-from service.schema.offers import PaymentOffer
+from service.schema.offers import MAX_DECIMALS, PaymentOffer
 
-MAX_DECIMALS = 36
-MAX_DESCRIPTION = 500  # characters
 ADDRESS = "0x"
 
 

@@ -10,30 +10,27 @@ from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from indexer.documents.authority import Authority
-from indexer.documents.bounds import Bounds
+from indexer.documents.bounds import MAX_RESOURCES, MAX_TEXT, Bounds
 from indexer.documents.document import FREE, Document
 from indexer.documents.resource import DescribedOperation, encode_resource
 from indexer.errors import InvalidRecord, LeftOut
 from indexer.mpp.payment import is_paid, read_offers
 from indexer.sources.records import SourceRecord
 from indexer.text import decode_or_invalid
-from indexer.x402.described import Described, ServiceTexts
+from indexer.x402.described import DescribedResource, ServiceTexts
+from indexer.x402.metadata import MAX_NAME, MAX_TAGS
 from indexer.x402.stablecoins import Stablecoins
 from indexer.x402.untrusted import decode_object, line, mapping, text
 from service.urls import MAX_URL
 
 WITHOUT_ENDPOINTS = "services without endpoints"
-METHODS = frozenset(("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"))
+DIRECTORY_METHODS = frozenset(("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"))
 INTEGRATIONS = {"first-party": "1P", "third-party": "3P"}
 DOCS = {"homepage": "homepage", "apiReference": "apiReference", "openapi": "openapi"} | {
     "llmsTxt": "llms"
 }
 """Members of `docs`, and their names in `x-service-info`."""
 MAX_OPERATIONS = 50_000  # paid ones of a directory
-MAX_RESOURCES = 64 * 2**20  # bytes of the resources of a directory
-MAX_NAME = 100  # characters
-MAX_TEXT = 5_000
-MAX_TAGS = 20
 
 
 class _Directory(Struct):
@@ -144,7 +141,7 @@ def _route(endpoint: Any, place: str) -> tuple[str, str]:
     if not path:
         method, _, path = line(endpoint.get("route"), MAX_URL).partition(" ")
     method, path = method.upper(), path.strip()
-    if method not in METHODS or not path.startswith("/"):
+    if method not in DIRECTORY_METHODS or not path.startswith("/"):
         raise InvalidRecord(place, "has no method of HTTP with a path that begins with a slash")
     return method, path
 
@@ -170,7 +167,7 @@ def _describe(service: dict[str, Any], base: str) -> DescribedOperation:
         tags=[*_names(service.get("tags")), *categories[1:]][:MAX_TAGS],
         icon_url=icon,
         updated=line(service.get("updatedAt"), MAX_NAME),
-        described=Described(service=texts),
+        described=DescribedResource(service=texts),
     )
 
 

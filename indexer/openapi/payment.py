@@ -9,7 +9,7 @@ from typing import Any
 from indexer.documents.amounts import find_currency, read_amount, read_base_units, read_unit
 from indexer.errors import InvalidRecord
 from indexer.options import Kind
-from indexer.x402.offers import MAX_NAME, MAX_OFFERS, MPP, USD, X402
+from indexer.x402.offers import MAX_DESCRIPTION, MAX_NAME, MAX_OFFERS, MPP, USD, X402
 from indexer.x402.prices import base_units
 from indexer.x402.stablecoins import Stablecoins
 from indexer.x402.untrusted import line, mapping, text
@@ -17,7 +17,6 @@ from service.schema.offers import PaymentOffer
 
 EXTENSION = "x-payment-info"
 PAYMENT_REQUIRED = "402"
-MAX_DESCRIPTION = 500  # characters
 PRICE_KEYS = frozenset(("protocols", "price", "pricingMode", "minPrice", "maxPrice"))
 MPP_KEYS = frozenset(("intent", "method"))
 

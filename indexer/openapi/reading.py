@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from indexer.documents.authority import Authority
-from indexer.documents.bounds import Bounds
+from indexer.documents.bounds import MAX_RESOURCES, MAX_TEXT, Bounds
 from indexer.documents.document import FREE, Document
 from indexer.documents.resource import DescribedOperation, encode_resource
 from indexer.errors import InvalidRecord, LeftOut
@@ -17,17 +17,14 @@ from indexer.openapi.payment import is_paid, read_offers
 from indexer.openapi.references import References
 from indexer.openapi.servers import Servers
 from indexer.sources.records import SourceRecord
-from indexer.x402.described import Described, ServiceTexts
+from indexer.x402.described import DescribedResource, ServiceTexts
+from indexer.x402.metadata import MAX_NAME, MAX_TAGS
 from indexer.x402.untrusted import decode_object, line, mapping, text
 
 VERSION = "3."
-METHODS = ("get", "put", "post", "delete", "options", "head", "patch", "trace")
+PATH_ITEM_METHODS = ("get", "put", "post", "delete", "options", "head", "patch", "trace")
 MAX_OPERATIONS = 5_000  # paid ones of a document
-MAX_RESOURCES = 64 * 2**20  # bytes of the resources of a document
-MAX_NAME = 100  # characters
-MAX_TEXT = 5_000
 MAX_INFO = 8 * 1024  # bytes
-MAX_TAGS = 20
 
 _encode = msgspec.json.Encoder(decimal_format="number").encode
 
@@ -40,7 +37,7 @@ def read_openapi(document: Document) -> Iterator[SourceRecord]:
     except InvalidRecord as fault:
         yield SourceRecord("", b"", fault)
         return
-    reader = _Reader(document, values)
+    reader = _OperationReader(document, values)
     for path, item in values["paths"].items():
         yield from reader.read_path(path, item)
 
@@ -53,7 +50,7 @@ def _check(values: dict[str, Any]) -> None:
         raise InvalidRecord("$.paths", "Expected `object`")
 
 
-class _Reader:
+class _OperationReader:
     """Reads the operations of one document."""
 
     def __init__(self, document: Document, values: dict[str, Any]) -> None:
@@ -82,7 +79,7 @@ class _Reader:
         if "$ref" in item:
             reason = "refers to another place by `$ref`, which is not followed for a path"
             yield SourceRecord(path, b"", InvalidRecord(place, reason))
-        for method in METHODS:
+        for method in PATH_ITEM_METHODS:
             if method in item:
                 yield self._read(path, item, method, f"{place}.{method}")
 
@@ -116,7 +113,7 @@ class _Reader:
             raise LeftOut(FREE, place, reason)
         self._bounds.count(place)
         offers = read_offers(operation, place, self._stablecoins)
-        described.described = Described(offers, place, self._texts)
+        described.described = DescribedResource(offers, place, self._texts)
         described.service_name = self._name
         described.category = self._category
         described.tags = [*_names(operation.get("tags")), *filter(None, self._tags)]

@@ -17,7 +17,7 @@ PASS = 1 << 21
 """Postings whose documents are made at a time: some 300 MB. Each pass reads all postings."""
 
 
-class Documents:
+class ClusterDocuments:
     """The documents of a snapshot folder; `read` may be called by several threads."""
 
     def __init__(self, built: Path) -> None:

@@ -28,7 +28,7 @@ from opensearchpy.exceptions import ConnectionError as NoConnection
 from opensearchpy.helpers import streaming_bulk
 
 from indexer.errors import IndexerError
-from indexer.opensearch.documents import Documents
+from indexer.opensearch.documents import ClusterDocuments
 from indexer.progress import Progress
 from indexer.search_options import ClusterOptions
 from service.opensearch.index import FIELDS, META, ORDINAL, index_name, settings
@@ -121,7 +121,7 @@ class SearchCluster:
             with _failures("take over the index"):
                 self._describe(index, IndexState(self._owner, is_complete=True))
             return Loaded(0, 0, ["the cluster had the index of this catalogue already"])
-        documents = Documents(built)
+        documents = ClusterDocuments(built)
         loaded = Loaded(documents.count, 0)
         stage = progress.stage("load the cluster", documents.count)
         with stage as loading, _failures("load the index"):
@@ -206,7 +206,7 @@ class SearchCluster:
         meta = {META: msgspec.to_builtins(state)}
         self._client.indices.put_mapping(index=name, body={"_meta": meta})
 
-    def _fill(self, name: str, documents: Documents, advance: Callable[[int], None]) -> None:
+    def _fill(self, name: str, documents: ClusterDocuments, advance: Callable[[int], None]) -> None:
         def fill(ordinals: range) -> int:
             actions = (
                 {"_index": name, "_id": str(document[ORDINAL]), "_source": document}

@@ -14,13 +14,14 @@ from indexer.payments.credit import NO_ENDPOINT, Claim
 from indexer.sources.decisions import Decisions
 from indexer.x402.listing import Listing
 from indexer.x402.stablecoins import is_usd
-from indexer.x402.untrusted import NULL, string_of
+from indexer.x402.untrusted import string_of
 from service.networks import network_key
 from service.schema.records import Pricing
+from service.schema.values import NULL
 from service.urls import parse_url
 
 
-class PaidEndpoint(Struct, rename="camel"):
+class ClaimedEndpoint(Struct, rename="camel"):
     """An endpoint, with `payTo` of any JSON type: catalogue records may hold anything there."""
 
     url: str
@@ -29,10 +30,10 @@ class PaidEndpoint(Struct, rename="camel"):
     pay_to: Raw = NULL
 
 
-class PaidRecord(Struct):
+class ClaimedRecord(Struct):
     """A record of which only the endpoints are decoded."""
 
-    endpoints: list[PaidEndpoint]
+    endpoints: list[ClaimedEndpoint]
 
 
 class _Place(NamedTuple):
@@ -49,7 +50,7 @@ class _Place(NamedTuple):
 
 LOWEST = -(2**62)
 
-_record = msgspec.json.Decoder(PaidRecord)
+_record = msgspec.json.Decoder(ClaimedRecord)
 
 
 class Claims:

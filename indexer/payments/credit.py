@@ -20,7 +20,7 @@ from indexer.payments.cycles import find_cycles
 from indexer.payments.demand import (
     ENDPOINT_BITS,
     SERVICE_MASK,
-    Inputs,
+    PaymentInputs,
     ServiceDemand,
     read_demand,
     read_inputs,
@@ -196,7 +196,7 @@ class Credits(Struct):
 
     credited: int
     shared: int
-    inputs: Inputs
+    inputs: PaymentInputs
     demand: Iterator[ServiceDemand | None]
 
 

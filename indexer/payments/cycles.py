@@ -15,7 +15,7 @@ import numpy.typing as npt
 if TYPE_CHECKING:  # a catalogue without payments is built without DuckDB
     from duckdb import DuckDBPyConnection
 
-Numbers = npt.NDArray[np.int32]
+Nodes = npt.NDArray[np.int32]
 
 # Accounts that only pay or are only paid are in no cycle: most are, and never leave DuckDB.
 EDGES = """
@@ -65,7 +65,7 @@ def find_cycles(connection: DuckDBPyConnection, start: int) -> None:
     connection.unregister("found")
 
 
-def strong_components(count: int, sources: Numbers, targets: Numbers) -> Numbers:
+def strong_components(count: int, sources: Nodes, targets: Nodes) -> Nodes:
     """Return the number of the strongly connected component of each of `count` nodes.
 
     sources, targets: int32[edges], ascending by source
@@ -82,7 +82,7 @@ class _Graph:
     components: the component of each node, -1 while it is unknown
     """
 
-    def __init__(self, bounds: npt.NDArray[np.int64], targets: Numbers) -> None:
+    def __init__(self, bounds: npt.NDArray[np.int64], targets: Nodes) -> None:
         count = len(bounds) - 1
         self._targets = array("i", targets.astype(np.int32).tobytes())
         self._edges = array("q", bounds.tobytes())[:count]  # the next one of each node to follow

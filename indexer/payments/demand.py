@@ -70,7 +70,7 @@ FROM payments WHERE paid_at > $start
 """
 
 
-class Demand(Struct, frozen=True):
+class CreditedDemand(Struct, frozen=True):
     """The payments of 30 days to a service or an endpoint, without payments to oneself.
 
     returning: payers on two UTC days at least
@@ -108,11 +108,11 @@ class Demand(Struct, frozen=True):
 class ServiceDemand(Struct, frozen=True):
     """The demand of a service, and of its endpoints that have credits of their own."""
 
-    whole: Demand
-    endpoints: dict[int, Demand]
+    whole: CreditedDemand
+    endpoints: dict[int, CreditedDemand]
 
 
-class Inputs(Struct, frozen=True):
+class PaymentInputs(Struct, frozen=True):
     """The payments of the 30 days, credited or not, and how many of them lack a value.
 
     oldest, newest: in milliseconds since 1970
@@ -144,10 +144,10 @@ def read_demand(connection: DuckDBPyConnection, count: int) -> Iterator[ServiceD
         yield None
 
 
-def read_inputs(connection: DuckDBPyConnection, start: int | None) -> Inputs:
+def read_inputs(connection: DuckDBPyConnection, start: int | None) -> PaymentInputs:
     """Return the properties of the payments after `start`."""
     ((*values,),) = connection.execute(INPUTS, {"start": start}).fetchall()
-    return Inputs(*values)
+    return PaymentInputs(*values)
 
 
 def _by_service(connection: DuckDBPyConnection) -> Iterator[tuple[int, ServiceDemand]]:
@@ -156,6 +156,7 @@ def _by_service(connection: DuckDBPyConnection) -> Iterator[tuple[int, ServiceDe
     for service, own in groupby(rows, lambda row: row[0] >> ENDPOINT_BITS):
         (_, *figures), *others = own  # the row of a service is before those of its endpoints
         endpoints = {
-            (seller & ENDPOINT_MASK) - 1: Demand(*of_endpoint) for seller, *of_endpoint in others
+            (seller & ENDPOINT_MASK) - 1: CreditedDemand(*of_endpoint)
+            for seller, *of_endpoint in others
         }
-        yield service, ServiceDemand(Demand(*figures), endpoints)
+        yield service, ServiceDemand(CreditedDemand(*figures), endpoints)

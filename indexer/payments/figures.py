@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from indexer.payments.demand import SHARES, Demand, Inputs, ServiceDemand
+from indexer.payments.demand import SHARES, CreditedDemand, PaymentInputs, ServiceDemand
 from indexer.probes.targets import decode_addressed
 from indexer.snapshot.demand import CountedDemand
 from indexer.snapshot.ecosystem import ATTO_IN_MICRO, format_milliseconds
@@ -36,7 +36,7 @@ def describe_demand(text: bytes, demand: ServiceDemand) -> CountedDemand:
     return CountedDemand(msgspec.json.encode(stored), payers, own)
 
 
-def describe_inputs(inputs: Inputs) -> DemandInputs:
+def describe_inputs(inputs: PaymentInputs) -> DemandInputs:
     """Return the properties of the payments of all services."""
     if not inputs.payments:
         return DemandInputs()
@@ -51,7 +51,7 @@ def describe_inputs(inputs: Inputs) -> DemandInputs:
     )
 
 
-def _figures(demand: Demand) -> dict[str, Any]:
+def _figures(demand: CreditedDemand) -> dict[str, Any]:
     """Return the values of `DemandFigures`, by field."""
     payments, volume = demand.payments, demand.volume
     figures = DemandFigures(

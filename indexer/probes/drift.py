@@ -31,7 +31,7 @@ class Verdict(IntEnum):
     AGREED = 2
 
 
-class Comparison(NamedTuple):
+class TermsComparison(NamedTuple):
     """A verdict, with the listed ways to pay that drifted and the quotes in their place."""
 
     verdict: Verdict
@@ -39,7 +39,7 @@ class Comparison(NamedTuple):
     quoted: Sequence[Terms] = ()
 
 
-def compare_terms(listed: Iterable[Terms], quoted: Iterable[Terms]) -> Comparison:
+def compare_terms(listed: Iterable[Terms], quoted: Iterable[Terms]) -> TermsComparison:
     """Compare listed ways to pay with quoted ones, by scheme, network and asset.
 
     A way with an absent member never drifts, nor does the scheme `upto`, whose amount is a ceiling.
@@ -58,9 +58,9 @@ def compare_terms(listed: Iterable[Terms], quoted: Iterable[Terms]) -> Compariso
             drifted[0].extend(ours[way])
             drifted[1].extend(theirs[way])
     if not drifted[0]:
-        return Comparison(verdict)
+        return TermsComparison(verdict)
     shown = (sorted(side, key=repr)[:MAX_SHOWN] for side in drifted)
-    return Comparison(Verdict.DRIFTED, *shown)
+    return TermsComparison(Verdict.DRIFTED, *shown)
 
 
 def listed_terms(accepts: Iterable[Any]) -> list[Terms]:

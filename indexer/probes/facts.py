@@ -9,13 +9,13 @@ from typing import NamedTuple
 import msgspec
 from msgspec import UNSET
 
-from indexer.probes.drift import Comparison, Verdict
-from indexer.probes.liveness import Answer, RowSpool, Runs, answer_of
+from indexer.probes.drift import TermsComparison, Verdict
+from indexer.probes.liveness import ObservedState, RowSpool, RunSpans, answer_of
 from indexer.probes.observation import Observation
 from indexer.probes.targets import Targets
-from indexer.x402.dates import EPOCH, MICROSECOND, SECOND, since_epoch
+from indexer.x402.dates import MICROSECOND, SECOND, since_epoch
 from service.schema.probes import NO_PROBE_FACTS, Drift, Probe, ProbeFacts, Terms
-from service.schema.values import Timestamp, format_timestamp
+from service.schema.values import EPOCH, Timestamp, format_timestamp
 
 MAX_OTHERS = 5
 """Untrusted probers whose observations of an endpoint are shown."""
@@ -33,7 +33,7 @@ class Latest(NamedTuple):
 
     is_informative: bool
     moment: int
-    answer: Answer
+    answer: ObservedState
     prober: str
     outcome: str
     status: int
@@ -76,7 +76,7 @@ def latest_of(observation: Observation, moment: int, prober: str) -> Latest:
     """Return an observation of a prober as it is kept."""
     answer, latency = answer_of(observation), observation.latency_ms
     return Latest(
-        is_informative=answer is not Answer.SILENT,
+        is_informative=answer is not ObservedState.SILENT,
         moment=moment,
         answer=answer,
         prober=prober,
@@ -99,13 +99,13 @@ class TrustedLines:
         target: int,
         host: int,
         latest: Latest,
-        comparison: Comparison,
+        comparison: TermsComparison,
         *,
         wildcard: bool | None,
     ) -> None:
         """Add an observation of an endpoint."""
         self.latest[target] = max(latest, self.latest.get(target, latest))
-        if latest.answer is Answer.QUOTED:
+        if latest.answer is ObservedState.QUOTED:
             terms = b""
             if comparison.verdict is Verdict.DRIFTED:
                 terms = msgspec.json.encode((comparison.listed, comparison.quoted))
@@ -140,8 +140,8 @@ class Probed:
         self._failures = runs(
             "target",
             count,
-            lambda rows: rows["answer"] == Answer.FAILED,
-            lambda rows: rows["answer"] > Answer.FAILED,
+            lambda rows: rows["answer"] == ObservedState.FAILED,
+            lambda rows: rows["answer"] > ObservedState.FAILED,
         )
         self._drifts = runs(
             "target",
@@ -168,7 +168,7 @@ class Probed:
         latest = self._latest.get(target)
         if latest is None:
             return UNDECIDED
-        if latest.answer is Answer.QUOTED:
+        if latest.answer is ObservedState.QUOTED:
             return ALIVE if latest.moment >= self._oldest else UNDECIDED
         return DEAD if self._is_dead[target] else UNDECIDED
 
@@ -226,7 +226,7 @@ def _by_target(sources: Iterable[dict[int, Latest]]) -> dict[int, list[Latest]]:
     }
 
 
-def _start(runs: Runs, target: int) -> Timestamp:
+def _start(runs: RunSpans, target: int) -> Timestamp:
     return _timestamp(int(runs.first[target]))
 
 

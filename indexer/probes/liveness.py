@@ -32,12 +32,12 @@ ROW = np.dtype(
 LATEST = np.iinfo(np.int64).max
 NOT_SEEN = -1
 
-Rows = npt.NDArray[np.void]
+ObservationRows = npt.NDArray[np.void]
 Moments = npt.NDArray[np.int64]
-Condition = Callable[[Rows], npt.NDArray[Any]]
+Condition = Callable[[ObservationRows], npt.NDArray[Any]]
 
 
-class Answer(IntEnum):
+class ObservedState(IntEnum):
     """The state of an endpoint by one observation, the best last.
 
     SILENT: nothing, as the visitor was refused or did not ask
@@ -52,23 +52,23 @@ class Answer(IntEnum):
     QUOTED = 3
 
 
-def answer_of(observation: Observation) -> Answer:
+def answer_of(observation: Observation) -> ObservedState:
     """Return what an observation says of its endpoint."""
     match observation.outcome:
         case Outcome.QUOTED:
-            return Answer.QUOTED
+            return ObservedState.QUOTED
         case Outcome.UNREACHABLE:
-            return Answer.FAILED
+            return ObservedState.FAILED
         case Outcome.ANSWERED:
             status = observation.status or 0
             if status in REFUSED:
-                return Answer.SILENT
+                return ObservedState.SILENT
             is_failed = status in GONE or status >= SERVER_ERROR
-            return Answer.FAILED if is_failed else Answer.ANSWERED
-    return Answer.SILENT
+            return ObservedState.FAILED if is_failed else ObservedState.ANSWERED
+    return ObservedState.SILENT
 
 
-class Runs(NamedTuple):
+class RunSpans(NamedTuple):
     """The last run of rows of one kind, by key; a row of the other kind ends a run.
 
     first, last: int64[keys], moments; `last` is NOT_SEEN without a run
@@ -100,7 +100,7 @@ class RowSpool:
         if len(self._buffer) >= BUFFER:
             self._flush()
 
-    def runs(self, key: str, keys: int, member: Condition, end: Condition) -> Runs:
+    def runs(self, key: str, keys: int, member: Condition, end: Condition) -> RunSpans:
         """Return the last run of members by key; a row that ends runs wins at the same moment."""
         ended = np.full(keys, NOT_SEEN)
         for rows in self._chunks():
@@ -112,9 +112,9 @@ class RowSpool:
             members = members[members["moment"] > ended[members[key]]]
             np.minimum.at(first, members[key], members["moment"])
             np.maximum.at(last, members[key], members["moment"])
-        return Runs(first, last)
+        return RunSpans(first, last)
 
-    def _chunks(self) -> Iterator[Rows]:
+    def _chunks(self) -> Iterator[ObservationRows]:
         self._flush()
         self._file.seek(0)
         while chunk := self._file.read(CHUNK * ROW.itemsize):

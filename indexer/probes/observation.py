@@ -17,7 +17,7 @@ MAX_QUOTES = 100
 MAX_TEXT = 256  # characters of a name, an address or an amount
 MAX_STATUS = 999
 
-Text = Annotated[str, Meta(max_length=MAX_TEXT)]
+ShortText = Annotated[str, Meta(max_length=MAX_TEXT)]
 
 
 class Outcome(StrEnum):
@@ -40,11 +40,11 @@ class Outcome(StrEnum):
 class Quote(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A way to pay, from an entry of `accepts` of a 402; None for members that it lacks."""
 
-    scheme: Text | None = None
-    network: Text | None = None
-    asset: Text | None = None
-    amount: Text | int | None = None
-    pay_to: Text | None = field(name="payTo", default=None)
+    scheme: ShortText | None = None
+    network: ShortText | None = None
+    asset: ShortText | None = None
+    amount: ShortText | int | None = None
+    pay_to: ShortText | None = field(name="payTo", default=None)
     x402_version: int | None = field(name="x402Version", default=None)
 
 
@@ -58,14 +58,14 @@ class Observation(Struct, kw_only=True):
     """
 
     url: Annotated[str, Meta(min_length=1, max_length=MAX_URL)]
-    method: Text = "GET"
-    observed_at: Text | int | float | None = None
+    method: ShortText = "GET"
+    observed_at: ShortText | int | float | None = None
     outcome: Outcome
     status: Annotated[int, Meta(ge=0, le=MAX_STATUS)] | None = None
     latency_ms: Annotated[int, Meta(ge=0)] | Annotated[float, Meta(ge=0)] | None = None
     quotes: Annotated[list[Quote], Meta(max_length=MAX_QUOTES)] = []
     quote: Quote | UnsetType | None = UNSET
-    prober: Text = ""
+    prober: ShortText = ""
     wildcard: bool | None = None
 
     def __post_init__(self) -> None:

@@ -12,7 +12,7 @@ from msgspec import Raw
 
 from indexer.errors import InvalidRecord, LeftOut
 from indexer.probes.facts import Latest, latest_of
-from indexer.probes.liveness import Answer
+from indexer.probes.liveness import ObservedState
 from indexer.probes.reading import decode_line, judge_line, open_probes
 from indexer.probes.targets import NO_TARGET, Targets
 from indexer.sources.inputs import Input
@@ -59,7 +59,8 @@ def quote_pointers(
         for number, pointers in places.items()
         if number in seen and number != NO_TARGET
         for place in pointers
-        if seen[number].latest.answer is Answer.QUOTED and seen[number].latest.moment >= oldest
+        if seen[number].latest.answer is ObservedState.QUOTED
+        and seen[number].latest.moment >= oldest
     ]
     current.sort(key=lambda item: (-item[0].trust, item[0].source))
     _list(discovery, current)

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from indexer.errors import InvalidRecord, LeftOut, SourceError
-from indexer.probes.drift import Comparison, Verdict, compare_terms, quoted_terms
+from indexer.probes.drift import TermsComparison, Verdict, compare_terms, quoted_terms
 from indexer.probes.facts import Latest, Probed, TrustedLines, latest_of
-from indexer.probes.liveness import Answer, RowSpool, answer_of
+from indexer.probes.liveness import ObservedState, RowSpool, answer_of
 from indexer.probes.observation import Observation, decode_observation
 from indexer.probes.targets import Targets
 from indexer.progress import Stage
@@ -137,10 +137,10 @@ def _add(
 ) -> None:
     observation, moment, numbers = line
     answer, latest = answer_of(observation), latest_of(observation, moment, prober)
-    quoted = quoted_terms(observation.quotes) if answer is Answer.QUOTED else []
+    quoted = quoted_terms(observation.quotes) if answer is ObservedState.QUOTED else []
     for number in numbers:
         listed = terms_of(number) if quoted else []
-        comparison = compare_terms(listed, quoted) if listed else Comparison(Verdict.UNKNOWN)
+        comparison = compare_terms(listed, quoted) if listed else TermsComparison(Verdict.UNKNOWN)
         host = targets.host_of(number)
         trusted.add(number, host, latest, comparison, wildcard=observation.wildcard)
 

@@ -11,7 +11,8 @@ import msgspec
 from msgspec import Raw, Struct
 
 from indexer.x402.endpoints import pair_endpoints
-from indexer.x402.untrusted import NULL, string_of
+from indexer.x402.untrusted import string_of
+from service.schema.values import NULL
 from service.urls import ParsedUrl, parse_url
 
 NO_TARGET = -1
@@ -31,11 +32,11 @@ class Addressed(Struct):
         return self.tool is not NULL and bool(string_of(self.tool))
 
 
-class _Record(Struct):
+class _ProbedRecord(Struct):
     endpoints: list[Addressed]
 
 
-decode_addressed = msgspec.json.Decoder(_Record).decode
+decode_addressed = msgspec.json.Decoder(_ProbedRecord).decode
 
 
 class Targets:

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from indexer.errors import IndexerError, InvalidRecord, Misuse
 from indexer.probes.observation import Observation, decode_observation, encode_observation
-from indexer.probing.targets import ListedEndpoint
+from indexer.probing.targets import ObservedEndpoint
 from indexer.x402.dates import NEVER
 from service.publishing.durable import make_folder, sync
 
@@ -66,7 +66,7 @@ class ObservationLog:
             raise OSError(None, "the disk is full", self._file.name)
         os.fsync(self._file.fileno())
 
-    def last(self, endpoint: ListedEndpoint) -> Earlier:
+    def last(self, endpoint: ObservedEndpoint) -> Earlier:
         """Return the last observation of an endpoint, UNOBSERVED where there is none."""
         return self._earlier.get((endpoint.url, endpoint.method), UNOBSERVED)
 

@@ -17,11 +17,11 @@ from msgspec.structs import replace
 from indexer.errors import InvalidRecord
 from indexer.probes.drift import digits_of
 from indexer.probes.observation import MAX_QUOTES, Quote
+from indexer.x402.listing import VERSIONS
 from indexer.x402.prices import AMOUNT_KEYS, MAX_NAME
 from indexer.x402.untrusted import decode_object, line
 
 HEADER = "payment-required"
-VERSIONS = (1, 2)
 NOTHING = Quote()
 _to_standard = str.maketrans("-_", "+/")  # of base64 for URLs
 

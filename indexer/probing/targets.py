@@ -12,23 +12,23 @@ from msgspec.structs import replace
 from indexer.x402.endpoints import pair_endpoints
 from indexer.x402.naming import registrable_domain
 from indexer.x402.parameters import is_template
-from indexer.x402.untrusted import NULL
 from service.filtering.offers import NONE
 from service.schema.records import ParameterDescriptor
+from service.schema.values import NULL
 from service.snapshot.snapshot import Snapshot
 from service.urls import DEFAULT_PORTS, ParsedUrl, parse_url
 
 MAX_BODY = 64 * 1024  # bytes of an example
 
 
-class ListedEndpoint(Struct, frozen=True):
+class ObservedEndpoint(Struct, frozen=True):
     """A listed endpoint, as an observation names it."""
 
     url: str
     method: str
 
 
-class Target(ListedEndpoint, frozen=True):
+class Target(ObservedEndpoint, frozen=True):
     """An endpoint that can be visited, with the request that does so.
 
     origin, rest: the URL of the request in two parts, of which the second is path and query
@@ -49,7 +49,7 @@ Site = list[list[Target]]
 """The endpoints of one registrable domain, by origin (scheme, host and port)."""
 
 
-class _Endpoint(Struct):
+class _StoredEndpoint(Struct):
     url: str
     method: str
     parameters: list[ParameterDescriptor] = []
@@ -58,7 +58,7 @@ class _Endpoint(Struct):
 class _Facts(Struct):
     """Facts of the listing of an endpoint; `tool` is the MCP tool that it is."""
 
-    endpoint: _Endpoint
+    endpoint: _StoredEndpoint
     in_record: bool = field(name="inRecord", default=True)
     example_url: str = field(name="exampleUrl", default="")
     tool: Raw = NULL
@@ -68,11 +68,11 @@ class _Listing(Struct):
     ratecard: _Facts
 
 
-_endpoint = msgspec.json.Decoder(_Endpoint)
+_endpoint = msgspec.json.Decoder(_StoredEndpoint)
 _listing = msgspec.json.Decoder(_Listing)
 
 
-def find_targets(snapshot: Snapshot, *, post: bool) -> Iterator[ListedEndpoint]:
+def find_targets(snapshot: Snapshot, *, post: bool) -> Iterator[ObservedEndpoint]:
     """Yield once each endpoint that is called by GET or, with `post`, by POST.
 
     A Target can be visited. Templates and bodies without an example, MCP tools, URLs with
@@ -93,7 +93,7 @@ def find_targets(snapshot: Snapshot, *, post: bool) -> Iterator[ListedEndpoint]:
         body = _example_body(endpoint.parameters) if method == "POST" else None
         visited = _visited(parsed, facts) if parsed else None
         if visited is None or (method == "POST" and body is None):
-            yield ListedEndpoint(endpoint.url, method)
+            yield ObservedEndpoint(endpoint.url, method)
         else:
             yield Target(endpoint.url, method, visited.host, _origin(visited), visited.rest, body)
 

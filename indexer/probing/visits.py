@@ -16,7 +16,7 @@ from indexer.probes.observation import Observation, Outcome, Quote
 from indexer.probing.client import AGENT, NoResponse, ProbeClient, Response
 from indexer.probing.quotes import read_quotes
 from indexer.probing.robots import DISALLOWED, Robots
-from indexer.probing.targets import ListedEndpoint, Target
+from indexer.probing.targets import ObservedEndpoint, Target
 from indexer.x402.naming import registrable_domain
 from service.schema.values import format_timestamp
 from service.urls import DEFAULT_PORTS
@@ -25,7 +25,7 @@ MAX_DELAY = 60
 """Seconds between two requests; a site that wants more counts as one that wants no visits."""
 MAX_SILENT = 5
 """Requests in a row without a response, after which a host is left alone until the next run."""
-MAX_REDIRECTS = 5  # of robots.txt, within one site
+MAX_ROBOTS_REDIRECTS = 5  # of robots.txt, within one site
 REDIRECTS = frozenset((301, 302, 303, 307, 308))
 
 Recorder = Callable[[Observation], None]
@@ -80,7 +80,7 @@ class OriginVisit:
         Raises NoResponse and ForbiddenAddress of the origin itself.
         """
         url = f"{self._origin}/robots.txt"
-        for hop in range(1 + MAX_REDIRECTS):
+        for hop in range(1 + MAX_ROBOTS_REDIRECTS):
             if not url:
                 return
             try:
@@ -167,7 +167,7 @@ class OriginVisit:
             self._record(observe(target, outcome))
 
 
-def observe(endpoint: ListedEndpoint, outcome: Outcome, **facts: Any) -> Observation:
+def observe(endpoint: ObservedEndpoint, outcome: Outcome, **facts: Any) -> Observation:
     """Return an observation of an endpoint that is made now."""
     return Observation(
         url=endpoint.url,

@@ -49,7 +49,7 @@ runs bytecode; a signal that another thread of the process received, or that arr
 main thread blocked, does not wake it up."""
 
 
-class Call(NamedTuple):
+class FunctionCall(NamedTuple):
     """A call of a function, which gets `advance` as its last argument if it reports progress."""
 
     function: Callable[..., Any]
@@ -111,7 +111,7 @@ class Pool:
         """Start all processes, for a build that is known to need them."""
         if self.workers > 1:
             for _ in range(self.workers):
-                self._threads.submit(self._run, Call(_ignore, (0,)), _ignore)
+                self._threads.submit(self._run, FunctionCall(_ignore, (0,)), _ignore)
 
     def renew(self) -> None:
         """End the idle processes that kept much, and return what this one has freed.
@@ -137,10 +137,10 @@ class Pool:
     def submit(self, function: Callable[..., T], *arguments: Any) -> Future[T]:
         """Call a function in a worker; `wait_for` returns the result or raises its exception."""
         if self.workers > 1:
-            return self._threads.submit(self._run, Call(function, arguments), _ignore)
+            return self._threads.submit(self._run, FunctionCall(function, arguments), _ignore)
         future = Future[T]()
         try:
-            future.set_result(_call(Call(function, arguments), _ignore))
+            future.set_result(_call(FunctionCall(function, arguments), _ignore))
         except Exception as error:  # noqa: BLE001  # raised by the future
             future.set_exception(error)
         return future
@@ -157,7 +157,7 @@ class Pool:
         `advance` is called with them, from other threads. Raises the first exception of a call, and
         then starts no further ones. A single task runs in this process.
         """
-        calls = [Call(function, arguments, advance is not None) for arguments in tasks]
+        calls = [FunctionCall(function, arguments, advance is not None) for arguments in tasks]
         advance = advance or _ignore
         if self.workers == 1 or len(calls) == 1:
             return [_call(call, advance) for call in calls]
@@ -173,7 +173,7 @@ class Pool:
                 future.cancel()
         return [future.result() for future in futures]
 
-    def _run(self, call: Call, advance: Advance) -> Any:
+    def _run(self, call: FunctionCall, advance: Advance) -> Any:
         """Make a call in an idle worker, or in a new one."""
         with self._lock:
             if self._is_closed:
@@ -226,7 +226,7 @@ class Worker:
         """The bytes of its anonymous memory."""
         return anonymous_memory(self._process.pid)
 
-    def answer(self, call: Call, advance: Advance) -> Any:
+    def answer(self, call: FunctionCall, advance: Advance) -> Any:
         """Send a call and wait for its result.
 
         Raises what the function raises, or IndexerError where the process ends before.
@@ -277,7 +277,7 @@ def _ignore(_: int) -> None:
     """Report no progress."""
 
 
-def _call(call: Call, advance: Advance) -> Any:
+def _call(call: FunctionCall, advance: Advance) -> Any:
     """Make a call in this process, and return the memory that the call has freed."""
     extra = (advance,) if call.reports else ()
     try:

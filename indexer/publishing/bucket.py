@@ -54,7 +54,7 @@ class PointerChanged(Exception):
     """Another publisher replaced the pointer after it was read."""
 
 
-class Bucket:
+class ObjectBucket:
     """A store as a publisher needs it. Its methods raise PublishingFailed."""
 
     def __init__(self, url: str, store: ObjectStore) -> None:
@@ -130,7 +130,7 @@ class Bucket:
             ) from error
 
 
-class Folder(Bucket):
+class Folder(ObjectBucket):
     """A bucket in a folder: a lock and a rename replace the pointer, as no condition can.
 
     obstore does not flush what it writes to a folder, so that a power cut could leave a pointer to
@@ -186,7 +186,7 @@ class Folder(Bucket):
             return None
 
 
-def open_bucket(url: str) -> Bucket:
+def open_bucket(url: str) -> ObjectBucket:
     """Open the bucket or folder of a URL for writing; raises ValueError."""
     parts = urlsplit(url)
     if parts.scheme not in WRITABLE:
@@ -195,7 +195,7 @@ def open_bucket(url: str) -> Bucket:
             "az://container/prefix or file:///folder"
         )
     if parts.scheme != "file":
-        return Bucket(url, open_store(url))
+        return ObjectBucket(url, open_store(url))
     path = Path(unquote(parts.path))
     if not path.is_absolute() or parts.netloc:
         raise ValueError("a folder to publish to must be named by file:// and its whole path")

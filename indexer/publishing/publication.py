@@ -23,7 +23,7 @@ from service.snapshot.manifest import FORMAT, copy_manifest, read_manifest
 from service.snapshot.publication import SNAPSHOTS, read_current
 
 if TYPE_CHECKING:
-    from indexer.publishing.bucket import Bucket, StoredPointer
+    from indexer.publishing.bucket import ObjectBucket, StoredPointer
 
 NEEDS_EXTRA = "--publish needs the extra `replica`: pip install 'ratecard[replica]'"
 
@@ -39,7 +39,7 @@ class Publisher:
         self, urls: Sequence[str] = (), key: Path | None = None, keep: int | None = None
     ) -> None:
         self._keep = keep
-        self._buckets: list[Bucket] = []
+        self._buckets: list[ObjectBucket] = []
         try:
             self._key = read_private_key(key) if key else None
             if urls:
@@ -105,7 +105,7 @@ class Publisher:
 
     def _push(
         self,
-        bucket: Bucket,
+        bucket: ObjectBucket,
         artifacts: Path,
         before: StoredPointer | None,
         last: Pointer | None,

@@ -18,7 +18,7 @@ from typing import TypeVar
 import msgspec
 from msgspec import Struct
 
-from indexer.publishing.bucket import INCOMING, Bucket, StoredObject
+from indexer.publishing.bucket import INCOMING, ObjectBucket, StoredObject
 from indexer.publishing.pushed import Pushed
 from service.artifacts.downloads import PATCHES, SectionIndex, archive_name, read_download
 from service.artifacts.pointer import Copy, pointer_file_decoder
@@ -58,7 +58,7 @@ _ours = re.compile(
 )
 
 
-def put_copy(bucket: Bucket, downloads: Path, now: datetime) -> Pushed:
+def put_copy(bucket: ObjectBucket, downloads: Path, now: datetime) -> Pushed:
     """Put the sections, patches and manifest of a snapshot that the bucket lacks."""
     download = read_download(downloads)
     archive = memoryview(map_file(downloads / archive_name(download.id)))
@@ -89,7 +89,7 @@ def put_copy(bucket: Bucket, downloads: Path, now: datetime) -> Pushed:
     return pushed
 
 
-def collect_garbage(bucket: Bucket, now: datetime) -> int:
+def collect_garbage(bucket: ObjectBucket, now: datetime) -> int:
     """Remove old objects that no kept manifest names, of any format; return their number."""
     stored = bucket.objects()
     kept: set[Copy] = set()
@@ -131,7 +131,7 @@ def _decode_kept(content: bytes) -> list[Copy]:
     return _kept.decode(pointer_file_decoder.decode(content).pointer).kept
 
 
-def _read(bucket: Bucket, key: str, decode: Callable[[bytes], T]) -> T | None:
+def _read(bucket: ObjectBucket, key: str, decode: Callable[[bytes], T]) -> T | None:
     """Return a document of the bucket, None if somebody removed it."""
     content = bucket.get(key)
     try:

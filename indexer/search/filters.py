@@ -9,7 +9,7 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from indexer.columns.ragged import Integers, Ragged
+from indexer.columns.ragged import AnyIntegers, Ragged
 from indexer.columns.record_columns import RecordColumns
 from indexer.search.popularity import Popularity
 from service.filtering.facets import DENSE_SHARE, SERVICE_KEYS, Normaliser
@@ -49,7 +49,7 @@ def write_filters(path: Path, columns: RecordColumns, popularity: Popularity) ->
             writer.write(name, np.asarray(order, np.uint32))
 
 
-def single_values(numbers: Integers) -> Ragged:
+def single_values(numbers: AnyIntegers) -> Ragged:
     """Return the numbers of documents that have one each."""
     return Ragged(np.ones(len(numbers), np.uint32), numbers)
 

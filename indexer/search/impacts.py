@@ -9,9 +9,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from indexer.search.runs import DOCUMENTS, POSTINGS, Doubles, Integers, Run
+from indexer.search.runs import DOCUMENTS, POSTINGS, Doubles, Run
 from service.search.config import SearchConfig
-from service.search.postings import BLOCK_SIZE, CHAMPIONS, IMPACT_BITS, block_count
+from service.search.postings import BLOCK_SIZE, CHAMPIONS, IMPACT_BITS, Integers, block_count
 from service.search.top_k import ORDINAL_MASK, SUM_BITS, first_keys, pack
 from service.storage import layouts
 from service.storage.container import Array, Layout, open_arrays, writing_arrays
@@ -30,7 +30,7 @@ RANGE = Layout(
 )
 
 
-class Catalogue(NamedTuple):
+class ScoredDocuments(NamedTuple):
     """The documents that terms are compiled for.
 
     path: of DOCUMENTS
@@ -52,7 +52,7 @@ class _Postings(NamedTuple):
     frequencies: Doubles
 
 
-def compile_terms(path: Path, runs: Sequence[Run], terms: int, catalogue: Catalogue) -> None:
+def compile_terms(path: Path, runs: Sequence[Run], terms: int, catalogue: ScoredDocuments) -> None:
     """Write RANGE: the postings of the first `terms` terms of the runs."""
     compiler = _Compiler(runs, catalogue)
     for chunk in compiler.chunks(terms):
@@ -63,7 +63,7 @@ def compile_terms(path: Path, runs: Sequence[Run], terms: int, catalogue: Catalo
 class _Compiler:
     """Compiles the terms of runs, in ascending order."""
 
-    def __init__(self, runs: Sequence[Run], catalogue: Catalogue) -> None:
+    def __init__(self, runs: Sequence[Run], catalogue: ScoredDocuments) -> None:
         arrays = open_arrays(catalogue.path, DOCUMENTS, cold=DOCUMENTS.arrays)
         self._services, self._prior = arrays["services"], arrays["prior"]
         self._firsts = arrays["first_endpoints"], arrays["first_others"]

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from indexer.columns.ragged import Integers, Ragged, Rows, ragged_texts, rank_texts
+from indexer.columns.ragged import AnyIntegers, Ragged, ragged_texts, rank_texts
 from indexer.columns.record_columns import EMPTY, RecordColumns, of_strings
 from indexer.search.filters import FacetValues
 from indexer.x402.listing import EntryKeys
@@ -19,6 +19,7 @@ from indexer.x402.testnets import is_test_network
 from service.filtering.facets import OFFER_KEYS
 from service.filtering.offers import NONE
 from service.networks import network_label
+from service.search.postings import Integers
 from service.storage.container import writing_arrays
 from service.storage.layouts import OFFERS
 from service.storage.string_table import write_string_table
@@ -78,7 +79,7 @@ class OfferWriter:
         self._starts.append(position + entry.start)
         self._stops.append(position + entry.stop)
 
-    def add_prices(self, columns: RecordColumns, is_unlisted: npt.NDArray[np.bool_]) -> Rows:
+    def add_prices(self, columns: RecordColumns, is_unlisted: npt.NDArray[np.bool_]) -> Integers:
         """Add an offer for each endpoint that no feed lists; returns their ordinals, ascending.
 
         An endpoint without price, network, scheme and payee gets none.
@@ -180,7 +181,7 @@ class _Column:
     def add(self, value: str) -> None:
         self._numbers.append(self._number(value))
 
-    def extend(self, numbers: Integers, strings: Ragged) -> None:
+    def extend(self, numbers: AnyIntegers, strings: Ragged) -> None:
         """Add values by their numbers in a table of strings."""
         own = of_strings(self._number, numbers, strings)
         self._numbers.frombytes(own.astype(np.int32).tobytes())

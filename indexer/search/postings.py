@@ -12,7 +12,7 @@ import numpy.typing as npt
 from indexer.columns.ragged import bounds_of
 from indexer.processes.pool import Pool, wait_for
 from indexer.processes.resources import release_memory
-from indexer.search.impacts import DENSE, RANGE, Catalogue, compile_terms
+from indexer.search.impacts import DENSE, RANGE, ScoredDocuments, compile_terms
 from indexer.search.parts import Documents, Part
 from indexer.search.query_expansion import begin_words, write_names, write_query_expansion
 from indexer.search.runs import divide_terms, write_runs
@@ -46,7 +46,7 @@ def compile_postings(
     penalties = _size_penalties(documents, config)
     write_arrays(folder / "groups", GROUPS, {"penalties": penalties})
     runs, terms, path, words = write_runs(staging, parts, documents, prior, config)
-    catalogue = Catalogue(path, endpoints, penalties, config)
+    catalogue = ScoredDocuments(path, endpoints, penalties, config)
     tasks = [
         (
             staging / f"range {own.start}",

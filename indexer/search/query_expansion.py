@@ -37,7 +37,7 @@ Deletions = tuple[npt.NDArray[np.uint64], npt.NDArray[np.int32]]
 """Hashes of the remainders of words without some letters, and the positions of these words."""
 
 
-class Words(NamedTuple):
+class Vocabulary(NamedTuple):
     """The words of a catalogue and the numbers of their terms, in byte order.
 
     candidates: the positions of the words that may correct others
@@ -52,7 +52,7 @@ class Words(NamedTuple):
 
 def begin_words(
     folder: Path, entries: Sequence[bytes], terms: Sequence[bytes], pool: Pool
-) -> Words:
+) -> Vocabulary:
     """Write the files that need no frequencies; returns the words for `write_query_expansion`.
 
     An entry is a word, a blank, and its term. Entries are in the order of their words, since no
@@ -66,12 +66,12 @@ def begin_words(
         term_numbers.append(number[term])
     strings = pool.submit(_write_strings, folder, terms, words)
     candidates = [position for position, word in enumerate(words) if _is_candidate(word)]
-    return Words(words, np.asarray(term_numbers, np.int32), candidates, strings)
+    return Vocabulary(words, np.asarray(term_numbers, np.int32), candidates, strings)
 
 
 def write_query_expansion(
     folder: Path,
-    begun: Words,
+    begun: Vocabulary,
     document_frequencies: npt.NDArray[np.integer],
     service_frequencies: npt.NDArray[np.integer],
     pool: Pool,

@@ -20,9 +20,9 @@ from indexer.columns.ragged import bounds_of
 from indexer.search.parts import Documents, Part
 from indexer.segments.postings import GONE, FieldPostings
 from service.search.config import SearchConfig
+from service.search.postings import Integers
 from service.storage.container import Array, Layout, writing_arrays
 
-Integers = npt.NDArray[np.int64]
 Doubles = npt.NDArray[np.float64]
 
 POSTINGS = Layout(

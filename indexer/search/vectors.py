@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from indexer.columns.ragged import bounds_of
-from indexer.encoder.quantising import EncodedTexts, Rows, add_vectors, quantise_rows
+from indexer.encoder.quantising import EncodedTexts, add_vectors, quantise_rows
 from indexer.segments.postings import Numbers
-from service.search.semantic.vector_index import LEAST_PROBED
+from service.search.semantic.vector_index import LEAST_PROBED, Rows
 from service.storage.container import writing_arrays
 from service.storage.layouts import VECTORS
 

@@ -8,7 +8,14 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from indexer.columns.ragged import Integers, Ragged, bounds_of, is_first, ragged_texts, rank_texts
+from indexer.columns.ragged import (
+    AnyIntegers,
+    Ragged,
+    bounds_of,
+    is_first,
+    ragged_texts,
+    rank_texts,
+)
 from indexer.encoder.quantising import EncodedTexts
 
 GONE = -1
@@ -29,7 +36,7 @@ class FieldPostings(NamedTuple):
     terms: Ragged
     sizes: Numbers
     documents: Numbers
-    counts: Integers
+    counts: AnyIntegers
 
     def renumber(self, numbers: Numbers) -> FieldPostings:
         """Return the postings of the documents that have a new number, which is not GONE."""

@@ -106,7 +106,7 @@ class Segment(NamedTuple):
         return Analysed(own, self.fields[ENDPOINT_WORDS])
 
 
-class Selection(NamedTuple):
+class SelectedServices(NamedTuple):
     """Services of a segment that are written to another one; `rows` (int64) are their numbers."""
 
     path: Path
@@ -170,7 +170,7 @@ class SegmentWriter:
         yield from (*fields.values(), words)
 
 
-def merge_segments(path: Path, selections: Sequence[Selection]) -> None:
+def merge_segments(path: Path, selections: Sequence[SelectedServices]) -> None:
     """Write services of several segments of one origin as one segment, field by field."""
     segments = [read_segment(selection.path) for selection in selections]
     count = sum(len(rows) for _, rows in selections)

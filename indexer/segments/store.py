@@ -17,7 +17,7 @@ from indexer.columns.record_columns import find_keys
 from indexer.record_store import Keys
 from indexer.segments.postings import GONE, Numbers
 from indexer.segments.reuse import ReuseStore
-from indexer.segments.segment import SegmentParameters, Selection, read_segment
+from indexer.segments.segment import SegmentParameters, SelectedServices, read_segment
 from service.errors import SnapshotDamaged
 from service.snapshot.manifest import File, hash_file
 from service.storage.container import arrays_path
@@ -119,7 +119,7 @@ def choose_merged(used: Sequence[UsedSegment]) -> list[UsedSegment]:
     return chosen
 
 
-def selections(used: Sequence[UsedSegment]) -> list[list[Selection]]:
+def selections(used: Sequence[UsedSegment]) -> list[list[SelectedServices]]:
     """Return the live services of segments, divided evenly to segments of bounded size."""
     rows = [np.flatnonzero(each.ordinals != GONE) for each in used]
     weights = np.concatenate(
@@ -129,7 +129,7 @@ def selections(used: Sequence[UsedSegment]) -> list[list[Selection]]:
     joined = np.concatenate(rows)
     return [
         [
-            Selection(used[owner].stored.path, joined[part][owners[part] == owner])
+            SelectedServices(used[owner].stored.path, joined[part][owners[part] == owner])
             for owner in np.unique(owners[part]).tolist()
         ]
         for part in divide(weights, ceil(weights.sum() / MOST_SERVICES))

@@ -25,7 +25,7 @@ from service.storage.record_store import Records
 LONGEST_SHOWN = 200  # characters
 
 
-class Changes(Struct):
+class ChangeCounts(Struct):
     """How many services were added, changed and removed between two snapshots."""
 
     added: int
@@ -61,7 +61,7 @@ class PriceChange(Struct):
         return f"{self.old or 'no price'} → {self.new or 'no price'}"
 
 
-class Change(Struct, omit_defaults=True):
+class ServiceChange(Struct, omit_defaults=True):
     """A service that differs: its top-level keys that do, and its price range if that does.
 
     There are no such keys where only the order of the keys or the spelling of values differs.
@@ -88,7 +88,7 @@ class SnapshotDifference(Struct):
     new: str
     added: list[ServiceName]
     removed: list[ServiceName]
-    changed: list[Change]
+    changed: list[ServiceChange]
     conflicts: list[Conflict] = []
 
 
@@ -132,7 +132,7 @@ def compare(old: Path, new: Path) -> SnapshotDifference:
     return difference
 
 
-def count_changes(old: Path, new: Path) -> Changes:
+def count_changes(old: Path, new: Path) -> ChangeCounts:
     """Count the services that were added, changed and removed.
 
     A folder needs no more than its records and ids: it may hold a snapshot that is being built.
@@ -141,10 +141,10 @@ def count_changes(old: Path, new: Path) -> Changes:
     with _reporting_damage(old, new):
         before, after = compare_services(old, new)
     added, removed = (int(np.count_nonzero(side == ABSENT)) for side in (before, after))
-    return Changes(added, len(after) - added - removed, removed)
+    return ChangeCounts(added, len(after) - added - removed, removed)
 
 
-def compare_with_served(artifacts: Path, built: Path) -> tuple[str, Changes | None]:
+def compare_with_served(artifacts: Path, built: Path) -> tuple[str, ChangeCounts | None]:
     """Return the id of the served snapshot, and the changes from it to `built`, if it is whole."""
     served = ""
     try:
@@ -195,19 +195,19 @@ def _reporting_damage(old: Path, new: Path) -> Iterator[None]:
         raise SnapshotDamaged(f"{old} or {new} is damaged: {error}; {REBUILD}") from error
 
 
-def _change(old: bytes, new: bytes) -> Change:
+def _change(old: bytes, new: bytes) -> ServiceChange:
     old_fields, new_fields = _fields.decode(old), _fields.decode(new)
     every_key = new_fields | old_fields
     keys = [key for key in every_key if old_fields.get(key) != new_fields.get(key)]
     before, after = _service.decode(old), _service.decode(new)
     payees, prices = find_alerts(old, new)
-    change = Change(after.id, after.name, keys, payees=payees, prices=prices)
+    change = ServiceChange(after.id, after.name, keys, payees=payees, prices=prices)
     if before.price_summary != after.price_summary:
         change.price = PriceChange(before.price_summary, after.price_summary)
     return change
 
 
-def _describe_change(change: Change) -> Iterator[str]:
+def _describe_change(change: ServiceChange) -> Iterator[str]:
     keys = _shorten(", ".join(change.keys) or "order or spelling")
     price = f" ({_shorten(str(change.price))})" if change.price else ""
     yield f"~ {change.id}  {_shorten(change.name)}: {keys}{price}"

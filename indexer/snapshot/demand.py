@@ -29,7 +29,7 @@ class CountedDemand(Struct, frozen=True):
     of_endpoints: dict[int, Payers]
 
 
-class Described(Struct, frozen=True):
+class DemandRow(Struct, frozen=True):
     """A service in listing order, with the JSON of its demand, which is empty without payments."""
 
     id: str
@@ -40,7 +40,7 @@ class Described(Struct, frozen=True):
 _stored = msgspec.json.Decoder(StoredDemand)
 
 
-def write_demand(folder: Path, inputs: DemandInputs, services: Iterable[Described]) -> None:
+def write_demand(folder: Path, inputs: DemandInputs, services: Iterable[DemandRow]) -> None:
     """Write the rows of a `service.snapshot.demand.DemandTable`."""
     popular: list[PopularService] = []
 
@@ -57,7 +57,7 @@ def write_demand(folder: Path, inputs: DemandInputs, services: Iterable[Describe
     write_record_store(folder, "demand", rows())
 
 
-def _popular(service: Described) -> PopularService:
+def _popular(service: DemandRow) -> PopularService:
     demand = _stored.decode(service.text)
     return PopularService(
         id=service.id,

@@ -15,9 +15,8 @@ import msgspec
 from msgspec import Struct
 
 from indexer.record_store import write_record_store
-from indexer.x402.dates import EPOCH
 from service.schema.ecosystem import Bucket, Overview, Transaction
-from service.schema.values import format_timestamp
+from service.schema.values import EPOCH, format_timestamp
 from service.snapshot.ecosystem import TABLES
 
 if TYPE_CHECKING:  # a catalogue without payments is built without DuckDB

@@ -23,7 +23,7 @@ from indexer.columns.ragged import (
     ragged_texts,
 )
 from indexer.columns.record_columns import RecordColumns
-from indexer.columns.records import ENDPOINT_FIELDS, Endpoint, decode_service
+from indexer.columns.records import ENDPOINT_FIELDS, IndexedEndpoint, decode_service
 from indexer.encoder.encoding import TextEncoder, open_pieces
 from indexer.encoder.quantising import EncodedTexts
 from indexer.options import Policy
@@ -75,7 +75,7 @@ class _Annotated(Struct):
     ratecard: EndpointFacts
 
 
-_endpoint = msgspec.json.Decoder(Endpoint)
+_endpoint = msgspec.json.Decoder(IndexedEndpoint)
 _annotated = msgspec.json.Decoder(_Annotated)
 _separator = re.compile(r"[,/|]")
 _any = Rules(Policy(allow_http=True, allow_private=True, max_price=Decimal("Infinity")))
@@ -270,7 +270,7 @@ class _Join:
             if self.is_unlisted[slice(*self._first[service : service + 2])].any():
                 self._match_normalised(service, [resource for _, resource in resources])
 
-    def read(self, resource: int) -> Endpoint:
+    def read(self, resource: int) -> IndexedEndpoint:
         """Return the endpoint that a listed resource declares."""
         return self._read(self._texts.text(resource))[0]
 
@@ -280,7 +280,7 @@ class _Join:
         endpoint, output = self._read(text)
         return endpoint.contents(output, _annotated.decode(text).ratecard.profile or None)
 
-    def _read(self, text: bytes) -> tuple[Endpoint, str]:
+    def _read(self, text: bytes) -> tuple[IndexedEndpoint, str]:
         declared, _ = read_resource(SourceRecord("", text), _any)
         return _endpoint.decode(declared.endpoint), declared.output
 

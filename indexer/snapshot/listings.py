@@ -13,7 +13,7 @@ import numpy.typing as npt
 from indexer.columns.ragged import is_first
 from indexer.columns.record_columns import RecordColumns, packer
 from indexer.record_store import write_record_store
-from indexer.sources.fates import NO_HOST, FateSpool, Rows
+from indexer.sources.fates import NO_HOST, FateRows, FateSpool
 from indexer.sources.subjects import NO_ADVICE, Subject
 from service.schema.listings import Advice
 from service.snapshot.listings import NO_SOURCE, NOTED
@@ -28,7 +28,7 @@ NAMED = np.dtype(
 )
 KEY = ("url", "source", "service", "target")
 
-Keys = npt.NDArray[np.uint64]
+UrlHashes = npt.NDArray[np.uint64]
 _named = packer(NAMED)
 _encode = msgspec.json.Encoder().encode
 
@@ -60,7 +60,7 @@ class NamedUrls:
         """Add a record without a URL that a service has, by the key of its position."""
         self._rows += _named.pack(key, NO_TARGET, source, service, int(NO_ADVICE))
 
-    def rows(self) -> Rows:
+    def rows(self) -> FateRows:
         """Return the rows, as NAMED, by URL, source, service and target; each once."""
         rows = np.frombuffer(self._rows, NAMED)
         rows = rows[np.lexsort((rows["target"], rows["service"], rows["source"], rows["url"]))]
@@ -126,7 +126,7 @@ def write_listings(
     write_record_store(folder, "sources", map(_encode, fates.sources))
 
 
-def _sort(rows: Rows) -> Rows:
+def _sort(rows: FateRows) -> FateRows:
     """Return rows by URL, source, fate and text, each once and the first few of a source."""
     order = np.lexsort((rows["text"], rows["fate"], rows["source"], rows["url"]))
     rows = rows[order]
@@ -134,17 +134,17 @@ def _sort(rows: Rows) -> Rows:
     starts = np.flatnonzero(is_first(rows["url"], rows["source"]))
     sizes = np.diff(np.append(starts, len(rows)))
     ranks = np.arange(len(rows)) - np.repeat(starts, sizes)
-    kept: Rows = rows[ranks < MAX_REPEATED]
+    kept: FateRows = rows[ranks < MAX_REPEATED]
     return kept
 
 
-def _number_texts(rows: Rows) -> tuple[Rows, npt.NDArray[np.int32]]:
+def _number_texts(rows: FateRows) -> tuple[FateRows, npt.NDArray[np.int32]]:
     """Return a row for each text, by its hash, and the number of the text of each row."""
     _, firsts, numbers = np.unique(rows["text"], return_index=True, return_inverse=True)
     return rows[firsts], numbers.astype(np.int32)
 
 
-def _others(unlisted: Rows, payees: Rows, listed: Keys) -> Rows:
+def _others(unlisted: FateRows, payees: FateRows, listed: UrlHashes) -> FateRows:
     """Return the hosts and the payees of the URLs that are not listed, with the best fate."""
     rows = unlisted[(unlisted["fate"] != NOTED) & ~np.isin(unlisted["url"], listed)]
     order = np.lexsort((rows["fate"], rows["url"]))

@@ -16,7 +16,9 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
+from indexer.feeds.cache import UNUSED_SECONDS
 from indexer.options import OnError, SourceOptions
+from indexer.sources.findings import MAX_EXAMPLES
 from service.snapshot.manifest import sha256
 from service.storage.hash_table import text_hash
 
@@ -25,14 +27,12 @@ FOLDER = "accepted"
 STATE, LISTINGS = "state.json", "listings.msgpack"
 FORMAT = 1
 FLOOR = 10  # listings that any source may lose or change
-MULTIPLE = 10  # of a price
-MAX_EXAMPLES = 5
-UNUSED_SECONDS = 30 * 24 * 60 * 60
+PRICE_RISE = 10  # of a price
 
 _unsafe = re.compile(r"[^A-Za-z0-9._-]+")
 
 
-class Listings(Struct, array_like=True):
+class AcceptedListings(Struct, array_like=True):
     """The listings of a source: their names, whom they pay, and their prices.
 
     payees: hashes of the addresses of each, 0 without any
@@ -72,7 +72,7 @@ class AcceptedState(Struct):
 
 
 _state = msgspec.json.Decoder(AcceptedState)
-_listings = msgspec.msgpack.Decoder(Listings)
+_listings = msgspec.msgpack.Decoder(AcceptedListings)
 
 
 class AcceptedSource:
@@ -111,12 +111,12 @@ class AcceptedSource:
         return self.state is not None and not self._read().names
 
     def find_changes(
-        self, listings: Listings, allowed: Fraction, left_out: Collection[str] = ()
+        self, listings: AcceptedListings, allowed: Fraction, left_out: Collection[str] = ()
     ) -> list[str]:
         """Return why these listings differ too much from the accepted ones, nothing if they do not.
 
         No more than this share of the accepted ones, or FLOOR, may go, change their payee, or cost
-        MULTIPLE times as much. `left_out` are the URLs of listings that a rule removed, and not
+        PRICE_RISE times as much. `left_out` are the URLs of listings that a rule removed, and not
         their source.
         """
         before = self._read()
@@ -135,7 +135,7 @@ class AcceptedSource:
             new_payee, new_price = now[name]
             if payee and new_payee != payee:
                 kinds["pay another address"].append(name)
-            if 0 < price * MULTIPLE <= new_price:
+            if 0 < price * PRICE_RISE <= new_price:
                 kinds["cost more"].append(name)
         return [
             _describe(kind, names, len(accepted))
@@ -147,7 +147,7 @@ class AcceptedSource:
         self,
         source: SourceOptions,
         path: Path,
-        listings: Listings,
+        listings: AcceptedListings,
         read_at: datetime,
         malformed: float,
         rules: str = "",
@@ -193,11 +193,11 @@ class AcceptedSource:
         fresh.write_bytes(content)
         fresh.replace(self.folder / name)
 
-    def _read(self) -> Listings:
+    def _read(self) -> AcceptedListings:
         try:
             return _listings.decode((self.folder / LISTINGS).read_bytes())
         except (OSError, msgspec.MsgspecError):
-            return Listings()
+            return AcceptedListings()
 
 
 def _describe(kind: str, names: list[str], total: int) -> str:

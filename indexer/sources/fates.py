@@ -40,7 +40,7 @@ PAYEE = np.dtype([("payee", "<u8"), ("url", "<u8")])
 _row = Struct("<QQQqiiii")
 _payee = Struct("<QQ")
 
-Rows = npt.NDArray[np.void]
+FateRows = npt.NDArray[np.void]
 _encode = msgspec.json.Encoder().encode
 
 
@@ -129,11 +129,11 @@ class FateSpool:
                 for payee in subject.payees:
                     self._payees += _payee.pack(payee, url)
 
-    def rows(self) -> Rows:
+    def rows(self) -> FateRows:
         """Return the rows, as ROW, in the order in which they came."""
         return np.frombuffer(bytes(self._rows), ROW)
 
-    def payees(self) -> Rows:
+    def payees(self) -> FateRows:
         """Return the payees of the URLs, as PAYEE."""
         return np.frombuffer(bytes(self._payees), PAYEE)
 

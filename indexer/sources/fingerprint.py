@@ -34,7 +34,7 @@ DEPENDENCIES = (
 CHUNK = 2**20  # bytes
 
 
-class FileState(Struct, frozen=True):
+class FileAttributes(Struct, frozen=True):
     """The attributes of a file that change when its content does."""
 
     device: int
@@ -48,7 +48,7 @@ class HashedFiles(NamedTuple):
     """A hash of the contents of files, and the state of each by its path when it was hashed."""
 
     digest: str
-    states: dict[str, FileState]
+    states: dict[str, FileAttributes]
 
 
 class Fingerprint:
@@ -149,5 +149,7 @@ def _hash_files(paths: Iterable[str], is_over: Event) -> HashedFiles:
     return HashedFiles(digest.hexdigest(), states)
 
 
-def _state(stat: os.stat_result) -> FileState:
-    return FileState(stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns)
+def _state(stat: os.stat_result) -> FileAttributes:
+    return FileAttributes(
+        stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns
+    )

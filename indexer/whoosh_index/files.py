@@ -22,14 +22,14 @@ from service.snapshot.manifest import File, check_files, hash_file
 DESCRIPTION = "files.json"
 
 
-class Description(Struct):
+class IndexFiles(Struct):
     """The files of an index, and a hash of the program that wrote them."""
 
     program: str
     files: dict[str, File]
 
 
-_description = msgspec.json.Decoder(Description)
+_description = msgspec.json.Decoder(IndexFiles)
 
 
 def open_whoosh_index(artifacts: Path, snapshot_id: str) -> index.FileIndex:
@@ -68,5 +68,5 @@ def describe_index(folder: Path, known: dict[str, File]) -> None:
         for path in sorted(folder.iterdir())
         if path.name != DESCRIPTION
     }
-    described = msgspec.json.encode(Description(hash_program(), files))
+    described = msgspec.json.encode(IndexFiles(hash_program(), files))
     (folder / DESCRIPTION).write_bytes(described)

@@ -22,7 +22,7 @@ _BETWEEN_WILDCARDS = re.compile(r"[^*?]+")
 _INCOMPLETE = re.compile(r"(?:^|\()\s*(AND|OR)\b|\b(AND|OR|NOT)\s*(?:\)|$)|\b(\w+:)(?=[\s)]|$)")
 
 
-class Terms(FieldType):  # type: ignore[misc]  # Whoosh is untyped
+class TermsField(FieldType):  # type: ignore[misc]  # Whoosh is untyped
     """A field of terms as the service indexes them, stop words included, without positions.
 
     The weight of a posting is the frequency of the term.
@@ -48,7 +48,7 @@ class Terms(FieldType):  # type: ignore[misc]  # Whoosh is untyped
         return [term_of(word.text) for word in words_of(qstring) if not word.redundant]
 
 
-SCHEMA = Schema(id=ID(unique=True, stored=True), **{field: Terms() for field in FIELDS})
+SCHEMA = Schema(id=ID(unique=True, stored=True), **{field: TermsField() for field in FIELDS})
 
 
 def parse_query(text: str) -> Query:

@@ -8,10 +8,11 @@ from typing import Any
 
 import msgspec
 
+from service.schema.values import EPOCH
+
 NEVER = -1
 MAX_SECONDS = 10**11  # a greater Unix time is in milliseconds: in seconds this is the year 5138
 
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)
 SECOND = 1_000_000  # microseconds
 

@@ -45,7 +45,7 @@ class ServiceTexts(Struct, array_like=True):
     status: str = ""
 
 
-class Described(Struct, omit_defaults=True):
+class DescribedResource(Struct, omit_defaults=True):
     """The values of a resource that a document describes.
 
     place: JSON path of the payment in the document, for notices; empty without one
@@ -60,15 +60,15 @@ class Described(Struct, omit_defaults=True):
 
 
 class _Marked(Struct):
-    described: Described = field(name=DESCRIBED)
+    described: DescribedResource = field(name=DESCRIBED)
 
 
 _marked = msgspec.json.Decoder(_Marked)
-_described = msgspec.json.Decoder(Described)
+_described = msgspec.json.Decoder(DescribedResource)
 _fields = msgspec.json.Decoder(Fields)
 
 
-def read_described(text: bytes) -> Described | None:
+def read_described(text: bytes) -> DescribedResource | None:
     """Return the values that a reader of documents wrote, None for a resource of a list."""
     return _marked.decode(text).described if text.startswith(DESCRIBED_START) else None
 
@@ -95,10 +95,10 @@ def merge_described(values: Iterable[Raw]) -> Raw:
     texts = (next(filter(None, each), each[0]) for each in zip(*services, strict=True))
     service = ServiceTexts(*texts) if services else None
     place = next((each.place for each in documents if each.place), "")
-    return Raw(msgspec.json.encode(Described(offers, place, service)))
+    return Raw(msgspec.json.encode(DescribedResource(offers, place, service)))
 
 
-def price_described(accepted: Accepted, described: Described | None) -> Accepted:
+def price_described(accepted: Accepted, described: DescribedResource | None) -> Accepted:
     """Return the payments of a resource, with the price of its documents where none is listed.
 
     The notices say what is not known of a price, and which prices contradict each other.

@@ -16,7 +16,7 @@ from indexer.errors import InvalidRecord, LeftOut
 from indexer.sources.decisions import Decisions
 from indexer.sources.records import SourceRecord
 from indexer.x402.described import decode_fields
-from indexer.x402.endpoints import Endpoints, pair_endpoints
+from indexer.x402.endpoints import EndpointPayees, pair_endpoints
 from indexer.x402.listing import Listing
 from indexer.x402.merging import Candidate, merge
 from indexer.x402.prices import Notice
@@ -100,7 +100,7 @@ class Remark(NamedTuple):
     notice: Notice
 
 
-class FoundResources:
+class SourceResources:
     """The resources of one source, the newest of each URL, method and tool, in the spool.
 
     One with a listing is better than one without, then the newer one, then the one with the greater
@@ -169,7 +169,7 @@ class Discovery:
             service=outline.service,
         )
 
-    def accept(self, found: FoundResources) -> None:
+    def accept(self, found: SourceResources) -> None:
         """Add the resources of a source."""
         self._names[found.source] = found.name
         for domain, places in found.places.items():
@@ -252,7 +252,7 @@ class Discovery:
                 trusts[url] = max(place.trust, trusts.get(url, place.trust))
         return trusts
 
-    def claim(self, domain: str, endpoints: Endpoints, trust: int) -> int:
+    def claim(self, domain: str, endpoints: EndpointPayees, trust: int) -> int:
         """Move the resources of a domain that are any of these endpoints into a group of their own.
 
         A resource that is less trusted than the record of the endpoints is left out where it pays

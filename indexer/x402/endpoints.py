@@ -11,12 +11,13 @@ import msgspec
 from msgspec import Raw, Struct
 
 from indexer.sources.denials import fold_address
-from indexer.x402.untrusted import NULL, string_of
+from indexer.x402.untrusted import string_of
+from service.schema.records import METHODS
+from service.schema.values import NULL
 from service.urls import parse_url
 
-Endpoints = dict[tuple[str, str], set[str]]
+EndpointPayees = dict[tuple[str, str], set[str]]
 """Pairs of a normalised URL and a method, each with the addresses that it names in `payTo`."""
-METHODS = ("GET", "POST", "PUT", "DELETE", "PATCH", "HEAD")
 
 
 class NamedEndpoint(Struct, rename="camel"):
@@ -37,9 +38,9 @@ _separator = re.compile(r"[,/|]")
 _endpoints = msgspec.json.Decoder(NamedEndpoints)
 
 
-def read_endpoints(text: bytes) -> Endpoints:
+def read_endpoints(text: bytes) -> EndpointPayees:
     """Return the endpoints of a catalogue record, and whom they name to be paid."""
-    payees: Endpoints = defaultdict(set)
+    payees: EndpointPayees = defaultdict(set)
     for each in _endpoints.decode(text).endpoints:
         payee = fold_address(string_of(each.pay_to))
         for pair in identify_endpoint(each.url, each.method):

@@ -10,21 +10,19 @@ from msgspec import UNSET, Raw, Struct, UnsetType, field
 from msgspec.structs import astuple
 
 from indexer.x402.described import ServiceTexts
-from indexer.x402.metadata import MAX_NAME
+from indexer.x402.metadata import MAX_NAME, MAX_TAGS
 from indexer.x402.naming import readable_name
-from indexer.x402.resource import Resource
+from indexer.x402.resource import MAX_COUNT, Resource
 from indexer.x402.testnets import is_test_network
 from indexer.x402.tools import is_seller
 from indexer.x402.untrusted import line
 from service.networks import network_key
 
-MAX_TAGS = 20
 NAMED_TOOLS = 2  # MCP tools in the name of a service that gives none
 MAX_DESCRIPTION = 600  # characters, if joined from several endpoints
 NAME_SHARE = 3  # a service has a name that one listing in so many gives
 FEW = 2  # listings of a host: beyond, one alone cannot name it
 MAX_ENDPOINTS_BYTES = 256 * 1024
-MAX_COUNT = 2**63 - 1
 BEYOND = -1
 
 

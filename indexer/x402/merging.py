@@ -16,12 +16,12 @@ from indexer.x402.listing import MAX_ENTRIES, MAX_LISTING
 from indexer.x402.parameters import read_input
 from indexer.x402.untrusted import mapping
 from service.networks import network_key
+from service.schema.values import NULL
 
 KEPT_APART = frozenset(("accepts", "quality", "resource", DESCRIBED))
 """Members that are not taken whole from the first source that has them."""
 CALLS = "l30DaysTotalCalls"
 
-NULL = Raw(b"null")
 
 _entries = msgspec.json.Decoder(list[Raw])
 _values = msgspec.json.Decoder(dict[str, Any])
@@ -53,7 +53,7 @@ class Merged(NamedTuple):
     first: int
 
 
-class _Entry(NamedTuple):
+class _AcceptsEntry(NamedTuple):
     """An entry of `accepts`: its text, and whom it pays."""
 
     text: Raw
@@ -65,7 +65,7 @@ class _Choice(NamedTuple):
 
     source: str
     order: tuple[Any, ...]
-    entries: list[_Entry]
+    entries: list[_AcceptsEntry]
 
 
 def merge(candidates: Sequence[Candidate], url: str, key: str, decisions: Decisions) -> Merged:
@@ -129,9 +129,9 @@ def _precedes(candidate: Candidate, choice: _Choice, served: str) -> bool:
     return ranks[0] < ranks[1]
 
 
-def _group(fields: Fields) -> dict[str, list[_Entry]]:
+def _group(fields: Fields) -> dict[str, list[_AcceptsEntry]]:
     """Return the entries of `accepts` by what they ask for: scheme, network and asset."""
-    groups: dict[str, list[_Entry]] = {}
+    groups: dict[str, list[_AcceptsEntry]] = {}
     accepts = fields.get("accepts")
     for text in (
         _entries.decode(accepts) if accepts is not None and bytes(accepts) != b"null" else ()
@@ -142,7 +142,7 @@ def _group(fields: Fields) -> dict[str, list[_Entry]]:
             for name in ("scheme", "network", "asset", "payTo")
         )
         key = "\n".join((scheme or "exact", network_key(network), fold_address(asset)))
-        groups.setdefault(key, []).append(_Entry(text, fold_address(payee)))
+        groups.setdefault(key, []).append(_AcceptsEntry(text, fold_address(payee)))
     return groups
 
 

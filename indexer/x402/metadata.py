@@ -15,6 +15,7 @@ from service.urls import parse_url
 
 MAX_NAME = 100  # characters
 MAX_TAG = 50
+MAX_TAGS = 20
 MAX_ICON_URL = 2048
 
 Value = TypeVar("Value", str, list[str])

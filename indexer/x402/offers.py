@@ -16,6 +16,7 @@ from service.schema.records import Pricing
 
 MAX_OFFERS = 32  # of one operation
 MAX_NAME = 100  # characters
+MAX_DESCRIPTION = 500
 X402, MPP = "x402", "mpp"
 EXACT, DYNAMIC, CHARGE = "exact", "dynamic", "charge"
 USD = "USD"

@@ -32,7 +32,7 @@ _name = re.compile(r"[^\W\d][\w .-]*")
 
 def read_output(*declared: Any) -> str:
     """Return the distinct names of the fields of outputs, decoded JSON of any type, as one text."""
-    reader = _Reader()
+    reader = _NameCollector()
     for each in declared:
         reader.read(each, MAX_LEVELS)
     return " ".join(reader.names)
@@ -52,7 +52,7 @@ def _output_of(schema: Any) -> Any:
     return schema.get("output") if isinstance(schema, dict) else None
 
 
-class _Reader:
+class _NameCollector:
     """Collects names, within the bounds of one text."""
 
     def __init__(self) -> None:

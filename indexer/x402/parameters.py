@@ -18,13 +18,13 @@ from indexer.x402.tools import MAX_TOOL
 from indexer.x402.untrusted import mapping, text
 from service.schema.records import ParameterDescriptor
 
-Group = Literal["body", "query", "path"]
+ParameterGroup = Literal["body", "query", "path"]
 Type = Literal["string", "number", "boolean", "array", "object"]
 
 MAX_METHOD = 32  # characters
 MAX_DEPTH = 32  # levels of nested JSON in an example, an enum value or a default
 
-_GROUPS: dict[str, Group] = {
+_GROUPS: dict[str, ParameterGroup] = {
     "queryparams": "query",
     "query": "query",
     "bodyfields": "body",
@@ -62,27 +62,28 @@ class DeclaredInput(Struct):
     parameters: list[ParameterDescriptor] = []
 
 
-class Declaration(Struct):
+class ParameterDeclaration(Struct):
     """One parameter as declared by a schema, an example or both."""
 
     schema: Any = None
     example: Any = UNSET
     required: bool | UnsetType = UNSET
 
-    def complete(self, other: Declaration) -> None:
+    def complete(self, other: ParameterDeclaration) -> None:
         """Fill the fields that are not set from another declaration of the parameter."""
         self.schema = self.schema or other.schema
         self.example = other.example if self.example is UNSET else self.example
         self.required = other.required if self.required is UNSET else self.required
 
 
-Declarations = dict[tuple[Group, str], Declaration]
+Declarations = dict[tuple[ParameterGroup, str], ParameterDeclaration]
 
 
 def read_input(extension: Any, output_schema: Any, url: str) -> DeclaredInput:
-    """Read the input declared by the Bazaar extension, or else by the output schema of version 1.
+    """Read the input declared by the Bazaar extension.
 
-    Both are decoded JSON of any type. Placeholders in the path of the URL are parameters, too.
+    The output schema of version 1 counts where the extension declares no parameters. Both are
+    decoded JSON of any type. Placeholders in the path of the URL are parameters, too.
     """
     declarations: Declarations = {}
     declared = mapping(mapping(extension, "info"), "input")
@@ -90,11 +91,12 @@ def read_input(extension: Any, output_schema: Any, url: str) -> DeclaredInput:
         schema = mapping(mapping(mapping(extension, "schema"), "properties"), "input")
         _collect(declarations, mapping(schema, "properties"), declared, examples=False)
         _collect(declarations, declared, declared, examples=True)
-    else:
-        declared = mapping(output_schema, "input")
-        _collect(declarations, declared, declared, examples=False)
+    if not declarations:
+        schema = mapping(output_schema, "input")
+        _collect(declarations, schema, schema, examples=False)
+        declared = declared or schema
     for name in path_parameters(url):
-        declarations.setdefault(("path", name), Declaration())
+        declarations.setdefault(("path", name), ParameterDeclaration())
     method = text(declared.get("method"), MAX_METHOD).strip().upper()
     names = (text(declared.get(key), MAX_TOOL) for key in ("toolName", "tool"))
     tool = next(filter(None, names), "") if declared.get("type") == "mcp" else ""
@@ -127,7 +129,7 @@ def is_template(rest: str) -> bool:
 def _collect(declarations: Declarations, fields: Any, declared: Any, *, examples: bool) -> None:
     """Add the parameters of all groups; with `examples` a plain value is an example."""
 
-    def add(group: Group, name: str, declaration: Declaration) -> None:
+    def add(group: ParameterGroup, name: str, declaration: ParameterDeclaration) -> None:
         declarations.setdefault((group, name), declaration).complete(declaration)
 
     for key, value in fields.items():
@@ -141,10 +143,10 @@ def _collect(declarations: Declarations, fields: Any, declared: Any, *, examples
             add("query" if method in _METHODS_WITHOUT_BODY else "body", name, declaration)
     if examples and declared.get("type") == "mcp":
         for name, value in mapping(declared, "example").items():
-            add("body", name, Declaration(example=value))
+            add("body", name, ParameterDeclaration(example=value))
 
 
-def _read_fields(fields: Any, *, examples: bool) -> Iterator[tuple[str, Declaration]]:
+def _read_fields(fields: Any, *, examples: bool) -> Iterator[tuple[str, ParameterDeclaration]]:
     """Yield the parameters of one group: a list, a JSON Schema, or an object by name."""
     required: Any = ()
     if isinstance(fields, list):
@@ -162,11 +164,11 @@ def _read_fields(fields: Any, *, examples: bool) -> Iterator[tuple[str, Declarat
             own = value.get("required")
             if not isinstance(own, bool):
                 own = name in required if isinstance(required, list) else UNSET
-            yield name, Declaration(schema=value, required=own)
+            yield name, ParameterDeclaration(schema=value, required=own)
         elif examples and not names_type(value):
-            yield name, Declaration(example=value)
+            yield name, ParameterDeclaration(example=value)
         else:
-            yield name, Declaration(schema=value)
+            yield name, ParameterDeclaration(schema=value)
 
 
 def _is_schemas(value: Any) -> bool:
@@ -178,7 +180,9 @@ def _is_schema(value: dict[str, Any]) -> bool:
     return names_type(value.get("type")) or any(key in value for key in _SCHEMA_KEYS)
 
 
-def _describe(group: Group, name: str, declaration: Declaration) -> ParameterDescriptor:
+def _describe(
+    group: ParameterGroup, name: str, declaration: ParameterDeclaration
+) -> ParameterDescriptor:
     schema = declaration.schema if isinstance(declaration.schema, dict) else {}
     remark = declaration.schema if isinstance(declaration.schema, str) else ""
     alternatives = [schema, *_dicts(schema.get("anyOf")), *_dicts(schema.get("oneOf"))]

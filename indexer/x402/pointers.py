@@ -10,9 +10,15 @@ from msgspec import Raw, Struct
 
 from indexer.errors import InvalidRecord, LeftOut
 from indexer.sources.records import DESCRIBED, SourceRecord
-from indexer.x402.described import Described, Fields, decode_fields, encode_fields, read_described
+from indexer.x402.described import (
+    DescribedResource,
+    Fields,
+    decode_fields,
+    encode_fields,
+    read_described,
+)
 from indexer.x402.discovery import PATH, Discovery, Dropped, Place
-from indexer.x402.endpoints import Endpoints, pair_endpoints
+from indexer.x402.endpoints import EndpointPayees, pair_endpoints
 from indexer.x402.readings import decode_resource
 from indexer.x402.resource import Outline
 from service.urls import key_of
@@ -41,7 +47,7 @@ def join_pointers(discovery: Discovery) -> None:
             discovery.replace(domain, _join(discovery, places, urls))
 
 
-def settle_pointers(discovery: Discovery, endpoints: Endpoints) -> None:
+def settle_pointers(discovery: Discovery, endpoints: EndpointPayees) -> None:
     """Take out the pointers that a catalogue record lists, which stand by its word."""
     for given, method in endpoints:
         url = key_of(given)
@@ -166,5 +172,5 @@ def _lacking(
             found.setdefault("requires", requires)
         described = read_described(text)
         if described and described.service and DESCRIBED not in fields:
-            found.setdefault(DESCRIBED, Raw(_encode(Described(service=described.service))))
+            found.setdefault(DESCRIBED, Raw(_encode(DescribedResource(service=described.service))))
     return found

@@ -25,10 +25,10 @@ from indexer.sources.records import SourceRecord
 from indexer.sources.subjects import Address, Subject
 from indexer.x402.advice import advise
 from indexer.x402.calls import read_call
-from indexer.x402.dates import EPOCH, MICROSECOND, NEVER, SECOND, parse_moment, since_epoch
+from indexer.x402.dates import MICROSECOND, NEVER, SECOND, parse_moment, since_epoch
 from indexer.x402.described import (
     CONTRADICTION,
-    Described,
+    DescribedResource,
     ServiceTexts,
     price_described,
     read_described,
@@ -44,7 +44,7 @@ from indexer.x402.untrusted import decode_object, mapping
 from service.schema.discovery import ListedEndpoint
 from service.schema.listings import Advice
 from service.schema.records import Endpoint, EndpointQuality
-from service.schema.values import format_timestamp
+from service.schema.values import EPOCH, format_timestamp
 from service.snapshot.listings import host_hash, payee_hash
 from service.storage.hash_table import text_hash
 from service.urls import MAX_URL, ParsedUrl, key_of, parse_url
@@ -481,7 +481,7 @@ def _endpoint(
     accepted: Accepted,
     metadata: Metadata,
     usage: Usage,
-    document: Described | None,
+    document: DescribedResource | None,
 ) -> bytes:
     endpoint = DiscoveredEndpoint(
         url=url,
@@ -500,7 +500,7 @@ def _endpoint(
     return msgspec.json.encode(endpoint)
 
 
-def _service_path(document: Described | None, domain: str) -> str:
+def _service_path(document: DescribedResource | None, domain: str) -> str:
     """Return the path of the service that a document names, empty for the host itself."""
     texts = document.service if document else None
     try:

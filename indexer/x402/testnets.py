@@ -65,7 +65,7 @@ class OnNetwork(Protocol):
         """A label, a CAIP-2 identifier or another name; may be empty or unset."""
 
 
-Price = TypeVar("Price", bound=OnNetwork)
+AnyPrice = TypeVar("AnyPrice", bound=OnNetwork)
 
 
 @lru_cache(maxsize=1024)
@@ -75,7 +75,7 @@ def is_test_network(name: str) -> bool:
     return key in _TEST_NETWORKS or not _TEST_WORDS.isdisjoint(_separator.split(key))
 
 
-def mainnet_prices(prices: Iterable[Price]) -> list[Price]:
+def mainnet_prices(prices: Iterable[AnyPrice]) -> list[AnyPrice]:
     """Return the prices on main networks, or all of them if there are none."""
     prices = list(prices)
     return [price for price in prices if not is_test_network(price.network or "")] or prices

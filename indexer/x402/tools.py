@@ -19,7 +19,7 @@ from service.urls import DEFAULT_PORTS, parse_url
 
 MAX_TOOL = 256  # characters
 MAX_SLUG = 12
-HASH_DIGITS = 8
+SELLER_DIGITS = 8
 SELLERS = "mcp-"
 """How the domains of sellers begin that name no server; no public host has their form."""
 SERVER_MEMBERS = ("serverUrl", "server_url", "mcpUrl", "mcp_url", "server", "endpoint")
@@ -70,7 +70,7 @@ def find_seller(tool: str, payees: Iterable[str], service_name: Any) -> Seller:
         reason = "names neither the server that sells the tool nor an address that is paid"
         raise LeftOut(NO_SELLER, "$.resource", reason)
     name = line(service_name, MAX_TOOL).casefold()
-    digest = hashlib.sha256("\n".join((name, *addresses)).encode()).hexdigest()[:HASH_DIGITS]
+    digest = hashlib.sha256("\n".join((name, *addresses)).encode()).hexdigest()[:SELLER_DIGITS]
     slug = _no_letter.sub("-", name or addresses[0].lower()).strip("-")[:MAX_SLUG].strip("-")
     domain = f"{SELLERS}{slug}-{digest}" if slug else f"{SELLERS}{digest}"
     return Seller(domain, f"mcp://{domain}/tool/{quote(tool, safe='')}")

@@ -15,7 +15,6 @@ from indexer.text import check_depth, decode_or_invalid, drop_ignorable
 
 # Control characters, line and paragraph separators, and embeddings and isolates of direction.
 _control = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
-NULL = Raw(b"null")
 _string = msgspec.json.Decoder(str)
 
 

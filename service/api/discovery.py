@@ -15,13 +15,12 @@ from service.api.query_string import (
     Cursor,
     Limit,
     LongLimit,
+    NonEmptyValues,
     Offset,
     Operation,
-    Price,
+    PriceBound,
     PublishedSnapshot,
     Query,
-    Text,
-    Texts,
     about,
     parameters_of,
     read,
@@ -32,6 +31,7 @@ from service.filtering.facets import OFFER_KEYS
 from service.http.context import snapshot_of
 from service.http.responses import Cacheable
 from service.schema.discovery import PREFIXES
+from service.schema.values import NonEmpty
 from service.snapshot.cursors import cursor_prefix, parse_cursor
 from service.snapshot.resources import NO_RESOURCE_FILTERS, ResourceFilters, ResourcePage
 
@@ -48,9 +48,9 @@ REGISTRATION = (
     "the others."
 )
 PRICE = "The most that the same entry may cost in US dollars, paid in a known stablecoin."
-Kind = Annotated[Text, about("Only resources of this type, such as `http` or `mcp`.")]
+ResourceType = Annotated[NonEmpty, about("Only resources of this type, such as `http` or `mcp`.")]
 PayTo = Annotated[
-    Text,
+    NonEmpty,
     Meta(
         description="Only paid to this address, in any case, on the same entry of `accepts`.",
         extra={"hint": "the address that is paid"},
@@ -68,11 +68,11 @@ class ListDiscoveryResources(Operation, frozen=True, kw_only=True):
     NAMES_UNKNOWN = True
     limit: LongLimit = 100
     offset: Offset = 0
-    type: Kind | None = None
-    network: Annotated[Text | None, about(SAME_NETWORK)] = None
-    scheme: Annotated[Text | None, about("Only with this scheme, on the same entry.")] = None
+    type: ResourceType | None = None
+    network: Annotated[NonEmpty | None, about(SAME_NETWORK)] = None
+    scheme: Annotated[NonEmpty | None, about("Only with this scheme, on the same entry.")] = None
     pay_to: PayTo | None = None
-    extensions: Annotated[Text | None, about("Only with this key in `extensions`.")] = None
+    extensions: Annotated[NonEmpty | None, about("Only with this key in `extensions`.")] = None
     registration: Annotated[bool | None, about(REGISTRATION)] = None
     snapshot: PublishedSnapshot = None
 
@@ -99,14 +99,14 @@ class SearchDiscoveryResources(Operation, frozen=True, kw_only=True):
 
     NAMES_UNKNOWN = True
     query: Annotated[Query, about(f"{QUERY} Required unless there is a filter.")] = ""
-    type: Kind | None = None
-    network: Annotated[Text | None, about(NETWORK)] = None
-    scheme: Annotated[Text | None, about("Only with this scheme, on the same entry.")] = None
-    asset: Annotated[Text | None, about(ASSET)] = None
+    type: ResourceType | None = None
+    network: Annotated[NonEmpty | None, about(NETWORK)] = None
+    scheme: Annotated[NonEmpty | None, about("Only with this scheme, on the same entry.")] = None
+    asset: Annotated[NonEmpty | None, about(ASSET)] = None
     pay_to: PayTo | None = None
-    max_usd_price: Annotated[Price | None, about(PRICE)] = None
-    extensions: Annotated[Texts, about(EXTENSIONS)] = ()
-    tags: Annotated[Texts, about("Only with this tag, or with any of several.")] = ()
+    max_usd_price: Annotated[PriceBound | None, about(PRICE)] = None
+    extensions: Annotated[NonEmptyValues, about(EXTENSIONS)] = ()
+    tags: Annotated[NonEmptyValues, about("Only with this tag, or with any of several.")] = ()
     url_substring: UrlPart | None = None
     alive: Annotated[bool | None, about(ALIVE)] = None
     registration: Annotated[bool | None, about(REGISTRATION)] = None

@@ -25,7 +25,7 @@ from starlette.requests import Request
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from service.artifacts.downloads import Download, Downloads, Part, archive_name, lines_name
+from service.artifacts.downloads import Download, DownloadRange, Downloads, archive_name, lines_name
 from service.errors import DownloadNotFound, DownloadsDisabled
 from service.http.context import context_of
 from service.http.file_ranges import FileResponse
@@ -133,7 +133,7 @@ def _downloads_of(request: Request) -> Downloads:
     return downloads
 
 
-def _file(request: Request, part: Part, media_type: str) -> FileResponse:
+def _file(request: Request, part: DownloadRange, media_type: str) -> FileResponse:
     return FileResponse(part, media_type, IMMUTABLE, context_of(request).transfers)
 
 

@@ -15,13 +15,14 @@ from service.api.listing import StoredList, additions, splice
 from service.api.query_string import (
     DEFAULT_LIMIT,
     FACETS,
+    PAYERS,
     QUERY,
     Explain,
     Limit,
     Offset,
     Operation,
-    Payers,
-    Price,
+    PayerCount,
+    PriceBound,
     PublishedSnapshot,
     Query,
     Values,
@@ -46,7 +47,6 @@ BOUNDS = ("enriched", "maxPrice", "minPayers", "alive", "registration")
 CONDITIONS = (*OFFER_KEYS, *ENDPOINT_KEYS, "service", *BOUNDS)
 """The filters: `q` is required without any of them."""
 CURATED = "Only endpoints of services that are curated, or not."
-PAYERS = "The least number of payers that count, in 30 days."
 ALIVE = "Only endpoints that probers found alive, or dead."
 REGISTRATION = (
     "Only endpoints whose listing requires a registration or a sign-in before payment, or with "
@@ -60,7 +60,7 @@ PRICE = (
     "`upto` its ceiling. With a network, scheme, asset or payTo, the price of the cheapest entry "
     "of `accepts` that has these."
 )
-EndpointFacet = Annotated[str, one_of(ENDPOINT_FACETS)]
+EndpointFacetName = Annotated[str, one_of(ENDPOINT_FACETS)]
 
 
 class EndpointSummary(Struct, rename="camel"):
@@ -90,13 +90,13 @@ class EndpointSelection(Operation, frozen=True, kw_only=True):
     tag: Annotated[Values, any_of("endpoints", "tag", "weather")] = ()
     service: Annotated[Values, any_of("endpoints", "service", "tidewatch-example")] = ()
     enriched: Annotated[bool | None, about(CURATED)] = None
-    max_price: Annotated[Price | None, about(PRICE)] = None
-    min_payers: Annotated[Payers | None, about(PAYERS)] = None
+    max_price: Annotated[PriceBound | None, about(PRICE)] = None
+    min_payers: Annotated[PayerCount | None, about(PAYERS)] = None
     alive: Annotated[bool | None, about(ALIVE)] = None
     registration: Annotated[bool | None, about(REGISTRATION)] = None
     sort: Annotated[EndpointSort, about(ORDER)] = "relevance"
     per_service: Annotated[Offset, about(PER_SERVICE)] = 3
-    facets: Annotated[tuple[EndpointFacet, ...], FACETS] = ()
+    facets: Annotated[tuple[EndpointFacetName, ...], FACETS] = ()
     explain: Explain = False
     snapshot: PublishedSnapshot = None
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import msgspec
 import orjson
 
-from service.http.bodies import Body, Piece, join
+from service.http.bodies import Body, BodyPiece, join
 from service.snapshot.data import Hits
 from service.snapshot.engine import EndpointHits
 
@@ -17,19 +17,19 @@ from service.snapshot.engine import EndpointHits
 class StoredList(NamedTuple):
     """A list of stored JSON: pieces of its items, with commas between these."""
 
-    pieces: Sequence[Piece]
+    pieces: Sequence[BodyPiece]
 
 
-def stored_list(texts: Sequence[Piece]) -> StoredList:
+def stored_list(texts: Sequence[BodyPiece]) -> StoredList:
     """Return a list of stored texts, each of which is one item or several joined ones."""
-    pieces: list[Piece] = [b","] * (2 * len(texts) - 1)
+    pieces: list[BodyPiece] = [b","] * (2 * len(texts) - 1)
     pieces[::2] = texts
     return StoredList(pieces)
 
 
 def splice(members: Mapping[str, Any]) -> Body:
     """Return a JSON object of encoded members, and of lists and texts that are stored as JSON."""
-    pieces: list[Piece] = []
+    pieces: list[BodyPiece] = []
     for name, value in members.items():
         pieces.append(_label(b"," if pieces else b"{", name))
         if isinstance(value, StoredList):

@@ -19,7 +19,7 @@ from service.http.responses import JSON, Cacheable
 from service.schema.listings import ADVICE, Advice, ListingAdvice
 from service.snapshot import Snapshot
 from service.snapshot.engine import EndpointHits
-from service.snapshot.listings import Answer, host_hash, payee_hash
+from service.snapshot.listings import UrlFates, host_hash, payee_hash
 from service.storage.hash_table import text_hash
 from service.urls import MAX_HOST, MAX_URL, PackageMissing, ParsedUrl, parse_url
 
@@ -72,7 +72,7 @@ class ExplainListings(Operation, frozen=True, kw_only=True):
         return self.url is None
 
 
-class Explanation(NamedTuple):
+class ListingExplanation(NamedTuple):
     """Why a URL is listed or not: the URL in normal form, the stored texts, and the advice.
 
     is_known: whether a source names the URL
@@ -80,7 +80,7 @@ class Explanation(NamedTuple):
 
     url: str
     is_known: bool
-    answer: Answer
+    answer: UrlFates
     advice: list[ListingAdvice]
 
     def respond(self, body: Body, media_type: str = JSON, **headers: str) -> Cacheable:
@@ -134,18 +134,18 @@ async def explain_listings(request: Request, wanted: ExplainListings) -> Respons
     )
 
 
-def explain_url(snapshot: Snapshot, url: str) -> Explanation:
+def explain_url(snapshot: Snapshot, url: str) -> ListingExplanation:
     """Return the fates of a URL; raises InvalidParameter."""
     parsed = _parse("url", url)
     return explain(snapshot, text_hash(parsed.key), parsed.identity)
 
 
-def explain(snapshot: Snapshot, key: int, url: str = "") -> Explanation:
+def explain(snapshot: Snapshot, key: int, url: str = "") -> ListingExplanation:
     """Return the fates of a URL, or of the place of a record, by its hash."""
     answer = snapshot.listings.find(key)
     is_known = answer.is_listed or bool(answer.fates or answer.notes)
     advice = advice_of(answer.advice) if is_known else [_invite(snapshot)]
-    return Explanation(url, is_known, answer, advice)
+    return ListingExplanation(url, is_known, answer, advice)
 
 
 def advice_of(advice: Advice) -> list[ListingAdvice]:

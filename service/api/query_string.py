@@ -23,6 +23,7 @@ from msgspec import NODEFAULT, Meta, Struct, inspect
 from service.errors import InvalidParameter
 from service.filtering.facets import MAX_COUNTED
 from service.schema.snapshots import SnapshotId
+from service.schema.values import NonEmpty
 
 MAX_LIMIT = 200
 MAX_FAST = 100
@@ -69,13 +70,17 @@ LongLimit = Annotated[int, up_to(1000)]
 Offset = Annotated[
     int, Meta(ge=0, description="Number of results to skip; past the end the page is empty.")
 ]
-Text = Annotated[str, Meta(min_length=1)]
 PublishedSnapshot = Annotated[SnapshotId | None, about(_PINNED)]
-Cursor = Annotated[Text, about("The `cursor` of the last response, which continues the same list.")]
+Cursor = Annotated[
+    NonEmpty, about("The `cursor` of the last response, which continues the same list.")
+]
 Values = tuple[str, ...]
-Texts = tuple[Text, ...]
-Price = Annotated[str, Meta(pattern=DECIMAL, extra={"meaning": "a decimal such as 0.05, from 0"})]
-Payers = Annotated[int, Meta(ge=1)]
+NonEmptyValues = tuple[NonEmpty, ...]
+PriceBound = Annotated[
+    str, Meta(pattern=DECIMAL, extra={"meaning": "a decimal such as 0.05, from 0"})
+]
+PayerCount = Annotated[int, Meta(ge=1)]
+PAYERS = "The least number of payers that count, in 30 days."
 Query = Annotated[
     str,
     Meta(

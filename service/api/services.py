@@ -12,12 +12,13 @@ from service.api.listing import additions, splice, stored_list
 from service.api.query_string import (
     DEFAULT_LIMIT,
     FACETS,
+    PAYERS,
     Explain,
     Limit,
     Offset,
     Operation,
-    Payers,
-    Price,
+    PayerCount,
+    PriceBound,
     PublishedSnapshot,
     Query,
     Values,
@@ -40,7 +41,6 @@ MAX_SHOWN_ID = 256
 TYPES = "Only services of this type, or of any of several."
 CURATED = "Only services that are curated, or that are not."
 PRICE = "The most that the cheapest price may be, in units of its currency, such as `0.05`."
-PAYERS = "The least number of payers that count, in 30 days."
 ALIVE = "Only services of which probers found an endpoint alive, or all dead."
 ENDPOINTS = "Whether services have their endpoints, or the number."
 ORDER = "The order; relevance of the listing is best known first."
@@ -48,7 +48,7 @@ MATCH = "Whether any word of the query suffices, or one endpoint must have every
 IntegrationTypes = tuple[
     Annotated[str, one_of(["1P", "3P", ""]), Meta(extra={"convert": str.upper})], ...
 ]
-ServiceFacet = Annotated[str, one_of(SERVICE_FACETS)]
+ServiceFacetName = Annotated[str, one_of(SERVICE_FACETS)]
 
 
 class ServiceSelection(Operation, frozen=True, kw_only=True):
@@ -63,12 +63,12 @@ class ServiceSelection(Operation, frozen=True, kw_only=True):
     integration_type: Annotated[IntegrationTypes, about(TYPES)] = ()
     tag: Annotated[Values, any_of("services", "tag", "weather")] = ()
     enriched: Annotated[bool | None, about(CURATED)] = None
-    max_price: Annotated[Price | None, about(PRICE)] = None
-    min_payers: Annotated[Payers | None, about(PAYERS)] = None
+    max_price: Annotated[PriceBound | None, about(PRICE)] = None
+    min_payers: Annotated[PayerCount | None, about(PAYERS)] = None
     alive: Annotated[bool | None, about(ALIVE)] = None
     match: Annotated[Literal["any", "all"], about(MATCH)] = "any"
     sort: Annotated[Sort, about(ORDER)] = "relevance"
-    facets: Annotated[tuple[ServiceFacet, ...], FACETS] = ()
+    facets: Annotated[tuple[ServiceFacetName, ...], FACETS] = ()
     endpoints: Annotated[Literal["all", "none"], about(ENDPOINTS)] = "all"
     explain: Explain = False
     snapshot: PublishedSnapshot = None

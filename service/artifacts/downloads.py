@@ -17,15 +17,16 @@ import hashlib
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import Struct
 from msgspec.structs import astuple
 
 from service.artifacts.file_states import FileState, state_of
 from service.artifacts.pointer import ReadPointer, read_publication
 from service.errors import SnapshotDamaged, SnapshotUnavailable
+from service.schema.values import Whole
 from service.snapshot.manifest import (
     MANIFEST,
     File,
@@ -50,18 +51,17 @@ class Frame(Struct, frozen=True):
     sha256: str
 
 
-class Section(Struct, frozen=True):
+class ArchiveSection(Struct, frozen=True):
     """A section of a file, named by the hash of its content, and its zstd frame in the archive."""
 
     content: File
     frame: Frame
 
 
-Count = Annotated[int, Meta(ge=0)]
 Width = Literal[0, 2, 4, 8]
 
 
-class Piece(Struct, frozen=True, array_like=True):
+class PatchPiece(Struct, frozen=True, array_like=True):
     """A piece of a file, made from bytes of the earlier file, which are copied if no frame is.
 
     start, stop: the range of the earlier file
@@ -70,11 +70,11 @@ class Piece(Struct, frozen=True, array_like=True):
     width: bytes of the integers whose differences the frame has, 0 if it has the content itself
     """
 
-    start: Count
-    stop: Count
-    size: Count
-    offset: Count
-    bytes: Count
+    start: Whole
+    stop: Whole
+    size: Whole
+    offset: Whole
+    bytes: Whole
     width: Width
 
 
@@ -93,7 +93,7 @@ class PatchIndex(Struct, rename={"base": "from", "target": "to"}):
     base: str
     target: str
     file: File
-    patches: dict[str, list[Piece]]
+    patches: dict[str, list[PatchPiece]]
 
 
 class Download(Struct, frozen=True):
@@ -111,9 +111,9 @@ class Download(Struct, frozen=True):
     id: str
     manifest: str
     archives: dict[str, File]
-    sections: dict[str, list[Section]]
+    sections: dict[str, list[ArchiveSection]]
     base: str
-    patches: dict[str, list[Piece]]
+    patches: dict[str, list[PatchPiece]]
     patch_file: File
     services: int
     jsonl_bytes: int
@@ -171,7 +171,7 @@ def verify_downloads(folder: Path, manifest: Manifest, threads: int = 1) -> Down
     return download
 
 
-class Part(NamedTuple):
+class DownloadRange(NamedTuple):
     """A range of bytes of a file of a snapshot's downloads, and their SHA-256."""
 
     snapshot_id: str
@@ -186,8 +186,8 @@ class _Complete(NamedTuple):
 
     state: FileState
     download: Download
-    manifest: Part
-    sections: Mapping[str, Part]
+    manifest: DownloadRange
+    sections: Mapping[str, DownloadRange]
 
 
 class Downloads(Struct, frozen=True):
@@ -205,27 +205,27 @@ class Downloads(Struct, frozen=True):
         found = self.complete.get(snapshot_id)
         return None if found is None else found.download
 
-    def archive(self, snapshot_id: str, name: str) -> Part | None:
+    def archive(self, snapshot_id: str, name: str) -> DownloadRange | None:
         """Return an archive by its name."""
         found = self.complete.get(snapshot_id)
         file = None if found is None else found.download.archives.get(name)
         return None if found is None or file is None else _part(found, name, file)
 
-    def manifest(self, digest: str) -> tuple[Download, Part] | None:
+    def manifest(self, digest: str) -> tuple[Download, DownloadRange] | None:
         """Return the manifest of a copy by its SHA-256, and the index of its downloads."""
         for found in self.complete.values():
             if found.download.manifest == digest:
                 return found.download, found.manifest
         return None
 
-    def section(self, digest: str) -> Part | None:
+    def section(self, digest: str) -> DownloadRange | None:
         """Return the zstd frame of a section by the SHA-256 of its content."""
         for found in self.complete.values():
             if (part := found.sections.get(digest)) is not None:
                 return part
         return None
 
-    def patches(self, base: str, snapshot_id: str) -> tuple[Download, Part] | None:
+    def patches(self, base: str, snapshot_id: str) -> tuple[Download, DownloadRange] | None:
         """Return the patches between two snapshots, and their index."""
         found = self.complete.get(snapshot_id)
         if found is None or not base or found.download.base != base:
@@ -271,12 +271,12 @@ def _read_complete(folder: Path, state: FileState) -> _Complete:
         raise SnapshotDamaged(f"{folder} has not the downloads of its snapshot")
     archive = folder / archive_name(download.id)
     sections = {
-        content.sha256: Part(download.id, archive, *astuple(frame))
+        content.sha256: DownloadRange(download.id, archive, *astuple(frame))
         for path in paths
         for content, frame in map(astuple, download.sections[path])
     }
     path = folder / MANIFEST
-    described = Part(download.id, path, 0, path.stat().st_size, download.manifest)
+    described = DownloadRange(download.id, path, 0, path.stat().st_size, download.manifest)
     return _Complete(state, download, described, sections)
 
 
@@ -287,6 +287,6 @@ def _is_whole(found: _Complete) -> bool:
     return all(state_of(part.path)[1] == part.bytes for part in parts)
 
 
-def _part(found: _Complete, name: str, file: File) -> Part:
+def _part(found: _Complete, name: str, file: File) -> DownloadRange:
     path = found.manifest.path.with_name(name)
-    return Part(found.download.id, path, 0, file.bytes, file.sha256)
+    return DownloadRange(found.download.id, path, 0, file.bytes, file.sha256)

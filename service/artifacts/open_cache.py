@@ -21,7 +21,7 @@ K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 
-class _Entry(NamedTuple, Generic[V]):
+class _OpenValue(NamedTuple, Generic[V]):
     value: V
     used_at: float
 
@@ -47,7 +47,7 @@ class OpenCache(Generic[K, V]):
         self._size = size
         self._full = full
         """The message while too many keys wait."""
-        self._entries: OrderedDict[K, _Entry[V]] = OrderedDict()
+        self._entries: OrderedDict[K, _OpenValue[V]] = OrderedDict()
         self._lock = threading.Lock()
         self._opening: dict[K, _Opening[V]] = {}
         self._thread = ThreadPoolExecutor(1, name)
@@ -107,4 +107,4 @@ class OpenCache(Generic[K, V]):
         value = make()
         values.append(value)
         with self._lock:
-            self._entries[key] = _Entry(value, time.monotonic())
+            self._entries[key] = _OpenValue(value, time.monotonic())

@@ -31,8 +31,8 @@ CHUNK = 1 << 15
 
 Normaliser: TypeAlias = Callable[[str], str]
 """Maps the spellings of a value to one key."""
-FacetCount: TypeAlias = list[dict[str, str | int]]
-FacetCounts: TypeAlias = dict[str, FacetCount]
+ValueCounts: TypeAlias = list[dict[str, str | int]]
+FacetCounts: TypeAlias = dict[str, ValueCounts]
 
 
 def folded(value: str) -> str:
@@ -97,7 +97,7 @@ class Facet(ABC):
     def number_of(self, value: str) -> int | None:
         """Return the number of a value in any spelling, or None."""
 
-    def count(self, matches: Mask | None) -> FacetCount:
+    def count(self, matches: Mask | None) -> ValueCounts:
         """Return the MAX_COUNTED most frequent values among the matches, ties by number."""
         counts = self.counts(matches)
         numbers = counts.nonzero()[0]

@@ -15,7 +15,7 @@ from service.schema.values import format_timestamp
 _encoder = msgspec.json.Encoder()
 
 
-class Entry(Struct):
+class LogEntry(Struct):
     """One request; `ms` is its duration in milliseconds, `bytes` the size of the body sent."""
 
     time: str
@@ -46,7 +46,7 @@ class AccessLog:
         if scope["query_string"]:
             target = b"%b?%b" % (target, scope["query_string"])
         client = scope.get("client")
-        entry = Entry(
+        entry = LogEntry(
             time=format_timestamp(datetime.now(UTC)),
             id=writer.request_id.decode(),
             client=client[0].encode("ascii", "backslashreplace").decode() if client else "",

@@ -20,13 +20,13 @@ GRACE = 30.0
 MIN_RATE = 2**14
 """Bytes a second: a slower client would keep a replaced snapshot mapped for days."""
 
-Piece: TypeAlias = bytes | memoryview
+BodyPiece: TypeAlias = bytes | memoryview
 
 
 class LongBody:
     """A body in pieces, most of which are slices of mapped files: it takes hardly any memory."""
 
-    def __init__(self, pieces: Sequence[Piece], size: int) -> None:
+    def __init__(self, pieces: Sequence[BodyPiece], size: int) -> None:
         self._pieces = pieces
         self._size = size
 
@@ -36,7 +36,7 @@ class LongBody:
     def __bytes__(self) -> bytes:
         return b"".join(self._pieces)
 
-    def __iter__(self) -> Iterator[Piece]:
+    def __iter__(self) -> Iterator[BodyPiece]:
         for piece in self._pieces:
             for start in range(0, len(piece), SLICE):
                 yield piece[start : start + SLICE]
@@ -52,7 +52,7 @@ class LongBody:
 Body: TypeAlias = bytes | LongBody
 
 
-def join(pieces: Sequence[Piece]) -> Body:
+def join(pieces: Sequence[BodyPiece]) -> Body:
     """Return a body of these pieces."""
     size = sum(map(len, pieces))
     return LongBody(pieces, size) if size > MAX_JOINED else b"".join(pieces)

@@ -37,11 +37,11 @@ MAX_SHARE = 8
 MAX_PARAMETERS = 1000
 """Parameters of a query string; each costs a microsecond, known or not."""
 
-Key = tuple[bytes, str, bytes, bytes, str]
+CacheKey = tuple[bytes, str, bytes, bytes, str]
 """Snapshot id, path, query string, content coding and root path of a request."""
 
 KEY = "ratecard.key"
-"""Scope key of the `Key` of a request."""
+"""Scope key of the `CacheKey` of a request."""
 CACHEABLE_METHODS = ("GET", "HEAD")
 
 _entity_tags = re.compile(rb'"[\x21\x23-\x7e\x80-\xff]*"')
@@ -116,16 +116,16 @@ class ResponseCache:
         self._size = self._free = size
         self._cache_control = b"public, max-age=%d" % max_age if max_age else NO_CACHE.encode()
         self._version = version
-        self._entries: OrderedDict[Key, CachedResponse] = OrderedDict()
+        self._entries: OrderedDict[CacheKey, CachedResponse] = OrderedDict()
 
-    def get(self, key: Key) -> CachedResponse | None:
+    def get(self, key: CacheKey) -> CachedResponse | None:
         """Return a cached response, which becomes the most recently used."""
         response = self._entries.get(key)
         if response is not None:
             self._entries.move_to_end(key)
         return response
 
-    def add(self, key: Key, response: CachedResponse) -> None:
+    def add(self, key: CacheKey, response: CachedResponse) -> None:
         """Cache a response, unless it costs more than 1/MAX_SHARE of the cache."""
         if response.cost <= self._size // MAX_SHARE and key not in self._entries:
             self._free -= response.cost
@@ -138,7 +138,7 @@ class ResponseCache:
         self._entries.clear()
         self._free = self._size
 
-    def encode(self, key: Key, response: Cacheable, route: str) -> CachedResponse:
+    def encode(self, key: CacheKey, response: Cacheable, route: str) -> CachedResponse:
         """Compress a body if that is worth it, and complete its headers.
 
         The entity tag changes with this release, its settings and the root path as well. Each

@@ -19,7 +19,7 @@ from service.http.responses import no_store, path_of
 from service.schema.discovery import PREFIXES, DiscoveryError
 from service.schema.status import ErrorBody, ErrorEnvelope
 
-METHODS = "GET, HEAD, OPTIONS"
+GET_METHODS = "GET, HEAD, OPTIONS"
 POST_METHODS = "POST, OPTIONS"
 DISCOVERY = tuple(f"{prefix or '/discovery'}/" for prefix in PREFIXES)
 ERROR_TYPES = {404: "not_found", 500: "internal_server_error", 503: "service_unavailable"}
@@ -57,7 +57,7 @@ def _is_of_discovery(request: Request) -> bool:
 
 
 def _methods_of(request: Request) -> str:
-    return POST_METHODS if path_of(request.scope) in context_of(request).post_paths else METHODS
+    return POST_METHODS if path_of(request.scope) in context_of(request).post_paths else GET_METHODS
 
 
 def _is_of_api(request: Request) -> bool:

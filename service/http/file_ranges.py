@@ -14,7 +14,7 @@ from msgspec import Struct
 from starlette.datastructures import Headers
 from starlette.types import Receive, Scope, Send
 
-from service.artifacts.downloads import Part
+from service.artifacts.downloads import DownloadRange
 from service.errors import DownloadNotFound, Overloaded, RangeNotSatisfiable
 from service.http.bodies import client_timeout
 from service.http.cache import is_known
@@ -94,7 +94,7 @@ class FileResponse:
     """
 
     def __init__(
-        self, part: Part, media_type: str, cache_control: str, transfers: Transfers
+        self, part: DownloadRange, media_type: str, cache_control: str, transfers: Transfers
     ) -> None:
         self._part = part
         self._etag = f'"{part.sha256}"'.encode()
@@ -183,7 +183,7 @@ def parse_range(fields: list[str], size: int) -> tuple[int, int] | None:
     return start, stop
 
 
-def _open(part: Part) -> IO[bytes]:
+def _open(part: DownloadRange) -> IO[bytes]:
     """Open the file of a part; raises DownloadNotFound where it is missing or cut off."""
     with suppress(FileNotFoundError):
         file = part.path.open("rb")

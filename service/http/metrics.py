@@ -41,7 +41,7 @@ class RouteCounts(Struct):
     buckets: list[int] = field(default_factory=lambda: [0] * (len(BOUNDS) + 1))
 
 
-class Counts(Struct):
+class ProcessMetrics(Struct):
     """The counters and gauges of one process."""
 
     requests: list[RouteCounts] = []
@@ -56,7 +56,7 @@ class Counts(Struct):
 
 
 _encoder = msgspec.json.Encoder()
-_decoder = msgspec.json.Decoder(Counts)
+_decoder = msgspec.json.Decoder(ProcessMetrics)
 
 
 class Metrics:
@@ -71,7 +71,7 @@ class Metrics:
     _numbers = itertools.count(1)
 
     def __init__(self, snapshots: SnapshotManager, followed: Path | None = None) -> None:
-        self.counts = Counts()
+        self.counts = ProcessMetrics()
         self._snapshots = snapshots
         self._followed = followed
         self._by_outcome: dict[tuple[str, int], RouteCounts] = {}
@@ -122,7 +122,7 @@ class Metrics:
             fresh.write_bytes(_encoder.encode(self._current()))
             fresh.replace(path)
 
-    def _current(self) -> Counts:
+    def _current(self) -> ProcessMetrics:
         counts, snapshots = self.counts, self._snapshots
         counts.swaps, counts.refusals = snapshots.swaps, snapshots.refusals
         counts.refused = snapshots.refusal is not None
@@ -131,7 +131,7 @@ class Metrics:
             counts.checked_at = snapshots.checked_at(snapshot).timestamp()
         return counts
 
-    def _all_counts(self) -> tuple[list[Counts], list[Counts]]:
+    def _all_counts(self) -> tuple[list[ProcessMetrics], list[ProcessMetrics]]:
         """Return the counts of all workers that ever ran, and of those that are alive."""
         own = self._current()
         ever, alive = [own], [own]
@@ -148,7 +148,9 @@ class Metrics:
 class _Families(Collector):
     """Sums counters over all workers that ever ran, and gauges over those that are alive."""
 
-    def __init__(self, snapshots: SnapshotManager, ever: list[Counts], alive: list[Counts]) -> None:
+    def __init__(
+        self, snapshots: SnapshotManager, ever: list[ProcessMetrics], alive: list[ProcessMetrics]
+    ) -> None:
         self._snapshots = snapshots
         self._ever = ever
         self._alive = alive

@@ -14,10 +14,10 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from service.errors import PathNotFound, RatecardError, SlowClient
-from service.http.cache import CACHEABLE_METHODS, KEY, CachedResponse, Key, is_known
+from service.http.cache import CACHEABLE_METHODS, KEY, CachedResponse, CacheKey, is_known
 from service.http.compression import IDENTITY, negotiate
 from service.http.context import Context
-from service.http.exception_handlers import METHODS, POST_METHODS, error_response
+from service.http.exception_handlers import GET_METHODS, POST_METHODS, error_response
 from service.http.responses import (
     FIELDS,
     RESPONSE,
@@ -136,7 +136,7 @@ class RequestMiddleware:
             if self._log is not None:
                 self._log.write(scope, writer, seconds, snapshot_id.decode())
 
-    def _find_cached(self, key: Key, swaps: int) -> CachedResponse | None:
+    def _find_cached(self, key: CacheKey, swaps: int) -> CachedResponse | None:
         """Return a cached response. A swap evicts all: a repaired snapshot keeps its id."""
         if swaps != self._swaps:
             self._swaps = swaps
@@ -144,7 +144,7 @@ class RequestMiddleware:
         return self._cache.get(key)
 
     async def _encode(
-        self, key: Key, response: Cacheable, route: str, swaps: int
+        self, key: CacheKey, response: Cacheable, route: str, swaps: int
     ) -> CachedResponse:
         """Encode a response, a large one in a thread; cache it if no swap came meanwhile."""
         content = response.content
@@ -187,7 +187,7 @@ class RequestMiddleware:
 
     def _options(self, *, is_post: bool) -> Response:
         """Name the methods of a path, and to a preflight what pages of other origins may send."""
-        methods = POST_METHODS if is_post else METHODS
+        methods = POST_METHODS if is_post else GET_METHODS
         headers = {"allow": methods, "cache-control": "no-store"}
         if self._context.allows_any_origin:
             headers |= {

@@ -10,13 +10,13 @@ from mcp import types
 from service.api.documents.curl import escape_json
 from service.artifacts.manager import SnapshotManager
 from service.errors import InvalidParameter, ServiceNotFound
+from service.http.responses import JSON
 from service.mcp.tools.reading import MAX_RESOURCE, read_catalogue, record_text
 from service.mcp.tools.texts import clean, escape_ignorable
 from service.snapshot import Snapshot
 
 CATALOGUE = "ratecard://catalogue"
 SERVICE = "ratecard://services/"
-JSON = "application/json"
 MAX_TASK = 1000
 
 RESOURCES = [

@@ -22,7 +22,7 @@ from service.opensearch.index import ClusterIndex
 from service.opensearch.requests import SearchRequest
 from service.opensearch.responses import (
     SEARCH_MEMBERS,
-    Health,
+    ClusterHealth,
     IndexDescription,
     SearchResponse,
     ShardCount,
@@ -108,7 +108,7 @@ class Cluster:
         async with self._failures():
             health = self._connect().cluster.health
             text = await health(index=index, params=params, ignore=(408,))
-            known = msgspec.json.decode(text, type=Health).indices
+            known = msgspec.json.decode(text, type=ClusterHealth).indices
         if index not in known:
             raise IndexMissing(INDEX_MISSING)
         if known[index].status == "red":

@@ -10,8 +10,8 @@ from urllib.parse import SplitResult, unquote, urlsplit
 from msgspec import Struct
 
 from service.settings import Settings
+from service.urls import DEFAULT_PORTS
 
-DEFAULT_PORTS = {"http": 80, "https": 443}
 MODULES = ("opensearchpy", "aiohttp", "pyroaring")
 """The modules of the extra."""
 CONNECTIONS = 32

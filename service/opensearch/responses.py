@@ -11,6 +11,7 @@ from msgspec import Meta, Struct
 
 from service.opensearch.index import ClusterIndex
 from service.opensearch.requests import SearchRequest
+from service.schema.values import Whole
 from service.search.postings import Bits, Integers, block_count
 from service.search.top_k import unpack
 
@@ -21,7 +22,6 @@ SEARCH_MEMBERS = (
 """The members of a response that are decoded."""
 
 Score = Annotated[float, Meta(ge=1, le=1 << 24, multiple_of=1)]
-Count = Annotated[int, Meta(ge=0)]
 
 
 class Shards(Struct):
@@ -39,7 +39,7 @@ class Shards(Struct):
 class ShardCount(Struct):
     """The count of documents."""
 
-    count: Count
+    count: Whole
     shards: Shards = msgspec.field(name="_shards")
 
 
@@ -68,7 +68,7 @@ class IndexHealth(Struct):
     status: str
 
 
-class Health(Struct):
+class ClusterHealth(Struct):
     """The health of the indexes that a cluster has."""
 
     indices: dict[str, IndexHealth] = {}
@@ -89,11 +89,11 @@ class SearchResponse(NamedTuple):
 
 
 class _Total(Struct):
-    value: Count
+    value: Whole
 
 
 class _Hit(Struct):
-    sort: tuple[Score, Count]
+    sort: tuple[Score, Whole]
     matched_queries: dict[str, Score] = {}
 
 

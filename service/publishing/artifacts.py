@@ -23,10 +23,10 @@ from msgspec import Struct
 from service.artifacts.downloads import DOWNLOADS, POINTER
 from service.errors import ArtifactsBusy, PublishingFailed, SnapshotDamaged, SnapshotUnavailable
 from service.publishing.durable import make_folder, sync, write_durably
+from service.schema.values import EPOCH
 from service.snapshot.manifest import EARLIER, ID_DIGITS, MANIFEST, File, Manifest, check_files
 from service.snapshot.publication import (
     CURRENT,
-    EPOCH,
     HISTORY,
     SNAPSHOTS,
     Publication,

@@ -26,10 +26,10 @@ from service.artifacts.downloads import (
     DOWNLOADS,
     INDEX,
     PATCHES,
+    ArchiveSection,
     Download,
     Frame,
-    Piece,
-    Section,
+    PatchPiece,
     archive_name,
     lines_name,
     read_download,
@@ -171,7 +171,7 @@ def _write_archive(
     manifest: Manifest,
     content: bytes,
     earlier: _Earlier | None,
-) -> dict[str, list[Section]]:
+) -> dict[str, list[ArchiveSection]]:
     """Write the copy of a snapshot as a tar file; returns the sections of each file."""
     head = _tar_head(manifest.id, MANIFEST, len(content))
     archive.compress([head], len(head))
@@ -189,7 +189,7 @@ def _write_archive(
 
 def _write_sections(
     archive: ArchiveWriter, content: Buffer, whole: File, earlier: _Earlier | None
-) -> list[Section]:
+) -> list[ArchiveSection]:
     """Write the sections of a file, copying the frames of those that an earlier archive has."""
     sections = []
     for start, stop in cut(content):
@@ -201,7 +201,7 @@ def _write_sections(
             frame = archive.compress(chunks_of(section), len(section))
         else:
             frame = archive.append(chunks_of(known))
-        sections.append(Section(File(len(section), digest), frame))
+        sections.append(ArchiveSection(File(len(section), digest), frame))
     return sections
 
 
@@ -240,7 +240,7 @@ def _write_patches(
     earlier: _Earlier,
     pool: Executor,
     ahead: int,
-) -> dict[str, list[Piece]]:
+) -> dict[str, list[PatchPiece]]:
     """Write the frames of the pieces of the files that changed; returns the pieces by path.
 
     At most `ahead` frames are made before the first of them is written, which bounds memory.
@@ -250,8 +250,8 @@ def _write_patches(
         for path, file in sorted(manifest.files.items())
         if path in earlier.files and earlier.files[path].sha256 != file.sha256
     ]
-    patched: dict[str, list[Piece]] = {path: [] for path in changed}
-    pending: deque[tuple[str, Future[tuple[Piece, bytes]]]] = deque()
+    patched: dict[str, list[PatchPiece]] = {path: [] for path in changed}
+    pending: deque[tuple[str, Future[tuple[PatchPiece, bytes]]]] = deque()
 
     def write_next() -> None:
         path, future = pending.popleft()

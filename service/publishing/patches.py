@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from service.artifacts.downloads import Piece, Width
+from service.artifacts.downloads import PatchPiece, Width
 from service.errors import DownloadDamaged
 from service.publishing.frames import Buffer, compress, decompress, map_file
 from service.storage.container import Section, sections_of
@@ -52,22 +52,22 @@ def plan(before: Buffer, after: Buffer) -> Iterator[Cut]:
         yield from _cuts(earlier.get(section.name, Section("", 0, 0)), section)
 
 
-def make_piece(before: Buffer, after: Buffer, cut: Cut) -> tuple[Piece, bytes]:
+def make_piece(before: Buffer, after: Buffer, cut: Cut) -> tuple[PatchPiece, bytes]:
     """Return a piece, whose offset is 0, and its frame: empty if the piece is copied."""
     content, same = memoryview(after)[cut.content], memoryview(before)[cut.same]
     size = len(content)
     if len(same) == size and np.array_equal(_bytes(same), _bytes(content)):
-        return Piece(cut.same.start, cut.same.stop, size, 0, 0, 0), b""
+        return PatchPiece(cut.same.start, cut.same.stop, size, 0, 0, 0), b""
     prefix, width = memoryview(before)[cut.base], cut.width
     if width:
         frame = compress(differences_of(content, width), differences_of(prefix, width))
     else:
         frame = compress(content, prefix)
-    return Piece(cut.base.start, cut.base.stop, size, 0, len(frame), width), frame
+    return PatchPiece(cut.base.start, cut.base.stop, size, 0, len(frame), width), frame
 
 
 def apply_patch(
-    base: Path, pieces: Sequence[Piece], frames: Buffer, target: Path, size: int
+    base: Path, pieces: Sequence[PatchPiece], frames: Buffer, target: Path, size: int
 ) -> None:
     """Make a file of `size` bytes, never more, from an earlier one and a patch.
 
@@ -126,7 +126,7 @@ def _cuts(earlier: Section, section: Section) -> Iterator[Cut]:
 
 
 def _check_work(
-    pieces: Sequence[Piece], ranges: Sequence[memoryview], before: int, size: int
+    pieces: Sequence[PatchPiece], ranges: Sequence[memoryview], before: int, size: int
 ) -> None:
     """Check that applying a patch takes time in proportion to the files; raises DownloadDamaged.
 
@@ -142,7 +142,7 @@ def _check_work(
         raise DownloadDamaged(f"a patch reads the {before} bytes of the earlier file repeatedly")
 
 
-def _contents(base: memoryview, piece: Piece, frames: memoryview) -> Iterator[Buffer]:
+def _contents(base: memoryview, piece: PatchPiece, frames: memoryview) -> Iterator[Buffer]:
     """Yield the content of a piece; raises DownloadDamaged."""
     if not piece.bytes:
         if len(base) != piece.size:

@@ -24,7 +24,7 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path, PurePosixPath
 
-from service.artifacts.downloads import Piece
+from service.artifacts.downloads import PatchPiece
 from service.artifacts.pointer import Patches
 from service.errors import DownloadDamaged, FollowingFailed, SnapshotUnavailable
 from service.publishing.artifacts import kept_snapshots
@@ -89,7 +89,7 @@ class Fetch:
         self._sections: Mapping[str, list[File]] = {}
         self._kept = _read_kept(artifacts)
         self._published_patches = patches
-        self._patches: Mapping[str, list[Piece]] = {}
+        self._patches: Mapping[str, list[PatchPiece]] = {}
         self._base = self._patch_file = Path()
 
     def run(self, target: Path) -> None:

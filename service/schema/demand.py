@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from msgspec import Struct
 
-from msgspec import Meta, Struct
-
-from service.schema.values import Timestamp, Whole
-
-Share = Annotated[float, Meta(ge=0, le=1)]
+from service.schema.values import Proportion, Timestamp, Whole
 
 
 class Shares(Struct, frozen=True):
     """A figure from 0 to 1, by payments and by dollars."""
 
-    calls: Share
-    volume: Share
+    calls: Proportion
+    volume: Proportion
 
 
 class Amounts(Struct, frozen=True):

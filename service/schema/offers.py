@@ -6,7 +6,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from service.schema.values import Amount
+from service.schema.values import DecimalAmount
 
 MAX_DECIMALS = 36
 
@@ -25,9 +25,9 @@ class PaymentOffer(Struct, rename="camel", omit_defaults=True, frozen=True, kw_o
     stated_by: str
     method: str = ""
     intent: str = ""
-    amount: Amount = ""
-    min_amount: Amount = ""
-    max_amount: Amount = ""
+    amount: DecimalAmount = ""
+    min_amount: DecimalAmount = ""
+    max_amount: DecimalAmount = ""
     currency: str = ""
     unit: str = ""
     asset: str = ""

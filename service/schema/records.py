@@ -11,15 +11,17 @@ from typing import Annotated, Any, Literal
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
 from service.schema.offers import PaymentOffer
-from service.schema.values import Amount, Count, GivenTime, NonEmpty, ServiceId, Whole
+from service.schema.values import DecimalAmount, DecimalCount, GivenTime, NonEmpty, ServiceId, Whole
 
 MAX_STATUS = 40  # characters that are shown
+METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD")
+"""Methods of HTTP with which endpoints are called."""
 
 
 class Pricing(Struct, rename="camel", kw_only=True):
     """The price of a request."""
 
-    amount: Amount
+    amount: DecimalAmount
     currency: str
     network: (
         Annotated[
@@ -35,8 +37,8 @@ class Pricing(Struct, rename="camel", kw_only=True):
         ]
         | UnsetType
     ) = UNSET
-    max_amount: Amount | UnsetType = UNSET
-    min_amount: Amount | UnsetType = UNSET
+    max_amount: DecimalAmount | UnsetType = UNSET
+    min_amount: DecimalAmount | UnsetType = UNSET
     unit_type: (
         Annotated[
             Any,
@@ -68,8 +70,8 @@ class ParameterDescriptor(Struct, rename="camel", kw_only=True):
 class EndpointQuality(Struct, rename="camel", kw_only=True):
     """Use of one endpoint in the last 30 days."""
 
-    l30_days_total_calls: Count | UnsetType = UNSET
-    l30_days_unique_payers: Count | UnsetType = UNSET
+    l30_days_total_calls: DecimalCount | UnsetType = UNSET
+    l30_days_unique_payers: DecimalCount | UnsetType = UNSET
 
 
 class Endpoint(Struct, rename="camel", kw_only=True):
@@ -103,9 +105,9 @@ class Endpoint(Struct, rename="camel", kw_only=True):
 class PriceSummary(Struct, rename="camel", kw_only=True):
     """The range of a service's prices, in units of one currency."""
 
-    min_amount: Amount
-    max_amount: Amount
-    avg_cost_per_transaction: Amount
+    min_amount: DecimalAmount
+    max_amount: DecimalAmount
+    avg_cost_per_transaction: DecimalAmount
     avg_cost_basis: Literal["exact", "varies"]
     currency: str
 

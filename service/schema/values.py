@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Annotated
+from typing import Annotated, Any
 
-from msgspec import Meta
+from msgspec import Meta, Raw
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+NULL = Raw(b"null")
 
 # `$(?!\n)` is the end of the text in Python and in ECMA 262 alike.
 AMOUNT_PATTERN = r"^(?:[0-9]+(?:\.[0-9]+)?)?$(?!\n)"
@@ -18,7 +21,7 @@ PATTERN_MEANINGS = {
     ID_PATTERN: "1 to 256 letters, digits or `-._~`, other than `search`, `.` and `..`",
 }
 
-Amount = Annotated[
+DecimalAmount = Annotated[
     str,
     Meta(
         pattern=AMOUNT_PATTERN,
@@ -27,7 +30,9 @@ Amount = Annotated[
         examples=["0.01", ""],
     ),
 ]
-Count = Annotated[str, Meta(pattern=COUNT_PATTERN, description="An int64 as a decimal string.")]
+DecimalCount = Annotated[
+    str, Meta(pattern=COUNT_PATTERN, description="An int64 as a decimal string.")
+]
 ServiceId = Annotated[str, Meta(pattern=ID_PATTERN, description="Opaque; fit for a URL path.")]
 GivenTime = Annotated[datetime, Meta(tz=True)]
 Timestamp = Annotated[
@@ -40,6 +45,8 @@ Timestamp = Annotated[
 ]
 NonEmpty = Annotated[str, Meta(min_length=1)]
 Whole = Annotated[int, Meta(ge=0)]
+Proportion = Annotated[float, Meta(ge=0, le=1)]
+Json = dict[str, Any]
 
 
 def format_timestamp(moment: datetime) -> Timestamp:

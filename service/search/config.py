@@ -7,9 +7,10 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-Share = Annotated[float, Meta(ge=0, le=1)]
+from service.schema.values import Proportion
+
 Weight = Annotated[float, Meta(ge=0, le=1000)]
-Count = Annotated[int, Meta(ge=0, le=10_000)]
+SmallCount = Annotated[int, Meta(ge=0, le=10_000)]
 Positive = Annotated[int, Meta(ge=1, le=10_000)]
 
 
@@ -26,13 +27,13 @@ class SearchConfig(msgspec.Struct, frozen=True):
     """Version of the analysers, of the stop list and of how texts are encoded, which cannot be
     hashed: raise it when the same text yields other terms or another vector."""
 
-    length_normalisation: Share = 0.75
+    length_normalisation: Proportion = 0.75
     """b of BM25F, for every field."""
     saturation: Weight = 2.4
     """k1 of BM25F: twice the customary 1.2, as the weight of a name doubles its frequencies."""
     impact_scale: int = 1024
     """Impact units per unit of BM25F score: sums of integers do not depend on their order."""
-    prior_bound: Share = 0.05
+    prior_bound: Proportion = 0.05
     """Largest share that popularity adds to a score."""
 
     dense_share: float = 1 / 24
@@ -40,17 +41,17 @@ class SearchConfig(msgspec.Struct, frozen=True):
 
     query_terms: Positive = 64
     """Distinct terms of a query that are searched; further ones are ignored."""
-    expanded_words: Count = 4
+    expanded_words: SmallCount = 4
     """Words of a query that are completed or corrected."""
     candidates: Positive = 16
     """Completions and corrections of one word."""
-    completion_weight: Share = 0.6
-    one_edit_weight: Share = 0.5
-    two_edits_weight: Share = 0.3
-    rare_documents: Count = 2
+    completion_weight: Proportion = 0.6
+    one_edit_weight: Proportion = 0.5
+    two_edits_weight: Proportion = 0.3
+    rare_documents: SmallCount = 2
     """A word of at most this many services is rare. It is corrected, too, as a typo in the
     catalogue, if a word at one edit is in `rare_ratio` times as many services."""
-    rare_ratio: Count = 20
+    rare_ratio: SmallCount = 20
 
     similarity_weight: Weight = 8.0
     """Units of BM25F score that a cosine of 1 adds where services are ranked."""
@@ -59,22 +60,22 @@ class SearchConfig(msgspec.Struct, frozen=True):
     size_penalty: Weight = 0.1
     """Units of BM25F score by which a service ranks lower, times the logarithm of the number of its
     documents: it is ranked by the best of many."""
-    reranked: Count = 100
+    reranked: SmallCount = 100
     """Best lexical matches to whose scores similarities are added."""
-    filled_up_to: Count = 24
+    filled_up_to: SmallCount = 24
     """Fewer matches are filled up to this many with the most similar other documents."""
     filled_per_group: Positive = 3
     """Most endpoints of one service that are added where endpoints are searched."""
-    least_similarity: Share = 0.25
+    least_similarity: Proportion = 0.25
     """Least cosine of documents that are added."""
-    specific_share: Share = 0.3
+    specific_share: Proportion = 0.3
     """A query of few words is specific if its rare words have more than this share of the idf of
     all."""
-    specific_rarity: Share = 1 / 64
+    specific_rarity: Proportion = 1 / 64
     """Largest share of the services that have a rare word: in a small catalogue none is rare."""
-    specific_words: Count = 3
+    specific_words: SmallCount = 3
     """Most words of a specific query."""
-    specific_weight: Share = 0.1
+    specific_weight: Proportion = 0.1
     """Factor of `similarity_weight` for specific queries: they ask for the rare word itself."""
 
 

@@ -30,7 +30,7 @@ DEFAULT_TIMEOUT = 30
 LINGER = 1.0
 """Seconds for a refused client to read the response: closing at once would reset the connection."""
 
-State = tuple[int, bool, int, int]
+ConnectionState = tuple[int, bool, int, int]
 """Heads completed, whether a request is incomplete, bytes that the client has yet to read, and how
 often it read what was waiting."""
 
@@ -170,7 +170,7 @@ class BoundedProtocol(HttpToolsProtocol):
             self._timer.cancel()
             self._timer = self.loop.call_later(LINGER, self._connection.abort)
 
-    def _check_progress(self, earlier: State | None) -> None:
+    def _check_progress(self, earlier: ConnectionState | None) -> None:
         is_incomplete = self._is_incomplete or self._room < MAX_HEAD
         unread = self._connection.get_write_buffer_size()
         state = self._heads, is_incomplete, unread, self._resumes

@@ -13,12 +13,12 @@ from msgspec import Raw, Struct
 from service.prices import Price, is_upto
 from service.schema.records import Pricing
 from service.schema.snapshots import PayeeChange, PriceJump
+from service.schema.values import NULL
 
 MULTIPLE = 10
 """The factor of a price that is singled out, up or down."""
-NULL = Raw(b"null")
 
-Key = tuple[str, str, bytes]
+EndpointKey = tuple[str, str, bytes]
 
 
 class Alerts(NamedTuple):
@@ -28,7 +28,7 @@ class Alerts(NamedTuple):
     prices: list[PriceJump]
 
 
-class _Endpoint(Struct, rename="camel"):
+class _ComparedEndpoint(Struct, rename="camel"):
     """An endpoint, with members of any JSON type where catalogue records may hold anything."""
 
     url: str
@@ -38,7 +38,7 @@ class _Endpoint(Struct, rename="camel"):
     tool: Raw = NULL
 
     @property
-    def key(self) -> Key:
+    def key(self) -> EndpointKey:
         """The identity of the endpoint: tools of one URL differ by their names."""
         return self.url, self.method, bytes(self.tool)
 
@@ -56,12 +56,12 @@ class _Endpoint(Struct, rename="camel"):
         return Price(ceiling or pricing.amount, pricing.currency)
 
 
-class _Service(Struct):
-    endpoints: list[_Endpoint] = []
+class _ComparedService(Struct):
+    endpoints: list[_ComparedEndpoint] = []
 
 
 _string = msgspec.json.Decoder(str)
-_service = msgspec.json.Decoder(_Service)
+_service = msgspec.json.Decoder(_ComparedService)
 
 
 def find_alerts(old: bytes | memoryview, new: bytes | memoryview) -> Alerts:
@@ -77,9 +77,11 @@ def find_alerts(old: bytes | memoryview, new: bytes | memoryview) -> Alerts:
     return alerts
 
 
-def _pairs(old: bytes | memoryview, new: bytes | memoryview) -> Iterator[tuple[_Endpoint, ...]]:
+def _pairs(
+    old: bytes | memoryview, new: bytes | memoryview
+) -> Iterator[tuple[_ComparedEndpoint, ...]]:
     """Yield the endpoints of both; of several alike the first with the first, and so on."""
-    known: dict[Key, deque[_Endpoint]] = {}
+    known: dict[EndpointKey, deque[_ComparedEndpoint]] = {}
     for each in _service.decode(old).endpoints:
         known.setdefault(each.key, deque()).append(each)
     for each in _service.decode(new).endpoints:

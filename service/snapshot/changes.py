@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from numpy.lib.stride_tricks import sliding_window_view
 
+from service.search.postings import Mask
 from service.storage.container import open_arrays
 from service.storage.layouts import RECORD_STORE, RECORDS
 from service.storage.record_store import Records, RecordStore
@@ -30,8 +31,7 @@ RANK = 4
 QUOTE = b'"'[0]
 
 Ordinals: TypeAlias = npt.NDArray[np.int64]
-Keys: TypeAlias = npt.NDArray[np.bytes_]
-Mask: TypeAlias = npt.NDArray[np.bool_]
+IdKeys: TypeAlias = npt.NDArray[np.bytes_]
 
 
 class Difference(NamedTuple):
@@ -131,7 +131,7 @@ class _Services:
     The bytes are read and not mapped: pages of a mapping would count as memory of the process.
     """
 
-    def __init__(self, folder: Path, keys: Keys) -> None:
+    def __init__(self, folder: Path, keys: IdKeys) -> None:
         self.order = np.argsort(keys, kind="stable")
         self.sorted_keys = keys[self.order]
         arrays = open_arrays(folder / "records", RECORDS)
@@ -182,7 +182,7 @@ def _differ(before: _Services, after: _Services, old: Ordinals, new: Ordinals) -
     return differ
 
 
-def _find(old: Keys, new: Keys) -> tuple[Ordinals, Mask]:
+def _find(old: IdKeys, new: IdKeys) -> tuple[Ordinals, Mask]:
     """Return where each new key stands in the sorted old keys, and whether it is there."""
     if not len(old):
         return np.zeros(len(new), np.int64), np.zeros(len(new), np.bool_)
@@ -220,7 +220,7 @@ class _Ids(NamedTuple):
         }
 
 
-def _make_keys(*snapshots: _Ids) -> list[Keys]:
+def _make_keys(*snapshots: _Ids) -> list[IdKeys]:
     """Return arrays of keys that sort and compare as the ids of these snapshots do.
 
     A key is the prefix of an id, and the rank of its rest among the rests of all ids, 0 for none.

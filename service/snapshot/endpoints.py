@@ -30,13 +30,13 @@ ADDED_MEMBERS = ("service", "match", "ratecard")
 """Members that responses add to an endpoint: its own ones of these names are left out."""
 
 
-class _Url(Struct):
+class _EndpointUrl(Struct):
     """The URL of an endpoint."""
 
     url: str
 
 
-_url = msgspec.json.Decoder(_Url)
+_url = msgspec.json.Decoder(_EndpointUrl)
 _probe_facts = msgspec.json.Decoder(ProbeFacts)
 
 

@@ -64,7 +64,7 @@ class ListingSource(Struct):
     more: int = 0
 
 
-class Answer(NamedTuple):
+class UrlFates(NamedTuple):
     """The fates of a URL and the notes on it, as JSON texts, and the advice to its seller.
 
     sources: the names of the sources that have a fate
@@ -103,7 +103,7 @@ class Listings:
         """The public names of the sources of services and resources, each once."""
         return [*dict.fromkeys(each.name for each in self.sources if each.is_read)]
 
-    def find(self, key: int) -> Answer:
+    def find(self, key: int) -> UrlFates:
         """Return the fates of a URL, or of the place of a record, by its hash.
 
         Each source that names the URL has one fate, its best; the others are notes.
@@ -123,7 +123,7 @@ class Listings:
         bits = [self._arrays["named_advice"][named], self._arrays["endpoint_advice"][urls]]
         if not is_listed:
             bits.append(self._arrays["unlisted_advice"][unlisted])
-        return Answer(
+        return UrlFates(
             is_listed,
             [*best],
             [row.text for row in best.values()],

@@ -12,20 +12,19 @@ such as one that an archive was extracted to, the only snapshot is the published
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 
 from service.errors import REBUILD, SnapshotDamaged, SnapshotMissing, SnapshotUnavailable
+from service.schema.values import EPOCH
 from service.snapshot.manifest import MANIFEST, read_manifest
 
 CURRENT = "CURRENT"
 HISTORY = "history.json"
 SNAPSHOTS = "snapshots"
-
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Publication(NamedTuple):

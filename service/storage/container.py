@@ -29,7 +29,7 @@ MAX_INT64 = 2**63 - 1
 HEADER_START = len(MAGIC) + 4
 
 Arrays = dict[str, npt.NDArray[Any]]
-Piece = bytes | memoryview | npt.NDArray[Any]
+FilePiece = bytes | memoryview | npt.NDArray[Any]
 
 
 class Array(NamedTuple):
@@ -67,14 +67,14 @@ class Layout:
     def data_offset(self) -> int:
         """The offset of the first array."""
         longest = [
-            _Entry(name, max(each.dtype.split(), key=len), [MAX_INT64] * len(dimensions), 0)
+            _ArrayHeader(name, max(each.dtype.split(), key=len), [MAX_INT64] * len(dimensions), 0)
             for (name, each), dimensions in zip(self.arrays.items(), self.dimensions, strict=True)
         ]
         digits = len(str(MAX_INT64)) * len(longest)  # of the offsets
         return _aligned(HEADER_START + len(_encode(longest)) + digits)
 
 
-class _Entry(Struct, array_like=True):
+class _ArrayHeader(Struct, array_like=True):
     """An array in the header of a file."""
 
     name: str
@@ -96,7 +96,7 @@ class Section(NamedTuple):
 
 
 _encode = msgspec.json.Encoder().encode
-_decode_header = msgspec.json.Decoder(list[_Entry]).decode
+_decode_header = msgspec.json.Decoder(list[_ArrayHeader]).decode
 
 
 class ArraysWriter:
@@ -104,7 +104,7 @@ class ArraysWriter:
 
     def __init__(self, file: BinaryIO, layout: Layout) -> None:
         self._file, self._layout = file, layout
-        self._entries: list[_Entry] = []
+        self._entries: list[_ArrayHeader] = []
         file.seek(layout.data_offset)
 
     def write(self, name: str, content: npt.NDArray[Any]) -> None:
@@ -113,7 +113,7 @@ class ArraysWriter:
         self._file.write(_bytes_of(content))
         self._add(name, content.dtype, content.shape, offset)
 
-    def stream(self, name: str, pieces: Iterable[Piece]) -> npt.NDArray[np.int64]:
+    def stream(self, name: str, pieces: Iterable[FilePiece]) -> npt.NDArray[np.int64]:
         """Write the next array in pieces along its first dimension; returns the length of each.
 
         A piece that is bytes extends an array of bytes. An array of several dimensions needs one
@@ -151,7 +151,7 @@ class ArraysWriter:
         return offset
 
     def _add(self, name: str, dtype: np.dtype[Any], shape: Sequence[int], offset: int) -> None:
-        self._entries.append(_Entry(name, dtype.str, [*shape], offset))
+        self._entries.append(_ArrayHeader(name, dtype.str, [*shape], offset))
 
 
 @contextmanager
@@ -216,7 +216,7 @@ def arrays_path(path: Path) -> Path:
     return path.with_name(path.name + SUFFIX)
 
 
-def _read_header(content: bytes | bytearray | memoryview | mmap.mmap) -> list[_Entry]:
+def _read_header(content: bytes | bytearray | memoryview | mmap.mmap) -> list[_ArrayHeader]:
     """Return the header of a file; raises ValueError or msgspec.MsgspecError."""
     if bytes(content[: len(MAGIC)]) != MAGIC:
         raise ValueError("does not begin as a container of arrays does")
@@ -224,7 +224,7 @@ def _read_header(content: bytes | bytearray | memoryview | mmap.mmap) -> list[_E
     return _decode_header(bytes(content[HEADER_START : HEADER_START + size]))
 
 
-def _check(layout: Layout, entries: Sequence[_Entry]) -> None:
+def _check(layout: Layout, entries: Sequence[_ArrayHeader]) -> None:
     """Compare a header with a layout; raises ValueError."""
     if [each.name for each in entries] != list(layout.arrays):
         names = ", ".join(each.name for each in entries)

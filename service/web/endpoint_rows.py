@@ -42,7 +42,7 @@ class EndpointLine(Struct, kw_only=True):
     warnings: list[str]
 
 
-class EndpointRow(EndpointLine, kw_only=True):
+class EndpointDetails(EndpointLine, kw_only=True):
     """The texts of an endpoint on the page of its service; brief ones have no parameters.
 
     offers: ways to pay that documents state
@@ -95,13 +95,13 @@ _encoder = msgspec.json.Encoder(decimal_format="number")
 
 def row_of(
     endpoint: Endpoint, number: int, observed: ProbeFacts, facts: CallFacts, *, is_brief: bool
-) -> EndpointRow:
+) -> EndpointDetails:
     """Return the row of an endpoint on the page of its service."""
     texts, probed = _texts(endpoint, endpoint.pricing), _probe_texts(observed)
     if endpoint.prices_contradict is True:
         probed["warnings"].insert(0, _sentence(CONTRADICTION))
     tool = tool_of(endpoint.url, facts)
-    return EndpointRow(
+    return EndpointDetails(
         **(_cut(texts) if is_brief else texts),
         **probed,
         number=number,

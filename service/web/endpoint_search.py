@@ -21,8 +21,8 @@ from service.snapshot.call_facts import CallFacts, listing_of
 from service.snapshot.engine import EndpointHits
 from service.web.card import profile_facts
 from service.web.endpoint_rows import (
+    EndpointDetails,
     EndpointResult,
-    EndpointRow,
     result_of,
     row_of,
 )
@@ -158,7 +158,7 @@ def _with_own_words(
     return [each for each, count in zip(endpoints, counts, strict=True) if count >= fewest > 0]
 
 
-def rows_of(snapshot: Snapshot, service: int, ordinals: Sequence[int]) -> list[EndpointRow]:
+def rows_of(snapshot: Snapshot, service: int, ordinals: Sequence[int]) -> list[EndpointDetails]:
     """Return the rows of endpoints on the page of their service.
 
     All are brief after the first MAX_DETAILED bytes.

@@ -14,16 +14,16 @@ from msgspec import Meta
 from msgspec.structs import replace
 
 from service.api.endpoints import EndpointSelection, find_endpoints
-from service.api.query_string import Price, parameters_of
+from service.api.query_string import PriceBound, parameters_of
 from service.api.services import ServiceSelection, find
 from service.filtering.facets import (
     ENDPOINT_KEYS,
     MAX_COUNTED,
     OFFER_KEYS,
     SERVICE_KEYS,
-    FacetCount,
     FacetCounts,
     Normaliser,
+    ValueCounts,
 )
 from service.prices import format_decimal
 from service.snapshot import Snapshot
@@ -40,7 +40,7 @@ SERVICE_PANELS = ("category", "network")
 ENDPOINT_PANELS = (*SERVICE_PANELS, "method")
 """The facets to choose from."""
 
-FormPrice = Annotated[Price, Meta(extra={"is_blank_missing": True})]
+FormPrice = Annotated[PriceBound, Meta(extra={"is_blank_missing": True})]
 """A maximum price, for which the forms send blank text where none is chosen."""
 
 
@@ -63,7 +63,7 @@ class BrowseEndpoints(EndpointSelection, frozen=True, kw_only=True):
     max_price: FormPrice | None = None
 
 
-Listing: TypeAlias = BrowseServices | BrowseEndpoints
+BrowseOperation: TypeAlias = BrowseServices | BrowseEndpoints
 Pairs: TypeAlias = list[tuple[str, str]]
 """The parameters of a canonical query string, with their values."""
 L = TypeVar("L", BrowseServices, BrowseEndpoints)
@@ -98,7 +98,7 @@ def count_unselected(listing: L) -> L:
 
 
 async def facet_choices(
-    snapshot: Snapshot, listing: Listing, counts: FacetCounts | None
+    snapshot: Snapshot, listing: BrowseOperation, counts: FacetCounts | None
 ) -> dict[str, list[Choice]]:
     """Return the choices of each facet; `counts` has those of the unselected ones."""
     counts = counts or {}
@@ -112,7 +112,7 @@ async def facet_choices(
     }
 
 
-def choices_of(counted: FacetCount, values: Sequence[str], key: Normaliser) -> list[Choice]:
+def choices_of(counted: ValueCounts, values: Sequence[str], key: Normaliser) -> list[Choice]:
     """Return the values of a counted facet, and the selected `values`.
 
     Only the most frequent values are counted: where there may be more, others have no count. Long
@@ -130,7 +130,7 @@ def choices_of(counted: FacetCount, values: Sequence[str], key: Normaliser) -> l
     ]
 
 
-async def price_choices(snapshot: Snapshot, listing: Listing) -> list[Choice]:
+async def price_choices(snapshot: Snapshot, listing: BrowseOperation) -> list[Choice]:
     """Return the maximum prices with their counts, the selected one among them."""
     selected = listing.filters.max_price
     prices = sorted({*PRICES, *([] if selected is None else [selected])})
@@ -164,13 +164,15 @@ def shared_query(pairs: Pairs) -> str:
     return urlencode([pair for pair in pairs if pair[0] in SHARED and pair != BY_NAME])
 
 
-async def _count_facet(snapshot: Snapshot, listing: Listing, name: str) -> FacetCount:
+async def _count_facet(snapshot: Snapshot, listing: BrowseOperation, name: str) -> ValueCounts:
     """Return the counts of a facet among the matches of all other filters."""
     hits = await _find(snapshot, listing, **{name: ()}, facets=(name,))
     return (hits.facets or {})[name]
 
 
-async def _find(snapshot: Snapshot, listing: Listing, **changes: object) -> Hits | EndpointHits:
+async def _find(
+    snapshot: Snapshot, listing: BrowseOperation, **changes: object
+) -> Hits | EndpointHits:
     """Return the counts of all matches with other filters."""
     # Any order but by relevance saves ranking the matches.
     listing = replace(listing, limit=1, offset=0, sort="popularity", **changes)

@@ -21,7 +21,7 @@ class FateRow(NamedTuple):
     anchor: str
 
 
-class Report(NamedTuple):
+class ReportTexts(NamedTuple):
     """Why a URL is listed or not."""
 
     url: str
@@ -34,10 +34,10 @@ class Report(NamedTuple):
 _report = msgspec.json.Decoder(ListingReport)
 
 
-def report_of(text: bytes, page_size: int) -> Report:
+def report_of(text: bytes, page_size: int) -> ReportTexts:
     """Return the texts of a stored `ListingReport`; pages of a service have so many endpoints."""
     report = _report.decode(text)
-    return Report(
+    return ReportTexts(
         report.url,
         report.listed,
         [_row(each, page_size) for each in report.fates],

@@ -37,7 +37,7 @@ from service.web.card import card_of, listed_card_of, profile_facts, quantity
 from service.web.demand import demand_facts, popular_rows
 from service.web.ecosystem import payments_of, statistics_of
 from service.web.endpoint_search import find_in_service, find_in_services, results_of, rows_of
-from service.web.filters import BrowseEndpoints, BrowseServices, Listing
+from service.web.filters import BrowseEndpoints, BrowseOperation, BrowseServices
 from service.web.listed import report_of
 from service.web.static_files import VERSION, get_static_file
 
@@ -192,7 +192,7 @@ PAGES = [
 
 
 async def _controls(
-    snapshot: Snapshot, listing: Listing, counts: FacetCounts | None
+    snapshot: Snapshot, listing: BrowseOperation, counts: FacetCounts | None
 ) -> dict[str, Any]:
     """Return the values of the filters, which pages of services and of endpoints share."""
     pairs = parse_qsl(format_query(replace(listing, offset=0)), keep_blank_values=True)

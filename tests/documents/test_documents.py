@@ -21,7 +21,7 @@ from indexer.declarations import declarations
 from indexer.options import BuildOptions, Limits, Policy, SourceOptions
 from indexer.payments.columns import COLUMNS
 from indexer.probing.options import ProbeOptions
-from indexer.search_options import ClusterOptions, Ranking
+from indexer.search_options import ClusterOptions, RankingOptions
 from indexer.sources.catalogue_file import read_catalogue_file
 from indexer.sources.records import SourceRecord
 from service import errors
@@ -59,7 +59,7 @@ DESCRIBED = [
         SourceOptions,
         Policy,
         Limits,
-        Ranking,
+        RankingOptions,
         ClusterOptions,
         BuildOptions,
         ProbeOptions,

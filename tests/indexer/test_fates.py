@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from indexer.cli.main import main
 from indexer.sources import fates
 from indexer.text import drop_ignorable, shorten
-from service.api.listings import Explanation, explain, explain_url
+from service.api.listings import ListingExplanation, explain, explain_url
 from service.errors import InvalidParameter
 from service.schema.listings import DECLINED, Fate, ListingFate, ListingReport
 from service.snapshot.listings import position_hash
@@ -86,7 +86,7 @@ sources = st.tuples(
 )
 
 
-def report_of(snapshot: Snapshot, explanation: Explanation) -> ListingReport:
+def report_of(snapshot: Snapshot, explanation: ListingExplanation) -> ListingReport:
     return msgspec.json.decode(explanation.body(snapshot), type=ListingReport)
 
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from indexer.build import build_snapshot
 from indexer.options import BuildOptions, Kind
 from indexer.report import Report
-from indexer.search_options import Ranking
+from indexer.search_options import RankingOptions
 from indexer.sources import fingerprint
 from indexer.sources.catalogue_file import name_source
 from service.errors import SnapshotDamaged
@@ -25,7 +25,7 @@ from service.snapshot.publication import CURRENT
 from tests.support.artifacts import current, folder
 from tests.support.running import Json, endpoint, payment, service, write_lines
 
-WORDS_ALONE = Ranking(is_semantic=False)
+WORDS_ALONE = RankingOptions(is_semantic=False)
 
 
 def publish(

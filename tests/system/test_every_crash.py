@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from service.schema.values import EPOCH
 from service.snapshot.manifest import MANIFEST
-from service.snapshot.publication import EPOCH, SNAPSHOTS, read_current
+from service.snapshot.publication import SNAPSHOTS, read_current
 from tests.support.artifacts import flip_a_bit, folder
 from tests.support.crash import (
     EMPTY,

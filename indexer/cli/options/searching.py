@@ -13,7 +13,7 @@ from msgspec.structs import asdict, replace
 
 from indexer.cli.options.declared import add_declared, given
 from indexer.errors import Misuse
-from indexer.search_options import ClusterOptions, Ranking
+from indexer.search_options import ClusterOptions, RankingOptions
 from service.opensearch.connection import MODULES, NEEDS_EXTRA, ClusterAddress, shown
 from service.search.config import SEARCH_CONFIG, SearchConfig
 
@@ -28,7 +28,7 @@ KINDS = {"none": False, "static": True}
 
 def add_ranking_options(parser: argparse.ArgumentParser) -> None:
     """Add the choice of ranking by words alone, and changes of parameters."""
-    add_declared(parser, Ranking)
+    add_declared(parser, RankingOptions)
     parser.add_argument(
         "--set",
         action="append",
@@ -38,9 +38,9 @@ def add_ranking_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def parse_ranking(options: argparse.Namespace, more: Iterable[str] = ()) -> Ranking:
+def parse_ranking(options: argparse.Namespace, more: Iterable[str] = ()) -> RankingOptions:
     """Return the ranking that the options ask for, with `more` changes; raises Misuse."""
-    is_semantic: bool = given(options, Ranking).get("is_semantic", True)
+    is_semantic: bool = given(options, RankingOptions).get("is_semantic", True)
     changes: dict[str, Any] = {}
     for change in (*options.set, *more):
         name, _, value = change.partition("=")
@@ -53,7 +53,7 @@ def parse_ranking(options: argparse.Namespace, more: Iterable[str] = ()) -> Rank
                 f"{change!r} is no change of the ranking; write {ENCODER}= with one of "
                 f"{', '.join(KINDS)}, or NAME=VALUE with one of {', '.join(TUNABLE)}"
             )
-    return Ranking(is_semantic, replace(SEARCH_CONFIG, **changes))
+    return RankingOptions(is_semantic, replace(SEARCH_CONFIG, **changes))
 
 
 def add_engine_options(parser: argparse.ArgumentParser) -> None:

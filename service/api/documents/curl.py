@@ -12,9 +12,8 @@ from urllib.parse import quote, unquote_plus, urlencode
 import msgspec
 from msgspec import UNSET, Raw
 
-from service.schema.records import Endpoint, ParameterDescriptor
+from service.schema.records import METHODS, Endpoint, ParameterDescriptor
 
-METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD")
 URL_CHARACTERS = "%/:?#[]@!$&()*+,;=~{}"
 """Characters that are not percent-encoded in a URL."""
 MAX_CALL = 8_000

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 from urllib.parse import quote
 
 import msgspec
@@ -60,10 +59,8 @@ from service.schema.snapshots import (
     SnapshotList,
 )
 from service.schema.status import ErrorEnvelope, Health, Readiness
-from service.schema.values import ID_PATTERN
+from service.schema.values import ID_PATTERN, Json
 from service.snapshot import Snapshot
-
-Json = dict[str, Any]
 
 QUERY = "weather forecast"
 """The example of a query, where the snapshot has a service for it."""

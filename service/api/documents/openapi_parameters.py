@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import reduce
-from typing import Any
 
 import msgspec
 from msgspec import NODEFAULT
 from msgspec.inspect import LiteralType, Type
 
 from service.api.query_string import Operation, Parameter, parameters_of
-
-Json = dict[str, Any]
+from service.schema.values import Json
 
 IF_NONE_MATCH: Json = {
     "name": "If-None-Match",

@@ -23,11 +23,10 @@ from service.http.responses import Cacheable
 from service.prices import is_upto
 from service.schema.offers import PaymentOffer
 from service.schema.records import Endpoint, ParameterDescriptor, Pricing, Service
+from service.schema.values import Json
 from service.urls import key_of
 
-Json = dict[str, Any]
-
-METHODS = frozenset(("GET", "PUT", "POST", "DELETE", "OPTIONS", "HEAD", "PATCH", "TRACE"))
+OPENAPI_METHODS = frozenset(("GET", "PUT", "POST", "DELETE", "OPTIONS", "HEAD", "PATCH", "TRACE"))
 X402, MPP = "x402", "mpp"
 X402_SCHEMES = frozenset(("", "exact", "upto", "dynamic"))
 PAYMENT_REQUIRED = {"402": {"description": "Payment required"}}
@@ -65,7 +64,7 @@ class DescribedService(Service, rename="camel", kw_only=True):
 _service = msgspec.json.Decoder(DescribedService)
 
 
-class _Address(NamedTuple):
+class _PathTemplate(NamedTuple):
     """The server and the path of an endpoint, and the names of its placeholders."""
 
     server: str
@@ -140,7 +139,7 @@ def _service_info(service: DescribedService) -> Raw | Json | UnsetType:
     return {"categories": [service.category]} if service.category else UNSET
 
 
-def _locate(endpoint: Endpoint) -> _Address | str:
+def _locate(endpoint: Endpoint) -> _PathTemplate | str:
     """Return where an endpoint is, or the reason why OpenAPI has no form for it."""
     try:
         split = urlsplit(endpoint.url)
@@ -148,7 +147,7 @@ def _locate(endpoint: Endpoint) -> _Address | str:
         return NO_HTTP
     if split.scheme.lower() not in {"http", "https"} or not split.netloc:
         return NO_HTTP
-    if endpoint.method.upper() not in METHODS:
+    if endpoint.method.upper() not in OPENAPI_METHODS:
         return NO_METHOD
     if split.query or split.fragment:
         return QUERY
@@ -158,10 +157,10 @@ def _locate(endpoint: Endpoint) -> _Address | str:
     rest = _placeholder.sub("", given)
     if len(set(names)) < len(names) or not {"{", "}"}.isdisjoint(rest + split.netloc):
         return TEMPLATE
-    return _Address(f"{split.scheme}://{split.netloc}", path, names)
+    return _PathTemplate(f"{split.scheme}://{split.netloc}", path, names)
 
 
-def _describe(endpoint: Endpoint, address: _Address, left_out: Counter[str]) -> Json:
+def _describe(endpoint: Endpoint, address: _PathTemplate, left_out: Counter[str]) -> Json:
     """Return the operation of an endpoint."""
     operation: Json = {}
     if endpoint.description:

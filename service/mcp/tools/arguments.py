@@ -16,40 +16,40 @@ T = TypeVar("T", bound=Struct)
 MAX_ROWS = 20
 MAX_TEXT = 200
 
-Query = Annotated[str, Meta(min_length=1, max_length=MAX_QUERY, pattern=r"\S")]
+QueryArgument = Annotated[str, Meta(min_length=1, max_length=MAX_QUERY, pattern=r"\S")]
 Term = Annotated[str, Meta(min_length=1, max_length=MAX_TEXT)]
-Price = Annotated[float, Meta(ge=0, le=1e9)]
-Limit = Annotated[int, Meta(ge=1, le=MAX_ROWS)]
-Cursor = Annotated[str, Meta(max_length=MAX_TEXT, description="of the last page")]
-SnapshotId = Annotated[str, Meta(description="id, to ask it again")]
+PriceArgument = Annotated[float, Meta(ge=0, le=1e9)]
+LimitArgument = Annotated[int, Meta(ge=1, le=MAX_ROWS)]
+CursorArgument = Annotated[str, Meta(max_length=MAX_TEXT, description="of the last page")]
+SnapshotArgument = Annotated[str, Meta(description="id, to ask it again")]
 Reference = Annotated[str, Meta(min_length=1, max_length=2048)]
 
 
 class EndpointSearch(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Arguments of `search_endpoints`."""
 
-    query: Annotated[Query, Meta(description="what it should do, in plain words")]
-    max_price_usd: Annotated[Price, Meta(description="for one request")] | None = None
+    query: Annotated[QueryArgument, Meta(description="what it should do, in plain words")]
+    max_price_usd: Annotated[PriceArgument, Meta(description="for one request")] | None = None
     network: Annotated[Term, Meta(description="to pay on: Base, eip155:8453")] | None = None
     scheme: Annotated[Term, Meta(description="exact or upto")] | None = None
     category: Annotated[Term, Meta(description="from `catalogue`")] | None = None
     method: Annotated[Term, Meta(description="HTTP method")] | None = None
     registration: Annotated[bool, Meta(description="false: no sign-in")] | None = None
-    limit: Annotated[Limit, Meta(description="rows")] = 5
-    cursor: Cursor | None = None
-    snapshot: SnapshotId | None = None
+    limit: Annotated[LimitArgument, Meta(description="rows")] = 5
+    cursor: CursorArgument | None = None
+    snapshot: SnapshotArgument | None = None
 
 
 class ServiceSearch(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Arguments of `search_services`."""
 
-    query: Annotated[Query, Meta(description="plain words; without it, the best known")] | None = (
-        None
-    )
+    query: (
+        Annotated[QueryArgument, Meta(description="plain words; without it, the best known")] | None
+    ) = None
     category: Annotated[Term, Meta(description="from `catalogue`")] | None = None
-    limit: Annotated[Limit, Meta(description="rows")] = 5
-    cursor: Cursor | None = None
-    snapshot: SnapshotId | None = None
+    limit: Annotated[LimitArgument, Meta(description="rows")] = 5
+    cursor: CursorArgument | None = None
+    snapshot: SnapshotArgument | None = None
 
 
 class Get(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -59,7 +59,7 @@ class Get(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     detail: Annotated[
         Literal["brief", "full"], Meta(description="full: the stored record, often long")
     ] = "brief"
-    cursor: Cursor | None = None
+    cursor: CursorArgument | None = None
 
 
 class HowToCall(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -70,7 +70,7 @@ class HowToCall(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     network: Annotated[Term, Meta(description="to pay on")] | None = None
 
 
-class Catalogue(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ReadCatalogue(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Arguments of `catalogue`: none."""
 
 

@@ -11,10 +11,11 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 from msgspec.structs import replace
 
 from service.api.documents.curl import curl, path_parameters
+from service.api.documents.service_openapi import TYPES
 from service.errors import InvalidParameter
 from service.filtering.endpoint_filters import EndpointFilters
 from service.mcp.tools.arguments import HowToCall
-from service.mcp.tools.reading import ALL_ENDPOINTS, Answer, endpoint_of
+from service.mcp.tools.reading import ALL_ENDPOINTS, ToolAnswer, endpoint_of
 from service.mcp.tools.rows import (
     CALL,
     MAX_NAME,
@@ -54,7 +55,7 @@ NOTE = (
 )
 
 
-class Parameter(Struct, kw_only=True, omit_defaults=True):
+class CallParameter(Struct, kw_only=True, omit_defaults=True):
     """A parameter; `name`, `example` and `allowed` are the seller's."""
 
     name: str
@@ -83,7 +84,7 @@ class Instructions(Struct, kw_only=True, omit_defaults=True):
     curl: str
     example_url: str = ""
     tool: ToolCall | None = None
-    parameters: list[Parameter]
+    parameters: list[CallParameter]
     parameters_left_out: int = 0
     accepts: list[Any]
     accepts_left_out: int = 0
@@ -97,20 +98,11 @@ class Instructions(Struct, kw_only=True, omit_defaults=True):
     note: str
 
 
-TYPES: dict[str, tuple[type, ...]] = {
-    "string": (str,),
-    "number": (int, float),
-    "boolean": (bool,),
-    "array": (list,),
-    "object": (dict,),
-}
-
-
 _identifier = re.compile(r"[A-Za-z0-9_.-]{1,40}")
 _endpoint = msgspec.json.Decoder(Endpoint)
 
 
-async def how_to_call(snapshot: Snapshot, call: HowToCall) -> Answer:
+async def how_to_call(snapshot: Snapshot, call: HowToCall) -> ToolAnswer:
     """Return a command that calls an endpoint, its parameters, and the ways to pay."""
     ordinal = endpoint_of(snapshot, call.endpoint)
     endpoint = _endpoint.decode(endpoint_text(snapshot, ordinal))
@@ -254,9 +246,9 @@ def _undescribed(endpoint: Endpoint) -> list[ParameterDescriptor]:
     ]
 
 
-def _describe_all(parameters: Sequence[ParameterDescriptor]) -> list[Parameter]:
+def _describe_all(parameters: Sequence[ParameterDescriptor]) -> list[CallParameter]:
     """Return the parameters as far as they fit."""
-    described: list[Parameter] = []
+    described: list[CallParameter] = []
     room = MAX_PARAMETER_BYTES
     for parameter in map(_describe, parameters):
         room -= len(msgspec.json.encode(parameter))
@@ -266,8 +258,8 @@ def _describe_all(parameters: Sequence[ParameterDescriptor]) -> list[Parameter]:
     return described
 
 
-def _describe(parameter: ParameterDescriptor) -> Parameter:
-    return Parameter(
+def _describe(parameter: ParameterDescriptor) -> CallParameter:
+    return CallParameter(
         name=clean(parameter.name, MAX_NAME),
         place=parameter.group,
         type=parameter.type,
@@ -290,7 +282,7 @@ def _value(raw: Raw | UnsetType) -> Any:
     return UNSET if value is None else value
 
 
-def _parameter_line(parameter: Parameter) -> str:
+def _parameter_line(parameter: CallParameter) -> str:
     required = ", required" if parameter.required else ""
     parts = [f"- {parameter.type} in {parameter.place}{required}; seller: {parameter.name}"]
     if parameter.example is not UNSET:

@@ -10,9 +10,9 @@ import msgspec
 from mcp.types import Tool, ToolAnnotations
 from msgspec import Struct
 
-from service.mcp.tools.arguments import Catalogue, EndpointSearch, Get, HowToCall, ServiceSearch
+from service.mcp.tools.arguments import EndpointSearch, Get, HowToCall, ReadCatalogue, ServiceSearch
 from service.mcp.tools.calling import how_to_call
-from service.mcp.tools.reading import Answer, get
+from service.mcp.tools.reading import ToolAnswer, get
 from service.mcp.tools.rows import endpoint_id, read_summary
 from service.mcp.tools.schemas import schema_of
 from service.mcp.tools.searching import EndpointPage, ServicePage, search_endpoints, search_services
@@ -33,7 +33,7 @@ class ToolSpec(Struct, frozen=True, kw_only=True):
     description: str
     arguments: type[Struct]
     example: Callable[[Snapshot | None], dict[str, Any]]
-    run: Callable[..., Awaitable[Answer]] | None = None
+    run: Callable[..., Awaitable[ToolAnswer]] | None = None
     result: type[Struct] | None = None
 
 
@@ -88,7 +88,7 @@ TOOLS: Mapping[str, ToolSpec] = MappingProxyType(
             title="About the catalogue",
             description="Get snapshot, age, counts, and the categories, networks and schemes to "
             "filter by.",
-            arguments=Catalogue,
+            arguments=ReadCatalogue,
             example=lambda _: {},
         ),
     }

@@ -46,7 +46,7 @@ MAX_RESOURCE = 1 << 20
 """Bytes of a record that is read as a resource, which a host need not show to a model."""
 MAX_VALUES = 30
 """Values of a facet that the catalogue lists, the most frequent ones."""
-FACETS = ("category", "network", "scheme")
+CATALOGUE_FACETS = ("category", "network", "scheme")
 CURSOR_UNUSED = "cursor is for the endpoints of a service in brief; leave it out"
 UNKNOWN = "nothing has the id or URL `{}`; search for it"
 WHY = "; /v1/listings?url= says why a URL is not listed"
@@ -56,7 +56,7 @@ PAID = (
 )
 ALL_ENDPOINTS = EndpointFilters(per_service=0)
 
-Answer = tuple[Any, str]
+ToolAnswer = tuple[Any, str]
 """Structured content, and the same as text."""
 
 
@@ -108,7 +108,7 @@ _with_endpoints = msgspec.json.Decoder(_WithEndpoints)
 _members = msgspec.json.Decoder(dict[str, Raw])
 
 
-async def get(snapshot: Snapshot, call: Get) -> Answer:
+async def get(snapshot: Snapshot, call: Get) -> ToolAnswer:
     """Return a service or an endpoint, in brief or as it is stored."""
     service = snapshot.id_table.find(call.id)
     if service is not None:
@@ -169,14 +169,14 @@ def record_text(snapshot: Snapshot, ordinal: int, size: int) -> bytes:
     return _bounded(msgspec.json.encode(members), size + 100)
 
 
-def read_catalogue(snapshot: Snapshot, checked_at: datetime) -> Answer:
+def read_catalogue(snapshot: Snapshot, checked_at: datetime) -> ToolAnswer:
     """Return the facts of the catalogue."""
-    counted = snapshot.endpoints.filters.count(FACETS, None)
+    counted = snapshot.endpoints.filters.count(CATALOGUE_FACETS, None)
     values = {
         name: {
             clean(str(each["value"]), 60): int(each["count"]) for each in counted[name][:MAX_VALUES]
         }
-        for name in FACETS
+        for name in CATALOGUE_FACETS
     }
     built_at = snapshot.manifest.built_at
     facts = CatalogueFacts(
@@ -202,7 +202,7 @@ def _listed(counts: dict[str, int]) -> str:
     return ", ".join(f"{value or '(none)'} {count}" for value, count in counts.items())
 
 
-async def _brief_service(snapshot: Snapshot, ordinal: int, cursor: str | None) -> Answer:
+async def _brief_service(snapshot: Snapshot, ordinal: int, cursor: str | None) -> ToolAnswer:
     row = await service_row(snapshot, ordinal)
     prefix = cursor_prefix(snapshot.id, ("endpoints", row.id))
     start = parse_cursor(cursor, prefix)
@@ -259,6 +259,6 @@ def _bounded(text: bytes, size: int = MAX_FULL) -> bytes:
     return text
 
 
-def _stored(name: str, text: bytes) -> Answer:
+def _stored(name: str, text: bytes) -> ToolAnswer:
     line = escape_ignorable(escape_json(text.decode()))
     return {name: decode_printable(text)}, f"{name}; seller: {line}"

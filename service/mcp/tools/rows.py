@@ -12,7 +12,7 @@ from typing import Annotated, NamedTuple
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from service.api.documents.curl import METHODS, curl
+from service.api.documents.curl import curl
 from service.api.endpoints import EndpointSummary
 from service.errors import InvalidParameter
 from service.filtering.endpoint_filters import EndpointFilters
@@ -21,7 +21,7 @@ from service.mcp.tools.texts import clean, escape_ignorable
 from service.networks import is_known_network, network_label
 from service.prices import Price, endpoint_price, format_decimal, service_price
 from service.schema.profiles import Profile, describe
-from service.schema.records import Endpoint, ParameterDescriptor, Pricing, Service
+from service.schema.records import METHODS, Endpoint, ParameterDescriptor, Pricing, Service
 from service.snapshot import Snapshot
 from service.snapshot.call_facts import listing_of, tool_of
 
@@ -88,7 +88,7 @@ class ServiceRow(Struct, kw_only=True, omit_defaults=True):
     best_endpoints: list[str] = []
 
 
-class Terms(NamedTuple):
+class PriceTerms(NamedTuple):
     """The price of a request, with its network and scheme."""
 
     price_usd: float | UnsetType
@@ -196,7 +196,9 @@ def command_of(command: str, size: int) -> str:
     return command if len(command) <= size and command.isprintable() else ""
 
 
-def terms_of(snapshot: Snapshot, ordinal: int, pricing: Pricing, filters: EndpointFilters) -> Terms:
+def terms_of(
+    snapshot: Snapshot, ordinal: int, pricing: Pricing, filters: EndpointFilters
+) -> PriceTerms:
     """Return the cheapest terms that satisfy the filters: in US dollars, or as the record has them.
 
     With filters of offers, terms that are not in US dollars are those of an offer, too.
@@ -212,7 +214,7 @@ def terms_of(snapshot: Snapshot, ordinal: int, pricing: Pricing, filters: Endpoi
         if not isnan(offer.price):
             price = _price(Price(format_decimal(offer.price), offer.currency))
     label = network_label(network) if network else ""
-    return Terms(price_usd, price, clean(label, MAX_NAME), clean(scheme, MAX_NAME))
+    return PriceTerms(price_usd, price, clean(label, MAX_NAME), clean(scheme, MAX_NAME))
 
 
 def _price(price: Price) -> str:

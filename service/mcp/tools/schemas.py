@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 from msgspec import Struct
 
-Json = dict[str, Any]
+from service.schema.values import Json
 
 # Limits that an error explains better than a definition that every session pays for.
 _DROPPED = ("title", "pattern", "minLength", "maxLength")

@@ -30,7 +30,7 @@ from service.snapshot.cursors import cursor_prefix, parse_cursor
 LISTED = "`catalogue` lists categories, networks and schemes"
 
 
-class LeftOut(Struct, kw_only=True):
+class UnlistedMatches(Struct, kw_only=True):
     """Counts of matches that are not listed, and why.
 
     price: over `max_price_usd` or without a price in US dollars, where that is given
@@ -50,7 +50,7 @@ class EndpointPage(Struct, kw_only=True, omit_defaults=True):
 
     total: int
     endpoints: list[EndpointRow]
-    left_out: LeftOut
+    left_out: UnlistedMatches
     cursor: str = ""
     hint: str = ""
 
@@ -137,8 +137,8 @@ def _hint(conditions: Mapping[str, Sequence[str]], facets: Mapping[str, Facet]) 
 
 async def _count_left_out(
     snapshot: Snapshot, query: str, filters: EndpointFilters, same_service: int
-) -> LeftOut:
-    engine, left_out = snapshot.engine, LeftOut(same_service=same_service)
+) -> UnlistedMatches:
+    engine, left_out = snapshot.engine, UnlistedMatches(same_service=same_service)
     if filters.max_usd_price is not None:
         wider = replace(filters, max_usd_price=None)
         left_out.price = await engine.count_excluded(query, filters, wider)

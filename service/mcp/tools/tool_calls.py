@@ -12,9 +12,9 @@ from service.api.documents.curl import body_of
 from service.mcp.tools.texts import clean, decode_printable
 from service.schema.discovery import Requirement, ToolFacts
 from service.schema.records import ParameterDescriptor
+from service.urls import MAX_URL
 
 MAX_NAME = 256
-MAX_URL = 4096
 MAX_ARGUMENTS = 8000  # bytes
 
 NO_SERVER = "; the listing names no server: find that of the seller"

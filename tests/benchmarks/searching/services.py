@@ -12,7 +12,7 @@ from msgspec.structs import asdict
 
 from indexer.build import build_snapshot
 from indexer.options import BuildOptions
-from indexer.search_options import Ranking
+from indexer.search_options import RankingOptions
 from indexer.sources.catalogue_file import name_source
 from service.snapshot.snapshot import open_snapshot
 from tests.benchmarks.corpus import Document, make_documents
@@ -44,7 +44,7 @@ def bench_search(count: int, names: Sequence[str]) -> None:
         write_catalogue(documents, source)
         engines = {}
         for label, is_semantic in (("Ratecard", True), ("by words", False)):
-            ranking = Ranking(is_semantic)
+            ranking = RankingOptions(is_semantic)
             options = BuildOptions(
                 sources=(name_source(str(source)),), out=folder / label, ranking=ranking
             )

@@ -18,7 +18,7 @@ from msgspec import structs
 from indexer.build import build_snapshot
 from indexer.options import BuildOptions, Denial, Policy, SourceOptions, Stablecoin
 from indexer.report import Report
-from indexer.search_options import Ranking
+from indexer.search_options import RankingOptions
 from indexer.x402.grouping import group_resources
 from service.snapshot.manifest import read_manifest
 from tests.support.artifacts import folder, listed
@@ -167,7 +167,7 @@ def build(base: Path, step: Step, *, from_scratch: bool = False) -> Report:
         out=base / "artifacts",
         policy=step.policy,
         max_rejects=Fraction(1),
-        ranking=Ranking(is_semantic=False),
+        ranking=RankingOptions(is_semantic=False),
         endpoints=False,
         downloads=False,
         from_scratch=from_scratch,

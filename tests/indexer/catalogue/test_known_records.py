@@ -16,11 +16,11 @@ from msgspec import structs
 
 from indexer.build import build_snapshot
 from indexer.catalogue.known_records import KnownRecords, Stored
-from indexer.catalogue.normaliser import Normaliser, Result
+from indexer.catalogue.normaliser import RecordNormaliser, Result
 from indexer.errors import IndexerError, InvalidRecord
 from indexer.options import BuildOptions
 from indexer.processes.pool import Pool
-from indexer.search_options import Ranking
+from indexer.search_options import RankingOptions
 from indexer.segments.reuse import REUSE
 from indexer.sources.catalogue_file import name_source
 from indexer.sources.fact_store import LAYOUT, FactsDamaged, open_facts
@@ -37,7 +37,7 @@ PROGRAM = "program"
 WORKERS = 2
 PLENTY = 2**40
 """Bytes of memory that do not limit the number of workers."""
-WORDS = Ranking(is_semantic=False)
+WORDS = RankingOptions(is_semantic=False)
 
 Outcome = tuple[str, Any]
 
@@ -100,7 +100,7 @@ def run(texts: Sequence[bytes], known: KnownRecords, workers: int = 1) -> Normal
     source = [SourceRecord(f"line {number}", text) for number, text in enumerate(texts, 1)]
     source.append(SourceRecord("last line", b"", InvalidRecord("$", "longer than a record")))
     with Pool(workers, PLENTY) as pool:
-        normaliser = Normaliser(known, pool)
+        normaliser = RecordNormaliser(known, pool)
         outcomes = [
             (record.position, outcome(known, record, result))
             for record, result in normaliser.normalise(source)
@@ -126,7 +126,7 @@ def test_faults_without_a_text_are_not_read_all_at_once() -> None:
     fault = InvalidRecord("$", "Expected `object`")
     source = (SourceRecord(str(number), b"", fault) for number in range(50_000))
     with Pool(1, PLENTY) as pool:
-        next(Normaliser(KnownRecords(), pool).normalise(source))
+        next(RecordNormaliser(KnownRecords(), pool).normalise(source))
     assert int(next(source).position) < 10_000
 
 

@@ -7,39 +7,39 @@ from typing import Any
 
 import pytest
 
-from indexer.containers.pagination import NONE, Pagination, decode_members, read_pagination
+from indexer.containers.pagination import NONE, StatedPagination, decode_members, read_pagination
 
 
-def stated(members: Any) -> Pagination:
+def stated(members: Any) -> StatedPagination:
     return read_pagination(decode_members(json.dumps(members).encode()))
 
 
-FORMS: list[tuple[Any, Pagination]] = [
-    ({"total": 7, "limit": 5, "offset": 0}, Pagination(total=7, limit=5, offset=0)),
-    ({"pagination": {"total": 7}, "total": 9}, Pagination(total=7)),
-    ({"pagination": {"totalItems": "7"}}, Pagination(total=7)),
+FORMS: list[tuple[Any, StatedPagination]] = [
+    ({"total": 7, "limit": 5, "offset": 0}, StatedPagination(total=7, limit=5, offset=0)),
+    ({"pagination": {"total": 7}, "total": 9}, StatedPagination(total=7)),
+    ({"pagination": {"totalItems": "7"}}, StatedPagination(total=7)),
     (
         {"count": 7, "next": "https://a.example/?o=5"},
-        Pagination(total=7, next="https://a.example/?o=5"),
+        StatedPagination(total=7, next="https://a.example/?o=5"),
     ),
     (
         {"meta": {"total_count": 7, "total_pages": 2, "page": 1}},
-        Pagination(total=7, page=1, pages=2),
+        StatedPagination(total=7, page=1, pages=2),
     ),
-    ({"next": "/x?cursor=1"}, Pagination(next="/x?cursor=1")),
-    ({"next": "Zm9vYmFy"}, Pagination(cursor="Zm9vYmFy")),
-    ({"_links": {"next": {"href": "page/2"}}}, Pagination(next="page/2")),
-    ({"links": {"next": {"url": "?p=2"}}}, Pagination(next="?p=2")),
-    ({"cursor": "this", "nextCursor": "that"}, Pagination(cursor="that")),
-    ({"pagination": {"cursor": None}, "partialResults": True}, Pagination(more=True)),
-    ({"pagination": {"has_more": False}}, Pagination(more=False)),
+    ({"next": "/x?cursor=1"}, StatedPagination(next="/x?cursor=1")),
+    ({"next": "Zm9vYmFy"}, StatedPagination(cursor="Zm9vYmFy")),
+    ({"_links": {"next": {"href": "page/2"}}}, StatedPagination(next="page/2")),
+    ({"links": {"next": {"url": "?p=2"}}}, StatedPagination(next="?p=2")),
+    ({"cursor": "this", "nextCursor": "that"}, StatedPagination(cursor="that")),
+    ({"pagination": {"cursor": None}, "partialResults": True}, StatedPagination(more=True)),
+    ({"pagination": {"has_more": False}}, StatedPagination(more=False)),
     ({"total": -1, "limit": 1.5, "next": 3, "cursor": [], "hasMore": "yes", "page": {}}, NONE),
     ({"pagination": [1], "links": None, "meta": "x"}, NONE),
 ]
 
 
 @pytest.mark.parametrize(("members", "pagination"), FORMS)
-def test_pagination_is_read_from(members: Any, pagination: Pagination) -> None:
+def test_pagination_is_read_from(members: Any, pagination: StatedPagination) -> None:
     assert stated(members) == pagination
 
 

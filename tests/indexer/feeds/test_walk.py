@@ -9,7 +9,7 @@ import httpx
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from indexer.containers.pagination import Pagination
+from indexer.containers.pagination import StatedPagination
 from indexer.feeds.dedup import FeedItems
 from indexer.feeds.page import Page
 from indexer.feeds.walk import walk_feed, walk_offsets
@@ -37,7 +37,7 @@ class SimulatedServer:
             offset = max(0, len(self.items) - 1) // self.most * self.most
         items = self.items[offset : offset + self.most]
         totals = {"right": len(self.items), "small": len(self.items) // 3, "page": len(items)}
-        pagination = Pagination(total=totals.get(self.total))
+        pagination = StatedPagination(total=totals.get(self.total))
         return Page(items, pagination, "", httpx.URL("https://a.example/"), "")
 
 

@@ -25,7 +25,7 @@ from tests.support.sources.openapi import (
     document,
     fixed,
 )
-from tests.support.sources.x402 import accept, v2
+from tests.support.sources.x402 import accept, v1, v2
 
 FORECAST = "https://api.weather.example/v1/forecast/{city}"
 TIDES = "https://api.weather.example/v1/tides"
@@ -172,6 +172,17 @@ def test_a_feed_without_parameters_gets_those_of_a_document(
     tides = next(each for each in record["endpoints"] if each["url"] == TIDES)
     assert {each["name"] for each in tides["parameters"]} == named
     assert listings(artifacts)[f"POST {TIDES}"]["extensions"].keys() == {"bazaar", "sign-in-with-x"}
+
+
+def test_an_output_schema_counts_where_a_document_declares_no_parameters(
+    build: Build, artifacts: Path
+) -> None:
+    listed = v1({"method": "POST", "bodyParams": {"lon": {"type": "number"}}}) | {"resource": TIDES}
+    path = write(artifacts.parent / "tides.json", document({"/tides": {"post": fixed()}}))
+    assert build([listed], path) == 0
+    (record,) = records_of(artifacts).values()
+    (tides,) = record["endpoints"]
+    assert [(each["group"], each["name"]) for each in tides["parameters"]] == [("body", "lon")]
 
 
 def test_an_item_of_a_feed_does_not_pass_for_a_document(build: Build, artifacts: Path) -> None:

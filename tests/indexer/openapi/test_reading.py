@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from indexer.documents.document import FREE as FREE_RULE
 from indexer.errors import InvalidRecord, LeftOut
 from indexer.openapi import reading
-from indexer.openapi.reading import METHODS
+from indexer.openapi.reading import PATH_ITEM_METHODS
 from indexer.options import Policy, SourceOptions
 from indexer.sources.records import SourceRecord
 from indexer.x402.resource import Rules, read_resource
@@ -63,7 +63,7 @@ operations = st.one_of(
 )
 paths = st.dictionaries(
     st.sampled_from(["/a", "/b/{c}", "", "//[", "x-a", "/d?e#f"]),
-    st.one_of(values, st.dictionaries(st.sampled_from(METHODS), operations, max_size=3)),
+    st.one_of(values, st.dictionaries(st.sampled_from(PATH_ITEM_METHODS), operations, max_size=3)),
     max_size=3,
 )
 documents = st.builds(
@@ -80,7 +80,7 @@ def count_operations(values: Json) -> int:
         if path.startswith("x-"):
             continue
         if isinstance(item, dict):
-            count += sum(method in item for method in METHODS) + ("$ref" in item)
+            count += sum(method in item for method in PATH_ITEM_METHODS) + ("$ref" in item)
         else:
             count += 1
     return count

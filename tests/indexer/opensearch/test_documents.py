@@ -10,7 +10,7 @@ import pytest
 
 import indexer.opensearch.documents as documents_module
 from indexer.__main__ import main
-from indexer.opensearch.documents import Documents, remove_postings
+from indexer.opensearch.documents import ClusterDocuments, remove_postings
 from service.opensearch.index import DELIMITER, GROUP, ORDINAL, SERVICE, TERMS
 from service.search.postings import FULL_WEIGHT, PostingLists
 from service.snapshot.snapshot import Snapshot, open_snapshot
@@ -26,7 +26,7 @@ def snapshot(tmp_path: Path) -> Snapshot:
 
 def tokens_of(folder: Path) -> dict[int, dict[str, int]]:
     """Return the tokens of each document, with their impacts."""
-    documents, tokens = Documents(folder), {}
+    documents, tokens = ClusterDocuments(folder), {}
     for ordinals in documents.passes:
         for document in documents.read(ordinals):
             pairs = [token.split(DELIMITER) for token in document[TERMS].split()]
@@ -48,7 +48,7 @@ def test_tokens_are_the_impacts_of_each_document(
         impacts = own.impacts_at(own.ordinals).tolist()
         for ordinal, impact in zip(own.ordinals.tolist(), impacts, strict=True):
             expected[ordinal][str(term)] = impact
-    assert len(Documents(snapshot.folder).passes) > 1
+    assert len(ClusterDocuments(snapshot.folder).passes) > 1
     tokens = tokens_of(snapshot.folder)
     assert [*tokens] == [*range(header.documents)]
     for ordinal, own_tokens in tokens.items():
@@ -62,7 +62,7 @@ def test_documents_have_their_service_and_what_its_penalty_leaves(snapshot: Snap
     penalties = groups.penalties.astype(np.int64)
     assert penalties.max() > 0
     tokens = tokens_of(snapshot.folder)
-    documents = Documents(snapshot.folder)
+    documents = ClusterDocuments(snapshot.folder)
     for ordinals in documents.passes:
         for document in documents.read(ordinals):
             ordinal = document[ORDINAL]

@@ -23,7 +23,7 @@ from indexer.payments.credit import (
     count_credits,
     fill_usage,
 )
-from indexer.payments.demand import Demand, ServiceDemand
+from indexer.payments.demand import CreditedDemand, ServiceDemand
 from indexer.payments.rules import MACROS
 from tests.support.running import Json, endpoint, examples, service
 
@@ -143,13 +143,13 @@ def count(database: DuckDBPyConnection, paid: Sequence[Paid], services: Services
     return usages, credited, shared
 
 
-def usage(demand: Demand) -> Usage:
+def usage(demand: CreditedDemand) -> Usage:
     return Usage(demand.payments, demand.payers, demand.last)
 
 
-def demand(payments: int, payers: int, last: int) -> Demand:
-    zeros = dict.fromkeys(Demand.__struct_fields__, 0)
-    return Demand(**zeros | {"payments": payments, "payers": payers, "last": last})
+def demand(payments: int, payers: int, last: int) -> CreditedDemand:
+    zeros = dict.fromkeys(CreditedDemand.__struct_fields__, 0)
+    return CreditedDemand(**zeros | {"payments": payments, "payers": payers, "last": last})
 
 
 def calls(

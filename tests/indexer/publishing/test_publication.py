@@ -23,7 +23,7 @@ from cryptography.hazmat.primitives.serialization import (
 from indexer.__main__ import main
 from indexer.publishing import publication
 from indexer.publishing import push as pushing
-from indexer.publishing.bucket import Bucket, PointerChanged, StoredPointer, open_bucket
+from indexer.publishing.bucket import ObjectBucket, PointerChanged, StoredPointer, open_bucket
 from indexer.publishing.pushed import Pushed
 from service.artifacts.pointer import Pointer
 from service.artifacts.signatures import decode_pointer, encode_pointer
@@ -146,7 +146,7 @@ def test_of_two_publishers_at_once_one_wins_and_the_other_is_told(
     source = own if other == "the same catalogue" else tmp_path / "other.jsonl"
     write_lines(source, [service("other")])
 
-    def put_beside_another(bucket: Bucket, downloads: Path, now: datetime) -> Pushed:
+    def put_beside_another(bucket: ObjectBucket, downloads: Path, now: datetime) -> Pushed:
         process = run_indexer("build", source, "--out", tmp_path / "other", "--publish", url)
         assert process.returncode == 0, process.stderr
         return put_copy(bucket, downloads, now)
@@ -217,7 +217,7 @@ def test_every_kept_manifest_stays_complete_and_the_rest_is_removed_after_a_day(
     assert fetch(url, tmp_path / "replica") == current(artifacts)
 
 
-def check_complete(bucket: Bucket, pointer: Pointer) -> None:
+def check_complete(bucket: ObjectBucket, pointer: Pointer) -> None:
     keys = bucket.objects()
     for copy in pointer.kept:
         manifest = bucket.get(f"manifests/{copy.manifest}.json")

@@ -20,7 +20,7 @@ from indexer.columns import records
 from indexer.options import BuildOptions
 from indexer.record_store import KEY_SIZE
 from indexer.report import Report
-from indexer.search_options import STATIC_RANKING, Ranking
+from indexer.search_options import STATIC_RANKING, RankingOptions
 from indexer.segments import indexing, store
 from indexer.segments.postings import GONE
 from indexer.segments.reuse import REUSE
@@ -96,7 +96,7 @@ def publish(
     options = BuildOptions(
         sources=(name_source(str(source)),),
         out=folder / "artifacts",
-        ranking=Ranking(is_semantic=False) if words_only else STATIC_RANKING,
+        ranking=RankingOptions(is_semantic=False) if words_only else STATIC_RANKING,
         from_scratch=from_scratch,
     )
     return build_snapshot(options)
@@ -175,13 +175,13 @@ def test_a_text_that_is_analysed_since_an_upgrade_is_part_of_the_key(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A hash of a list of fields beside the analysis would find the old postings."""
-    contents = records.Endpoint.contents
+    contents = records.IndexedEndpoint.contents
 
-    def with_method(endpoint: records.Endpoint, *annotations: Any) -> tuple[str, ...]:
+    def with_method(endpoint: records.IndexedEndpoint, *annotations: Any) -> tuple[str, ...]:
         title, *others = contents(endpoint, *annotations)
         return (f"{title} {endpoint.method}", *others)
 
-    monkeypatch.setattr(records.Endpoint, "contents", with_method)
+    monkeypatch.setattr(records.IndexedEndpoint, "contents", with_method)
     catalogue = named(*WORDS)
     for method in ("seafaring", "gardening"):
         catalogue["s03"]["endpoints"][0]["method"] = method

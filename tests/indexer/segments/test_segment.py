@@ -20,7 +20,7 @@ from indexer.search.postings import compile_postings
 from indexer.segments.segment import (
     SegmentParameters,
     SegmentWriter,
-    Selection,
+    SelectedServices,
     merge_segments,
     read_segment,
 )
@@ -86,7 +86,7 @@ def test_merged_services_have_the_segment_that_their_texts_would_have(
             own = [number - start for number in range(start, stop) if number in kept]
             write(folder / str(start), rows[start:stop], used)
             if own:
-                selections.append(Selection(folder / str(start), np.array(own)))
+                selections.append(SelectedServices(folder / str(start), np.array(own)))
         merge_segments(folder / "merged", selections)
         direct = write(folder / "direct", [rows[number] for number in sorted(kept)], used)
         assert arrays_path(folder / "merged").read_bytes() == direct

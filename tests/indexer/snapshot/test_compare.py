@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from indexer.errors import Misuse
 from indexer.record_store import run_of, write_ids, write_records
 from indexer.snapshot.compare import (
-    Changes,
+    ChangeCounts,
     compare,
     count_changes,
     find_snapshot,
@@ -75,7 +75,7 @@ def test_a_difference_is_printed_as_lines(artifacts: Path, build: Build) -> None
         "~ moved  One: description, category, tags",
         "1 added, 2 changed, 1 removed",
     ]
-    assert count_changes(before, published(artifacts)) == Changes(1, 2, 1)
+    assert count_changes(before, published(artifacts)) == ChangeCounts(1, 2, 1)
 
 
 def test_a_difference_is_printed_as_json(tmp_path: Path) -> None:
@@ -238,7 +238,7 @@ def test_catalogues_without_services_have_no_difference(tmp_path: Path) -> None:
     old, new = stored(tmp_path / "old", []), stored(tmp_path / "new", [])
     summary = summarise_difference(compare(old, new))
     assert summary == "0 added, 0 changed, 0 removed"
-    assert count_changes(old, new) == Changes(0, 0, 0)
+    assert count_changes(old, new) == ChangeCounts(0, 0, 0)
 
 
 CATALOGUES = st.dictionaries(st.sampled_from("abcdefgh"), st.integers(0, 2)).flatmap(
@@ -265,7 +265,7 @@ def test_every_service_is_reported_in_the_order_of_its_listing(
     assert [service.id for service in difference.added] == added
     assert [service.id for service in difference.removed] == removed
     assert [service.id for service in difference.changed] == changed
-    assert counts == Changes(len(added), len(changed), len(removed))
+    assert counts == ChangeCounts(len(added), len(changed), len(removed))
 
 
 def test_a_snapshot_is_found_by_id_prefix_or_path(

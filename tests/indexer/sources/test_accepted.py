@@ -12,16 +12,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from indexer.feeds.cache import UNUSED_SECONDS
 from indexer.options import OnError, SourceOptions
 from indexer.sources.accepted import (
     FLOOR,
     FOLDER,
     LISTINGS,
-    MULTIPLE,
+    PRICE_RISE,
     STATE,
-    UNUSED_SECONDS,
+    AcceptedListings,
     AcceptedSource,
-    Listings,
     remove_unused,
 )
 from tests.support.artifacts import ids, reported
@@ -43,8 +43,8 @@ facts = st.dictionaries(
 shares = st.fractions(0, 1)
 
 
-def listings_of(facts: Facts) -> Listings:
-    listings = Listings()
+def listings_of(facts: Facts) -> AcceptedListings:
+    listings = AcceptedListings()
     for name, (payee, price) in facts.items():
         listings.add(name, [payee] if payee else [], price)
     return listings
@@ -73,7 +73,7 @@ def test_more_than_a_share_and_a_floor_must_be_gone_or_changed(
     counts = {
         "are gone": len(before.keys() - now.keys()),
         "pay another address": sum(before[name][0] not in ("", now[name][0]) for name in kept),
-        "cost more": sum(0 < before[name][1] * MULTIPLE <= now[name][1] for name in kept),
+        "cost more": sum(0 < before[name][1] * PRICE_RISE <= now[name][1] for name in kept),
     }
     limit = max(FLOOR, int(share * len(before)))
     changes = [each.splitlines()[0] for each in accepted.find_changes(listings_of(now), share)]
@@ -103,7 +103,7 @@ def test_a_change_names_its_first_listings(tmp_path: Path) -> None:
 
 
 def test_the_order_of_payees_is_no_change(tmp_path: Path) -> None:
-    listings, other = Listings(), Listings()
+    listings, other = AcceptedListings(), AcceptedListings()
     for number in range(2 * FLOOR):
         listings.add(str(number), ["0xa", "0xb"], 1)
         other.add(str(number), ["0xb", "0xa"], 1)
@@ -152,7 +152,11 @@ def test_a_damaged_copy_is_none(name: str, content: bytes, tmp_path: Path) -> No
     (accepted.folder / name).write_bytes(content)
     again = AcceptedSource(tmp_path, FEED)
     assert (again.state is None) == (name == STATE)
-    assert again.find_changes(Listings(), TENTH) == [] if name == LISTINGS else again.copy is None
+    assert (
+        again.find_changes(AcceptedListings(), TENTH) == []
+        if name == LISTINGS
+        else again.copy is None
+    )
 
 
 def test_copies_of_sources_that_are_not_read_are_removed_after_a_while(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from indexer.errors import Misuse
-from indexer.whoosh_index.schema import SCHEMA, Terms, parse_query
+from indexer.whoosh_index.schema import SCHEMA, TermsField, parse_query
 from service.search.analysis import term_of, words_of
 from tests.support.running import examples
 from tests.support.whoosh_index import ids_of, write_index
@@ -33,9 +33,9 @@ def artifacts(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @given(st.text(max_size=40))
 def test_a_query_has_the_terms_that_its_text_is_indexed_by(text: str) -> None:
     terms = Counter(term_of(word.text).encode() for word in words_of(text))
-    indexed = {term: (count, weight) for term, count, weight, _ in Terms().index(terms)}
+    indexed = {term: (count, weight) for term, count, weight, _ in TermsField().index(terms)}
     assert indexed == {term: (count, count) for term, count in terms.items()}
-    queried = {term.encode() for term in Terms().process_text(text, mode="query")}
+    queried = {term.encode() for term in TermsField().process_text(text, mode="query")}
     assert queried <= indexed.keys()
     assert bool(queried) == bool(indexed)
 

@@ -17,7 +17,7 @@ from indexer.errors import InvalidRecord, LeftOut
 from indexer.sources.decisions import Decisions
 from indexer.sources.fact_store import FactStore
 from indexer.sources.records import SourceRecord
-from indexer.x402.discovery import Discovery, FoundResources, Grouped
+from indexer.x402.discovery import Discovery, Grouped, SourceResources
 from indexer.x402.readings import Readings
 from indexer.x402.testnets import is_test_network
 from tests.support.running import SHARED, Json, examples
@@ -206,7 +206,7 @@ def test_the_real_resources_become_services(tmp_path: Path) -> None:
         readings = Readings(FactStore(), RULES)
         discovery = Discovery(spool, readings, Decisions())
         for source, path in enumerate((VERSION_1, VERSION_2)):
-            found = FoundResources(discovery, source, path.name, 0)
+            found = SourceResources(discovery, source, path.name, 0)
             for index, record in enumerate(json.loads(path.read_text())["resources"]):
                 text = SourceRecord(f"resources[{index}]", json.dumps(record).encode())
                 try:

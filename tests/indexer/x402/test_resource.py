@@ -21,7 +21,7 @@ from indexer.sources.denials import TAKEN_DOWN, Denials
 from indexer.sources.fact_store import FactStore
 from indexer.sources.records import SourceRecord
 from indexer.x402.dates import NEVER
-from indexer.x402.discovery import Discovery, FoundResources
+from indexer.x402.discovery import Discovery, SourceResources
 from indexer.x402.listing import MAX_LISTING
 from indexer.x402.readings import Readings
 from indexer.x402.resource import SIZE, Rules, read_resource
@@ -462,7 +462,7 @@ def test_a_resource_with_any_value_in_any_place_is_listed_or_rejected_with_a_rea
     with (tmp_path_factory.getbasetemp() / "mutated").open("w+b") as spool:
         readings = Readings(FactStore(), rules)
         discovery = Discovery(spool, readings, Decisions())
-        found = FoundResources(discovery, 0, "feed", 0)
+        found = SourceResources(discovery, 0, "feed", 0)
         try:
             found.add(text, readings.read(text))
         except InvalidRecord:

@@ -35,7 +35,7 @@ from service.artifacts.downloads import (
     DOWNLOADS,
     POINTER,
     Download,
-    Piece,
+    PatchPiece,
     archive_name,
     lines_name,
     read_download,
@@ -325,7 +325,7 @@ def test_everything_that_a_replica_copies_is_served_by_its_hash(
     base = artifacts_of_two / SNAPSHOTS / index.base
     frames = server.get(f"{ROOT}/patches/{index.base}-{index.id}.zst").content
     for path, listed in patches["patches"].items():
-        pieces = msgspec.convert(listed, list[Piece])
+        pieces = msgspec.convert(listed, list[PatchPiece])
         apply_patch(base / path, pieces, frames, made, manifest.json()["files"][path]["bytes"])
         assert made.read_bytes() == (folder(artifacts_of_two) / path).read_bytes()
 

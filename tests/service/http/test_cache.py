@@ -20,7 +20,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from service.app import create_app
-from service.http.cache import ENTRY_OVERHEAD, Key, ResponseCache
+from service.http.cache import ENTRY_OVERHEAD, CacheKey, ResponseCache
 from service.http.context import Context
 from service.http.responses import Cacheable
 from service.settings import Settings
@@ -32,11 +32,11 @@ def client_of(app: ASGIApp) -> httpx.AsyncClient:
     return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://a.example")
 
 
-def key(number: int, snapshot_id: bytes = b"snapshot") -> Key:
+def key(number: int, snapshot_id: bytes = b"snapshot") -> CacheKey:
     return snapshot_id, str(number), b"", b"", ""
 
 
-def add(cache: ResponseCache, key: Key, body: bytes) -> None:
+def add(cache: ResponseCache, key: CacheKey, body: bytes) -> None:
     cache.add(key, cache.encode(key, Cacheable(body), "/"))
 
 

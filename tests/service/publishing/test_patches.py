@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from service.artifacts.downloads import Piece
+from service.artifacts.downloads import PatchPiece
 from service.errors import DownloadDamaged
 from service.publishing import frames, patches
 from service.publishing.frames import CHUNK, compress, cut, unpack
@@ -50,7 +50,7 @@ class Patch:
     """The pieces that make a content from another, and their frames end to end."""
 
     def __init__(self, base: bytes, target: bytes) -> None:
-        self.pieces: list[Piece] = []
+        self.pieces: list[PatchPiece] = []
         self.frames = b""
         for each in plan(base, target):
             piece, frame = make_piece(base, target, each)
@@ -193,7 +193,7 @@ def bomb(size: int) -> bytes:
 def test_a_frame_of_more_than_its_size_is_refused(width: int) -> None:
     patch = Patch(b"", b"")
     patch.frames = bomb(50 * CHUNK)
-    patch.pieces = [msgspec.convert([0, 0, 100, 0, len(patch.frames), width], Piece)]
+    patch.pieces = [msgspec.convert([0, 0, 100, 0, len(patch.frames), width], PatchPiece)]
     with pytest.raises(DownloadDamaged, match="does not hold"):
         patch.apply(b"", 100)
 
@@ -211,21 +211,25 @@ def test_a_frame_that_refers_far_back_is_refused_without_a_prefix(
 @pytest.mark.parametrize(
     ("pieces", "reason"),
     [
-        ([Piece(0, 0, 99, 0, 20, 0)], "does not make 100 bytes"),
-        ([Piece(0, 1, 0, 0, 0, 0)] * (MAX_SECTIONS + 1) + [Piece(0, 100, 100, 0, 0, 0)], "pieces"),
-        ([Piece(0, 50, 100, 0, 0, 0)], "copies"),
-        ([Piece(20000, 20100, 100, 0, 0, 0)], "copies"),
-        ([Piece(0, 2 * PIECE + 1, 100, 0, 20, 0)], "larger"),
-        ([Piece(0, PIECE + 1, 100, 0, 20, 4)], "larger"),
-        ([Piece(0, 0, 0, 0, 20, 4), Piece(0, 100, 100, 0, 0, 0)], "2 pieces for 100"),
-        ([Piece(0, PIECE, 1, 0, 20, 4)] * 100, "repeatedly"),
-        ([Piece(0, 0, 100, 0, 100 + (1 << 16) + 1, 0)], "too long"),
-        ([Piece(0, 50, 100, 0, 20, 0)], "cannot be decompressed"),
-        ([Piece(0, 50, 100, 7, 0, 0)], "copies"),
-        ([Piece(0, 50, 100, 1 << 20, 20, 0)], "truncated"),
+        ([PatchPiece(0, 0, 99, 0, 20, 0)], "does not make 100 bytes"),
+        (
+            [PatchPiece(0, 1, 0, 0, 0, 0)] * (MAX_SECTIONS + 1)
+            + [PatchPiece(0, 100, 100, 0, 0, 0)],
+            "pieces",
+        ),
+        ([PatchPiece(0, 50, 100, 0, 0, 0)], "copies"),
+        ([PatchPiece(20000, 20100, 100, 0, 0, 0)], "copies"),
+        ([PatchPiece(0, 2 * PIECE + 1, 100, 0, 20, 0)], "larger"),
+        ([PatchPiece(0, PIECE + 1, 100, 0, 20, 4)], "larger"),
+        ([PatchPiece(0, 0, 0, 0, 20, 4), PatchPiece(0, 100, 100, 0, 0, 0)], "2 pieces for 100"),
+        ([PatchPiece(0, PIECE, 1, 0, 20, 4)] * 100, "repeatedly"),
+        ([PatchPiece(0, 0, 100, 0, 100 + (1 << 16) + 1, 0)], "too long"),
+        ([PatchPiece(0, 50, 100, 0, 20, 0)], "cannot be decompressed"),
+        ([PatchPiece(0, 50, 100, 7, 0, 0)], "copies"),
+        ([PatchPiece(0, 50, 100, 1 << 20, 20, 0)], "truncated"),
     ],
 )
-def test_pieces_that_are_never_made_are_refused(pieces: list[Piece], reason: str) -> None:
+def test_pieces_that_are_never_made_are_refused(pieces: list[PatchPiece], reason: str) -> None:
     patch = Patch(b"", b"")
     patch.pieces, patch.frames = pieces, b"no frame" * 10_000
     with pytest.raises(DownloadDamaged, match=reason):

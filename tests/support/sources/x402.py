@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Any, BinaryIO, NamedTuple
 
 from indexer.catalogue.known_records import KnownRecords
-from indexer.catalogue.normaliser import Normaliser
+from indexer.catalogue.normaliser import RecordNormaliser
 from indexer.catalogue.record import Normalised
 from indexer.errors import InvalidRecord
 from indexer.options import Policy
@@ -17,7 +17,7 @@ from indexer.processes.pool import Pool
 from indexer.sources.decisions import Decisions
 from indexer.sources.fact_store import FactStore
 from indexer.sources.records import SourceRecord
-from indexer.x402.discovery import Discovery, FoundResources, Grouped
+from indexer.x402.discovery import Discovery, Grouped, SourceResources
 from indexer.x402.readings import Readings
 from indexer.x402.resource import Resource, Rules, read_resource
 from tests.support.running import Json
@@ -100,7 +100,7 @@ def discover(
     readings = Readings(FactStore(), RULES)
     discovery = Discovery(spool, readings, decisions or Decisions())
     for number, feed in enumerate(feeds):
-        found = FoundResources(discovery, number, feed.name, feed.trust)
+        found = SourceResources(discovery, number, feed.name, feed.trust)
         for index, record in enumerate(feed.records):
             source = SourceRecord(f"items[{index}]", json.dumps(record).encode())
             with suppress(InvalidRecord):
@@ -114,7 +114,7 @@ def describe(discovery: Discovery) -> Iterator[tuple[Grouped, Json]]:
     """Yield the discovered services with their catalogue records, but for the ids."""
     ids = defaultdict[str, str](lambda: "id")
     with Pool(jobs=1, memory=0) as pool:
-        services = Normaliser(KnownRecords(), pool).services(discovery, ids, RULES.policy)
+        services = RecordNormaliser(KnownRecords(), pool).services(discovery, ids, RULES.policy)
         for grouped, record in services:
             assert isinstance(record, Normalised)
             described = json.loads(record.text)
