@@ -38,9 +38,10 @@ from indexer.sources.denials import Denials, TakenDown
 from indexer.sources.findings import Finding, Findings, State
 from indexer.sources.inputs import Input, Inputs
 from indexer.x402.discovery import Discovery, Place
+from indexer.x402.outline import subject_of
 from indexer.x402.pointers import drop_pointers, join_pointers
 from indexer.x402.readings import Readings
-from indexer.x402.resource import Rules, subject_of
+from indexer.x402.rules import Rules
 from service.schema.demand import DemandInputs
 from service.schema.listings import Fate
 

@@ -53,7 +53,7 @@ from indexer.sources.inputs import Inputs, fetch_feeds, find_inputs
 from indexer.sources.subjects import NO_ADVICE
 from indexer.whoosh_index.files import check_index
 from indexer.whoosh_index.update import publish_whoosh_index, start_whoosh_index
-from indexer.x402.resource import subject_of
+from indexer.x402.outline import subject_of
 from service.errors import PublishingFailed, SnapshotUnavailable
 from service.publishing.artifacts import (
     WHOOSH,

@@ -21,7 +21,7 @@ from indexer.options import STATIC_RANKING, BuildOptions, Ranking
 from indexer.sources.catalogue_file import name_source
 from indexer.sources.records import read_records
 from indexer.text import decode_or_invalid
-from indexer.x402.untrusted import NULL
+from indexer.untrusted import NULL
 from service.snapshot.snapshot import Snapshot, open_snapshot
 
 NDCG_DEPTH = 10

@@ -15,7 +15,7 @@ from indexer.errors import InvalidRecord, LeftOut
 from indexer.options import SourceOptions
 from indexer.sources.denials import TakenDown, fold_address, fold_host
 from indexer.sources.subjects import Address, find_address
-from indexer.x402.resource import Rules, check_address, check_payees, check_price
+from indexer.x402.rules import Rules, check_address, check_payees, check_price
 from service.schema.records import Pricing
 from service.urls import parse_url
 

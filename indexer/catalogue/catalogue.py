@@ -14,7 +14,7 @@ from indexer.catalogue.derived_ids import Identity, ascii_domain, derive_ids, pl
 from indexer.catalogue.known_records import NOT_KEPT, KnownRecords, Stored
 from indexer.catalogue.overlays import Overlay, apply_overlay
 from indexer.catalogue.record import Facts, Normalised
-from indexer.catalogue.refused import subject_of
+from indexer.catalogue.refused import read_subject
 from indexer.columns.annotations import Annotations, decode_annotations
 from indexer.columns.records import MAX_PAYERS
 from indexer.errors import InvalidRecord, LeftOut, SourceError
@@ -313,7 +313,7 @@ class Catalogue:
         self, findings: Findings, entry: Entry, service_id: str | None, fault: LeftOut
     ) -> None:
         self._spool.flush()
-        subject = subject_of(self._text(service_id or "", entry))
+        subject = read_subject(self._text(service_id or "", entry))
         tally = findings.tallies[entry.source]
         findings.withdraw(tally, entry.position, service_id, fault, subject)
 

@@ -17,7 +17,7 @@ from indexer.catalogue.catalogue import Catalogue, Entry
 from indexer.catalogue.known_records import Stored
 from indexer.catalogue.normaliser import Normaliser, Result
 from indexer.catalogue.record import Normalised, given_id
-from indexer.catalogue.refused import subject_of
+from indexer.catalogue.refused import read_subject
 from indexer.documents.document import Document, Reader
 from indexer.errors import (
     IndexerError,
@@ -37,10 +37,11 @@ from indexer.sources.findings import Finding, Findings, State, Tally
 from indexer.sources.inputs import Input
 from indexer.sources.records import LISTS, SourceRecord, read_records
 from indexer.sources.subjects import Subject
-from indexer.x402 import resource as x402
 from indexer.x402.discovery import Discovery, FoundResources
+from indexer.x402.outline import subject_of
 from indexer.x402.readings import ReadResource
-from indexer.x402.resource import OLD, Rules
+from indexer.x402.resource import given_url
+from indexer.x402.rules import OLD, Rules
 from service.schema.listings import Fate
 
 OTHER_KIND = "records of another kind"
@@ -180,7 +181,7 @@ class Intake:
             except InvalidRecord as fault:
                 self._refuse(reading, record, fault)
                 is_excused = isinstance(fault, LeftOut) and (fault.rule == OLD or has_new_rules)
-                if is_excused and (url := x402.given_url(record.text)):
+                if is_excused and (url := given_url(record.text)):
                     reading.left_out.add(url)
                 fault.__traceback__ = None  # refers to the record, which has the fault
         if tally.records and tally.left_out.get(OTHER_KIND) == tally.records:
@@ -209,12 +210,12 @@ class Intake:
         else:
             fault = LeftOut(DUPLICATE, "$.resource", "is listed again, newer or more complete")
             position, number = worse
-            subject = x402.subject_of(self._discovery.readings.outline(number))
+            subject = subject_of(self._discovery.readings.outline(number))
             self._findings.refuse(reading.tally, position, given_id(record.text), fault, subject)
         for notice in outline.notices:
             place = (reading.tally.source, record.position, given_id(record.text))
             finding = Finding(*place, notice.path, notice.reason, Fate.NOTED)
-            subject = x402.subject_of(outline)
+            subject = subject_of(outline)
             self._findings.note(reading.tally, notice.kind, finding, subject)
         if worse is None or worse.position != record.position:
             key = outline.given, outline.method, outline.tool
@@ -241,7 +242,7 @@ class Intake:
         reading.tally.published += 1
 
     def _refuse(self, reading: Reading, record: SourceRecord, fault: InvalidRecord) -> None:
-        subject = subject_of(record.text)
+        subject = read_subject(record.text)
         self._findings.refuse(reading.tally, record.position, given_id(record.text), fault, subject)
 
     def _judge(self, reading: Reading, source: AcceptedSource) -> None:

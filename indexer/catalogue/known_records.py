@@ -27,8 +27,8 @@ from indexer.sources.fact_store import (
 )
 from indexer.sources.fingerprint import hash_program
 from indexer.sources.records import SourceRecord
+from indexer.x402.outline import Outline
 from indexer.x402.readings import ReadResource
-from indexer.x402.resource import Outline
 
 NOT_KEPT = -1
 """The row of a record that the last snapshot does not store."""

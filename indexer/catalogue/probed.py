@@ -23,7 +23,7 @@ from indexer.sources.findings import Findings
 from indexer.sources.inputs import Input
 from indexer.x402.discovery import Discovery
 from indexer.x402.listing import Listing
-from indexer.x402.resource import Rules
+from indexer.x402.rules import Rules
 from service.schema.probes import NO_PROBE_FACTS, ProbeFacts, Terms
 
 MAX_TERMS = 2**14

@@ -16,8 +16,8 @@ from indexer.errors import InvalidRecord
 from indexer.sources.denials import fold_address
 from indexer.sources.records import SourceRecord
 from indexer.text import check_depth, decode_or_invalid
-from indexer.x402.testnets import mainnet_prices
-from indexer.x402.untrusted import NULL, string_of
+from indexer.tokens.testnets import mainnet_prices
+from indexer.untrusted import NULL, string_of
 from service.schema.records import CatalogueRecord, Endpoint, EndpointQuality, PriceSummary, Pricing
 from service.urls import parse_url
 

@@ -11,18 +11,18 @@ from indexer.errors import InvalidRecord
 from indexer.sources.denials import fold_address
 from indexer.sources.subjects import NOTHING, Subject, make_subject
 from indexer.text import check_depth
+from indexer.untrusted import decode_object, mapping
 from indexer.x402.advice import advise
-from indexer.x402.metadata import read_metadata
-from indexer.x402.parameters import read_input
+from indexer.x402.members.metadata import read_metadata
+from indexer.x402.members.parameters import read_input
 from indexer.x402.resource import url_of, with_route
-from indexer.x402.untrusted import decode_object, mapping
 from service.urls import ParsedUrl, parse_url
 
 MAX_URLS = 1_000
 """URLs of one record: more than a discovered service has, and an endless list is cut."""
 
 
-def subject_of(text: bytes) -> Subject:
+def read_subject(text: bytes) -> Subject:
     """Return the subject of a record of either kind, valid or not."""
     values = _decode(text)
     if isinstance(values.get("endpoints"), list):

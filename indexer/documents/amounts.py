@@ -6,10 +6,10 @@ import re
 from decimal import Decimal
 from typing import Any
 
-from indexer.x402.offers import CHARGE, MAX_NAME
-from indexer.x402.prices import base_units, in_units
-from indexer.x402.stablecoins import Asset, Stablecoins
-from indexer.x402.untrusted import line
+from indexer.tokens.stablecoins import Asset, Stablecoins
+from indexer.untrusted import line
+from indexer.x402.members.offers import CHARGE, MAX_NAME
+from indexer.x402.members.prices import base_units, in_units
 
 REQUEST = "request"
 UNIT = "unit of use"

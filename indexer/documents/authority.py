@@ -5,7 +5,7 @@ from __future__ import annotations
 from indexer.errors import InvalidRecord, LeftOut
 from indexer.options import SourceOptions
 from indexer.sources.denials import fold_host, host_pattern
-from indexer.x402.naming import registrable_domain
+from indexer.x402.members.naming import registrable_domain
 from service.urls import parse_url
 
 OTHER_HOSTS = "hosts of others"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from indexer.errors import LeftOut
-from indexer.x402.resource import SIZE
+from indexer.x402.rules import SIZE
 
 
 class Bounds:

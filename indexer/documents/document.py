@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from indexer.options import SourceOptions
 from indexer.sources.records import SourceRecord
-from indexer.x402.stablecoins import KNOWN_STABLECOINS, Stablecoins
+from indexer.tokens.stablecoins import KNOWN_STABLECOINS, Stablecoins
 
 FREE = "free operations"
 """The rule that leaves out what costs nothing."""

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Struct, field
 
 from indexer.sources.records import DESCRIBED
-from indexer.x402.described import Described
+from indexer.x402.members.described import Described
 
 Schema = dict[str, Any]
 GROUPS = {"path": "pathParams", "query": "queryParams", "body": "body"}

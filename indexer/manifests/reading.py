@@ -21,10 +21,11 @@ from indexer.documents.resource import Schema, declare_input
 from indexer.errors import InvalidRecord, LeftOut
 from indexer.sources.records import DESCRIBED, SourceRecord
 from indexer.text import decode_or_invalid
-from indexer.x402.described import Described, Fields, ServiceTexts, encode_fields
-from indexer.x402.resource import SIZE, url_of
-from indexer.x402.tools import server_of, tool_of_url
-from indexer.x402.untrusted import NULL, decode_object, mapping, string_of, text
+from indexer.untrusted import NULL, decode_object, mapping, string_of, text
+from indexer.x402.members.described import Described, Fields, ServiceTexts, encode_fields
+from indexer.x402.members.tools import server_of, tool_of_url
+from indexer.x402.resource import url_of
+from indexer.x402.rules import SIZE
 
 MAX_ENTRIES = 5_000  # of a manifest
 MAX_GUIDANCE = 5_000  # characters

@@ -8,10 +8,10 @@ from typing import Any, TypeGuard
 from indexer.documents.amounts import find_currency, read_base_units, read_unit
 from indexer.errors import InvalidRecord
 from indexer.options import Kind
-from indexer.x402.offers import MAX_NAME, MAX_OFFERS, MPP
-from indexer.x402.prices import base_units
-from indexer.x402.stablecoins import Asset, Stablecoins
-from indexer.x402.untrusted import line, mapping, text
+from indexer.tokens.stablecoins import Asset, Stablecoins
+from indexer.untrusted import line, mapping, text
+from indexer.x402.members.offers import MAX_NAME, MAX_OFFERS, MPP
+from indexer.x402.members.prices import base_units
 from service.schema.offers import PaymentOffer
 
 MAX_DECIMALS = 36

@@ -17,9 +17,9 @@ from indexer.errors import InvalidRecord, LeftOut
 from indexer.mpp.payment import is_paid, read_offers
 from indexer.sources.records import SourceRecord
 from indexer.text import decode_or_invalid
-from indexer.x402.described import Described, ServiceTexts
-from indexer.x402.stablecoins import Stablecoins
-from indexer.x402.untrusted import decode_object, line, mapping, text
+from indexer.tokens.stablecoins import Stablecoins
+from indexer.untrusted import decode_object, line, mapping, text
+from indexer.x402.members.described import Described, ServiceTexts
 from service.urls import MAX_URL
 
 WITHOUT_ENDPOINTS = "services without endpoints"

@@ -11,7 +11,7 @@ from typing import Any
 
 from indexer.documents.resource import Schema
 from indexer.openapi.references import REF, References
-from indexer.x402.untrusted import mapping, text
+from indexer.untrusted import mapping, text
 
 MAX_PARAMETERS = 100  # of one operation, and as many in its body
 MAX_NAME = 200  # characters

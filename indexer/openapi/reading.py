@@ -17,8 +17,8 @@ from indexer.openapi.payment import is_paid, read_offers
 from indexer.openapi.references import References
 from indexer.openapi.servers import Servers
 from indexer.sources.records import SourceRecord
-from indexer.x402.described import Described, ServiceTexts
-from indexer.x402.untrusted import decode_object, line, mapping, text
+from indexer.untrusted import decode_object, line, mapping, text
+from indexer.x402.members.described import Described, ServiceTexts
 
 VERSION = "3."
 METHODS = ("get", "put", "post", "delete", "options", "head", "patch", "trace")

@@ -7,7 +7,7 @@ from typing import Any
 
 from indexer.documents.base import Base
 from indexer.options import SourceOptions
-from indexer.x402.untrusted import line, mapping
+from indexer.untrusted import line, mapping
 from service.urls import MAX_URL
 
 MAX_DEFAULT = 256  # characters of a variable

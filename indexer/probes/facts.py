@@ -13,7 +13,7 @@ from indexer.probes.drift import Comparison, Verdict
 from indexer.probes.liveness import Answer, RowSpool, Runs, answer_of
 from indexer.probes.observation import Observation
 from indexer.probes.targets import NO_TARGET, Targets
-from indexer.x402.dates import EPOCH, MICROSECOND, SECOND, since_epoch
+from indexer.x402.members.dates import EPOCH, MICROSECOND, SECOND, since_epoch
 from service.schema.probes import NO_PROBE_FACTS, Drift, Probe, ProbeFacts, Terms
 from service.schema.values import Timestamp, format_timestamp
 

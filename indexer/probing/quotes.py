@@ -16,8 +16,8 @@ from msgspec.structs import replace
 
 from indexer.errors import InvalidRecord
 from indexer.probes.observation import MAX_QUOTES, Quote
-from indexer.x402.prices import AMOUNT_KEYS, MAX_NAME, base_units
-from indexer.x402.untrusted import decode_object, line
+from indexer.untrusted import decode_object, line
+from indexer.x402.members.prices import AMOUNT_KEYS, MAX_NAME, base_units
 
 HEADER = "payment-required"
 VERSIONS = (1, 2)

@@ -8,8 +8,8 @@ from typing import Any
 from msgspec import UNSET
 
 from indexer.text import is_own_text
-from indexer.x402.parameters import DeclaredInput, path_parameters
-from indexer.x402.untrusted import mapping
+from indexer.untrusted import mapping
+from indexer.x402.members.parameters import DeclaredInput, path_parameters
 from service.schema.listings import Advice
 
 

@@ -15,13 +15,13 @@ from msgspec import Struct
 from indexer.errors import InvalidRecord, LeftOut
 from indexer.sources.decisions import Decisions
 from indexer.sources.records import SourceRecord
-from indexer.x402.described import decode_fields
 from indexer.x402.endpoints import Endpoints, pair_endpoints
 from indexer.x402.listing import Listing
+from indexer.x402.members.described import decode_fields
+from indexer.x402.members.prices import Notice
 from indexer.x402.merging import Candidate, merge
-from indexer.x402.prices import Notice
+from indexer.x402.outline import Outline
 from indexer.x402.readings import Readings, ReadResource
-from indexer.x402.resource import Outline
 from service.urls import key_of
 
 LEAST_TRUST = -(2**62)

@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from indexer.sources.denials import fold_address
-from indexer.x402.untrusted import NULL, string_of
+from indexer.untrusted import NULL, string_of
 from service.urls import parse_url
 
 Endpoints = dict[tuple[str, str], set[str]]

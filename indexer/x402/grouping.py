@@ -9,13 +9,13 @@ from functools import partial
 from msgspec import UNSET, Raw, Struct, UnsetType, field
 from msgspec.structs import astuple
 
-from indexer.x402.described import ServiceTexts
-from indexer.x402.metadata import MAX_NAME
-from indexer.x402.naming import readable_name
+from indexer.tokens.testnets import is_test_network
+from indexer.untrusted import line
+from indexer.x402.members.described import ServiceTexts
+from indexer.x402.members.metadata import MAX_NAME
+from indexer.x402.members.naming import readable_name
+from indexer.x402.members.tools import is_seller
 from indexer.x402.resource import Resource
-from indexer.x402.testnets import is_test_network
-from indexer.x402.tools import is_seller
-from indexer.x402.untrusted import line
 from service.networks import network_key
 
 MAX_TAGS = 20

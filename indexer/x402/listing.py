@@ -13,10 +13,10 @@ from msgspec import UNSET, Raw, Struct
 from msgspec.structs import asdict
 
 from indexer.sources.records import DESCRIBED
-from indexer.x402.calls import Call
-from indexer.x402.prices import Accepted
-from indexer.x402.tools import tool_of_url
-from indexer.x402.untrusted import mapping
+from indexer.untrusted import mapping
+from indexer.x402.members.calls import Call
+from indexer.x402.members.prices import Accepted
+from indexer.x402.members.tools import tool_of_url
 from service.schema.discovery import ListedEndpoint, ResourceFacts
 from service.schema.offers import PaymentOffer
 from service.schema.probes import NO_PROBE_FACTS, ProbeFacts

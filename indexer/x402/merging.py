@@ -11,10 +11,10 @@ from msgspec import Raw, Struct
 from indexer.sources.decisions import Conflict, Decisions
 from indexer.sources.denials import fold_address
 from indexer.sources.records import DESCRIBED
-from indexer.x402.described import Fields, encode_fields, merge_described
+from indexer.untrusted import mapping
 from indexer.x402.listing import MAX_ENTRIES, MAX_LISTING
-from indexer.x402.parameters import read_input
-from indexer.x402.untrusted import mapping
+from indexer.x402.members.described import Fields, encode_fields, merge_described
+from indexer.x402.members.parameters import read_input
 from service.networks import network_key
 
 KEPT_APART = frozenset(("accepts", "quality", "resource", DESCRIBED))

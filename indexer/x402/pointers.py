@@ -10,11 +10,17 @@ from msgspec import Raw, Struct
 
 from indexer.errors import InvalidRecord, LeftOut
 from indexer.sources.records import DESCRIBED, SourceRecord
-from indexer.x402.described import Described, Fields, decode_fields, encode_fields, read_described
 from indexer.x402.discovery import PATH, Discovery, Dropped, Place
 from indexer.x402.endpoints import Endpoints, pair_endpoints
+from indexer.x402.members.described import (
+    Described,
+    Fields,
+    decode_fields,
+    encode_fields,
+    read_described,
+)
+from indexer.x402.outline import Outline
 from indexer.x402.readings import decode_resource
-from indexer.x402.resource import Outline
 from service.urls import key_of
 
 BARE = "bare pointers"

@@ -11,14 +11,9 @@ from indexer.options import Stablecoin
 from indexer.sources.fact_store import UNKNOWN, FactStore, hash_text
 from indexer.sources.records import SourceRecord
 from indexer.x402.listing import Listing
-from indexer.x402.resource import (
-    ListedResource,
-    Outline,
-    Resource,
-    Rules,
-    read_resource,
-    without_judgement,
-)
+from indexer.x402.outline import Outline
+from indexer.x402.resource import ListedResource, Resource, read_resource
+from indexer.x402.rules import Rules, without_judgement
 
 _encode = msgspec.msgpack.Encoder().encode
 _outline = msgspec.msgpack.Decoder(Outline)

@@ -14,7 +14,7 @@ from indexer.options import Denial, Policy, SourceOptions
 from indexer.sources.denials import TAKEN_DOWN, Denials
 from indexer.sources.records import SourceRecord
 from indexer.sources.subjects import find_address
-from indexer.x402.resource import Rules
+from indexer.x402.rules import Rules
 from tests.support.running import Json, endpoint, service
 
 OURS, THEIRS = (SourceOptions(name="source", curated=curated) for curated in (True, False))

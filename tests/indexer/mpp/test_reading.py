@@ -14,7 +14,8 @@ from indexer.errors import InvalidRecord, LeftOut
 from indexer.mpp import reading
 from indexer.mpp.reading import WITHOUT_ENDPOINTS
 from indexer.options import Policy, SourceOptions
-from indexer.x402.resource import SIZE, Rules, read_resource
+from indexer.x402.resource import read_resource
+from indexer.x402.rules import SIZE, Rules
 from tests.support.running import Json, examples
 from tests.support.sources.mpp import (
     CHARGE,

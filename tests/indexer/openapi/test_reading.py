@@ -17,7 +17,8 @@ from indexer.openapi import reading
 from indexer.openapi.reading import METHODS
 from indexer.options import Policy, SourceOptions
 from indexer.sources.records import SourceRecord
-from indexer.x402.resource import Rules, read_resource
+from indexer.x402.resource import read_resource
+from indexer.x402.rules import Rules
 from tests.support.running import Json, examples
 from tests.support.sources.openapi import (
     CURATED,

@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from indexer.x402.parameters import names_type
-from indexer.x402.untrusted import mapping
+from indexer.untrusted import mapping
+from indexer.x402.members.parameters import names_type
 
 MAX_NAMES = 64
 MAX_NAME = 40  # characters

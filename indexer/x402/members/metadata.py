@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from msgspec import Struct
 
-from indexer.x402.untrusted import line, text
+from indexer.untrusted import line, text
 from service.urls import parse_url
 
 MAX_NAME = 100  # characters

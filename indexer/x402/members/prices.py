@@ -12,9 +12,9 @@ from msgspec import UNSET, Raw, Struct
 
 from indexer.errors import InvalidRecord
 from indexer.text import decode_or_invalid
-from indexer.x402.stablecoins import KNOWN_STABLECOINS, Asset, Stablecoins
-from indexer.x402.testnets import is_test_network
-from indexer.x402.untrusted import line
+from indexer.tokens.stablecoins import KNOWN_STABLECOINS, Asset, Stablecoins
+from indexer.tokens.testnets import is_test_network
+from indexer.untrusted import line
 from service.networks import network_key, network_label
 from service.schema.records import Pricing
 

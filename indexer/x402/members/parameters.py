@@ -14,8 +14,8 @@ from typing import Any, Literal
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
-from indexer.x402.tools import MAX_TOOL
-from indexer.x402.untrusted import mapping, text
+from indexer.untrusted import mapping, text
+from indexer.x402.members.tools import MAX_TOOL
 from service.schema.records import ParameterDescriptor
 
 Group = Literal["body", "query", "path"]

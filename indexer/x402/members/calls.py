@@ -8,8 +8,8 @@ from typing import Any
 
 from msgspec import UNSET, Struct
 
-from indexer.x402.parameters import is_template
-from indexer.x402.untrusted import mapping, text
+from indexer.untrusted import mapping, text
+from indexer.x402.members.parameters import is_template
 from service.schema.discovery import Requirement, ToolFacts
 from service.urls import ParsedUrl, parse_url
 

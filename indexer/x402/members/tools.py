@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from urllib.parse import quote, unquote
 
 from indexer.errors import LeftOut
-from indexer.x402.untrusted import line, mapping, text
+from indexer.untrusted import line, mapping, text
 from service.urls import DEFAULT_PORTS, parse_url
 
 MAX_TOOL = 256  # characters
