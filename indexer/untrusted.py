@@ -64,6 +64,17 @@ def mapping(value: Any, key: str) -> dict[str, Any]:
     return member if isinstance(member, dict) else {}
 
 
+def items(value: Any, key: str, most: int | None = None) -> list[Any]:
+    """Return the elements of the list under a key, as many as are read, or none."""
+    member = value.get(key) if isinstance(value, dict) else None
+    return member[:most] if isinstance(member, list) else []
+
+
+def objects(value: Any, key: str, most: int | None = None) -> list[dict[str, Any]]:
+    """Return the objects among the elements of the list under a key that are read."""
+    return [each for each in items(value, key, most) if isinstance(each, dict)]
+
+
 def text(value: Any, max_length: int | None = None) -> str:
     """Return a string, or an empty one for blank or longer strings and for other values."""
     if not isinstance(value, str) or not value.strip():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from datetime import datetime
 from itertools import chain, count
@@ -18,7 +18,7 @@ from indexer.catalogue.known_records import Stored
 from indexer.catalogue.normaliser import Normaliser, Result
 from indexer.catalogue.record import Normalised, given_id
 from indexer.catalogue.refused import read_subject
-from indexer.documents.document import Document, Reader
+from indexer.documents.document import Document
 from indexer.errors import (
     IndexerError,
     InvalidRecord,
@@ -46,12 +46,12 @@ from service.schema.listings import Fate
 
 OTHER_KIND = "records of another kind"
 DUPLICATE = "duplicate listings"
-READERS: Mapping[Kind, Reader] = {
+READERS: Mapping[Kind, Callable[[Document], Iterator[SourceRecord]]] = {
     Kind.OPENAPI: read_openapi,
     Kind.MPP: read_directory,
     Kind.MANIFEST: read_manifest,
 }
-"""The readers of documents; lists are read item by item."""
+"""Yield for each operation of a document a resource or a fault; lists are read item by item."""
 
 
 class Reading(Struct):

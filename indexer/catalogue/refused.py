@@ -11,7 +11,7 @@ from indexer.errors import InvalidRecord
 from indexer.sources.denials import fold_address
 from indexer.sources.subjects import NOTHING, Subject, make_subject
 from indexer.text import check_depth
-from indexer.untrusted import decode_object, mapping
+from indexer.untrusted import decode_object, mapping, objects
 from indexer.x402.advice import advise
 from indexer.x402.members.metadata import read_metadata
 from indexer.x402.members.parameters import read_input
@@ -26,7 +26,7 @@ def read_subject(text: bytes) -> Subject:
     """Return the subject of a record of either kind, valid or not."""
     values = _decode(text)
     if isinstance(values.get("endpoints"), list):
-        endpoints = [each for each in values["endpoints"] if isinstance(each, dict)][:MAX_URLS]
+        endpoints = objects(values, "endpoints")[:MAX_URLS]
         urls = [each.get("url") for each in endpoints]
         return make_subject(_parse(urls), _payees(endpoints))
     return _subject_of_resource(values)
@@ -51,9 +51,7 @@ def _subject_of_resource(values: dict[str, Any]) -> Subject:
         _, url, described = url_of(values)
     except InvalidRecord:
         return NOTHING
-    accepts = values.get("accepts")
-    items = accepts if isinstance(accepts, list) else []
-    entries = [each for each in items if isinstance(each, dict)]
+    entries = objects(values, "accepts")
     extension = mapping(mapping(values, "extensions"), "bazaar")
     templated = url
     with suppress(ValueError):  # of a URL that is none

@@ -9,7 +9,6 @@ from typing import Any
 from indexer.tokens.stablecoins import Asset, Stablecoins
 from indexer.untrusted import line
 from indexer.x402.members.offers import CHARGE, MAX_NAME
-from indexer.x402.members.prices import base_units, in_units
 
 REQUEST = "request"
 UNIT = "unit of use"
@@ -38,11 +37,6 @@ def read_amount(value: Any) -> str:
     fraction = fraction.rstrip("0")
     whole = whole.lstrip("0") or "0"
     return f"{whole}.{fraction}" if fraction else whole
-
-
-def read_base_units(value: Any, decimals: int) -> str:
-    """Return an amount of base units in units of the currency; raises ValueError."""
-    return in_units(base_units(value), decimals)
 
 
 def find_currency(stablecoins: Stablecoins, network: str, name: str) -> Asset | None:

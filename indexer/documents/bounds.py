@@ -5,12 +5,14 @@ from __future__ import annotations
 from indexer.errors import LeftOut
 from indexer.x402.rules import SIZE
 
+MAX_RESOURCES = 64 * 2**20  # bytes of the resources of a document
+
 
 class Bounds:
     """Counts the paid operations of a document, and the bytes of their resources."""
 
-    def __init__(self, operations: int, size: int) -> None:
-        self._operations, self._size = operations, size
+    def __init__(self, operations: int) -> None:
+        self._operations = operations
         self._count = self._bytes = 0
 
     def count(self, place: str) -> None:
@@ -22,8 +24,8 @@ class Bounds:
 
     def fit(self, content: bytes, place: str) -> bytes:
         """Return a resource that fits in those of the document; raises LeftOut."""
-        if self._bytes + len(content) > self._size:
-            reason = f"exceeds the {self._size:,} bytes that the resources of a document have"
+        if self._bytes + len(content) > MAX_RESOURCES:
+            reason = f"exceeds the {MAX_RESOURCES:,} bytes that the resources of a document have"
             raise LeftOut(SIZE, place, reason)
         self._bytes += len(content)
         return content

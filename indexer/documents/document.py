@@ -1,26 +1,70 @@
-"""Documents, and the readers of them."""
+"""Documents that describe paid services, and the hosts for which they may speak."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from urllib.parse import urljoin
 
-from msgspec import Struct
-
+from indexer.errors import InvalidRecord, LeftOut
 from indexer.options import SourceOptions
-from indexer.sources.records import SourceRecord
+from indexer.sources.denials import fold_host, host_pattern
 from indexer.tokens.stablecoins import KNOWN_STABLECOINS, Stablecoins
+from indexer.x402.members.naming import registrable_domain
+from service.urls import parse_url
 
 FREE = "free operations"
-"""The rule that leaves out what costs nothing."""
+"""The rule that leaves out operations without a price."""
+OTHER_HOSTS = "hosts of others"
 
 
-class Document(Struct, frozen=True):
-    """A document that describes services, the source that gives it, and the tokens of prices."""
+class Document:
+    """The text of a document, its source, and the tokens of its prices.
 
-    text: bytes
-    source: SourceOptions
-    stablecoins: Stablecoins = KNOWN_STABLECOINS
+    A document may describe the hosts that the operator names, else all hosts for a curated source,
+    else those of the registrable domain of the URL of its source, and none for a file.
+    """
 
+    def __init__(
+        self, text: bytes, source: SourceOptions, stablecoins: Stablecoins = KNOWN_STABLECOINS
+    ) -> None:
+        self.text, self.stablecoins = text, stablecoins
+        self._hosts = [host_pattern(fold_host(each)) for each in source.hosts]
+        self._is_curated = source.curated
+        self._domain = registrable_domain(parse_url(source.url).host) if source.url else ""
+        self._base = source.url
+        if not source.url and len(source.hosts) == 1 and "*" not in source.hosts[0]:
+            self._base = f"https://{source.hosts[0]}/"
 
-Reader = Callable[[Document], Iterator[SourceRecord]]
-"""Yields the records of a document: for each operation a resource, or a fault."""
+    def resolve(self, url: str, path: str) -> str:
+        """Return the absolute URL of one at a JSON path; raises InvalidRecord.
+
+        A relative URL is one of the source, or of the only host that the operator names.
+        """
+        if "://" in url:
+            return url
+        if not self._base:
+            reason = "has a relative URL; name the host in `hosts` of the source"
+            raise InvalidRecord(path, reason)
+        try:
+            return urljoin(self._base, url)
+        except ValueError as error:
+            raise InvalidRecord(path, f"is not a URL: {error}") from error
+
+    def check_host(self, path: str, url: str) -> None:
+        """Raise InvalidRecord for a text at a JSON path that is no URL, LeftOut for other hosts."""
+        try:
+            host = parse_url(url).host
+        except ValueError as error:
+            raise InvalidRecord(path, str(error)) from error
+        if self._hosts:
+            is_own = any(each.fullmatch(host) for each in self._hosts)
+        else:
+            is_own = self._is_curated or (
+                self._domain != "" and registrable_domain(host) == self._domain
+            )
+        if not is_own:
+            raise LeftOut(OTHER_HOSTS, path, f"{host} {self._explain()}")
+
+    def _explain(self) -> str:
+        if self._hosts or not self._domain:
+            return "is none of the `hosts` of the source"
+        return f"is outside of {self._domain}, from which the document was fetched"

@@ -5,13 +5,13 @@ from __future__ import annotations
 from itertools import islice
 from typing import Any, TypeGuard
 
-from indexer.documents.amounts import find_currency, read_base_units, read_unit
+from indexer.documents.amounts import find_currency, read_unit
 from indexer.errors import InvalidRecord
 from indexer.options import Kind
 from indexer.tokens.stablecoins import Asset, Stablecoins
-from indexer.untrusted import line, mapping, text
+from indexer.untrusted import items, line, mapping, text
 from indexer.x402.members.offers import MAX_NAME, MAX_OFFERS, MPP
-from indexer.x402.members.prices import base_units
+from indexer.x402.members.prices import base_units, in_units
 from service.schema.offers import PaymentOffer
 
 MAX_DECIMALS = 36
@@ -53,7 +53,7 @@ def read_offers(
             digits = base_units(payment["amount"])
             decimals, *others = {each.decimals for _, each in currencies.values()}
             if not others and decimals >= 0:
-                units = read_base_units(digits, decimals)
+                units = in_units(digits, decimals)
     except ValueError as error:
         raise InvalidRecord(f"{path}.amount", f"is not a price: {error}") from error
     words = (text(payment.get(key), MAX_DESCRIPTION) for key in ("amountHint", "description"))
@@ -93,7 +93,7 @@ def _currency(
 
     stated: the method as the payment and as the service describe it
     """
-    assets = [asset for each in stated for asset in _list(each.get("assets"))]
+    assets = [asset for each in stated for asset in items(each, "assets", MAX_OFFERS)]
     places = (*stated[:1], payment, *stated[1:])
     named = [each.get("currency") for each in places] + (assets if len(assets) == 1 else [])
     name = next(filter(None, (line(each, MAX_NAME) for each in named)), "")
@@ -109,7 +109,3 @@ def _currency(
 
 def _is_decimals(value: Any) -> bool:
     return type(value) is int and 0 <= value <= MAX_DECIMALS
-
-
-def _list(value: Any) -> list[Any]:
-    return value[:MAX_OFFERS] if isinstance(value, list) else []

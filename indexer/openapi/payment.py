@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Any
 
-from indexer.documents.amounts import find_currency, read_amount, read_base_units, read_unit
+from indexer.documents.amounts import find_currency, read_amount, read_unit
 from indexer.errors import InvalidRecord
 from indexer.options import Kind
 from indexer.tokens.stablecoins import Stablecoins
 from indexer.untrusted import line, mapping, text
 from indexer.x402.members.offers import MAX_NAME, MAX_OFFERS, MPP, USD, X402
-from indexer.x402.members.prices import base_units
+from indexer.x402.members.prices import base_units, in_units
 from service.schema.offers import PaymentOffer
 
 EXTENSION = "x-payment-info"
@@ -125,7 +125,7 @@ def _read_offer(offer: dict[str, Any], path: str, stablecoins: Stablecoins) -> P
     try:
         if offer.get("amount") is not None:
             digits = base_units(offer["amount"])
-            amount = read_base_units(digits, currency.decimals) if currency else ""
+            amount = in_units(digits, currency.decimals) if currency else ""
     except ValueError as error:
         raise InvalidRecord(f"{path}.amount", f"is not a price: {error}") from error
     return PaymentOffer(

@@ -7,27 +7,28 @@ from typing import Any
 
 import msgspec
 
-from indexer.documents.authority import Authority
 from indexer.documents.bounds import Bounds
 from indexer.documents.document import FREE, Document
-from indexer.documents.resource import DescribedOperation, encode_resource
+from indexer.documents.resource import (
+    MAX_NAME,
+    DescribedOperation,
+    encode_resource,
+    read_names,
+    read_text,
+)
 from indexer.errors import InvalidRecord, LeftOut
 from indexer.openapi.parameters import Parameters
 from indexer.openapi.payment import is_paid, read_offers
 from indexer.openapi.references import References
-from indexer.openapi.servers import Servers
+from indexer.openapi.servers import url_of
 from indexer.sources.records import SourceRecord
-from indexer.untrusted import decode_object, line, mapping, text
+from indexer.untrusted import decode_object, line, mapping
 from indexer.x402.members.described import Described, ServiceTexts
 
 VERSION = "3."
 METHODS = ("get", "put", "post", "delete", "options", "head", "patch", "trace")
 MAX_OPERATIONS = 5_000  # paid ones of a document
-MAX_RESOURCES = 64 * 2**20  # bytes of the resources of a document
-MAX_NAME = 100  # characters
-MAX_TEXT = 5_000
 MAX_INFO = 8 * 1024  # bytes
-MAX_TAGS = 20
 
 _encode = msgspec.json.Encoder(decimal_format="number").encode
 
@@ -58,18 +59,17 @@ class _Reader:
 
     def __init__(self, document: Document, values: dict[str, Any]) -> None:
         info, extension = mapping(values, "info"), mapping(values, "x-service-info")
-        self._authority = Authority(document.source)
-        self._servers = Servers(values, document.source)
+        self._document, self._servers = document, values.get("servers")
         self._parameters = Parameters(References(values))
-        self._stablecoins = document.stablecoins
         self._name = line(info.get("title"), MAX_NAME)
-        self._category, *self._tags = [*_names(extension.get("categories")), ""]
+        self._category, *self._tags = [*read_names(extension, "categories"), ""]
+        encoded = _encode(extension) if extension else b""
         self._texts = ServiceTexts(
-            description=_text(info.get("description")),
-            guidance=_text(info.get("x-guidance")),
-            info=_encode_info(extension),
+            description=read_text(info.get("description")),
+            guidance=read_text(info.get("x-guidance")),
+            info=encoded if len(encoded) <= MAX_INFO else b"",
         )
-        self._bounds = Bounds(MAX_OPERATIONS, MAX_RESOURCES)
+        self._bounds = Bounds(MAX_OPERATIONS)
 
     def read_path(self, path: str, item: Any) -> Iterator[SourceRecord]:
         """Yield the records of one path."""
@@ -91,12 +91,13 @@ class _Reader:
         position, content = f"{method.upper()} {path}", b""
         try:
             operation = _operation(item, method, place)
-            url = self._servers.url_of(path, item, operation, place)
+            servers = (operation.get("servers"), item.get("servers"), self._servers)
+            url = url_of(self._document, path, servers, place)
             described = DescribedOperation(
                 url=url, method=method.upper(), description=_describe(operation, item)
             )
             content = encode_resource(described)
-            self._authority.check(place, url)
+            self._document.check_host(place, url)
             self._complete(described, operation, item, place)
             content = self._bounds.fit(encode_resource(described), place)
         except InvalidRecord as fault:
@@ -115,11 +116,11 @@ class _Reader:
             reason = "is free: it has neither `x-payment-info` nor a response 402"
             raise LeftOut(FREE, place, reason)
         self._bounds.count(place)
-        offers = read_offers(operation, place, self._stablecoins)
+        offers = read_offers(operation, place, self._document.stablecoins)
         described.described = Described(offers, place, self._texts)
         described.service_name = self._name
         described.category = self._category
-        described.tags = [*_names(operation.get("tags")), *filter(None, self._tags)]
+        described.tags = [*read_names(operation, "tags"), *filter(None, self._tags)]
         described.parameters = self._parameters.read(operation, item)
 
 
@@ -133,24 +134,9 @@ def _operation(item: dict[str, Any], method: str, place: str) -> dict[str, Any]:
 def _describe(operation: dict[str, Any], item: dict[str, Any]) -> str:
     """Return the summary and the description of an operation, else those of its path."""
     for values in (operation, item):
-        summary, description = (_text(values.get(key)) for key in ("summary", "description"))
+        summary, description = (read_text(values.get(key)) for key in ("summary", "description"))
         if summary and description and not description.startswith(summary.rstrip(".")):
             return f"{summary.rstrip('.')}. {description}"
         if description or summary:
             return description or summary
     return ""
-
-
-def _text(value: Any) -> str:
-    return text(value).strip()[:MAX_TEXT]
-
-
-def _names(value: Any) -> list[str]:
-    given = value[:MAX_TAGS] if isinstance(value, list) else []
-    names = (line(each, MAX_NAME) for each in given)
-    return list(dict.fromkeys(filter(None, names)))
-
-
-def _encode_info(extension: dict[str, Any]) -> bytes:
-    encoded = _encode(extension) if extension else b""
-    return encoded if len(encoded) <= MAX_INFO else b""

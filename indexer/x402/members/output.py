@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from indexer.untrusted import mapping
+from indexer.untrusted import items, mapping
 from indexer.x402.members.parameters import names_type
 
 MAX_NAMES = 64
@@ -81,8 +81,7 @@ class _Reader:
             self.read(each, levels - 1)
         self.read(schema.get("items"), levels - 1)
         for key in _COMBINED:
-            alternatives = schema.get(key)
-            for each in alternatives if isinstance(alternatives, list) else ():
+            for each in items(schema, key):
                 self.read(each, levels - 1)
         for key in _DEFINED:
             for each in mapping(schema, key).values():

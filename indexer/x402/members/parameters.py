@@ -14,7 +14,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
-from indexer.untrusted import mapping, text
+from indexer.untrusted import items, mapping, objects, text
 from indexer.x402.members.tools import MAX_TOOL
 from service.schema.records import ParameterDescriptor
 
@@ -148,7 +148,7 @@ def _read_fields(fields: Any, *, examples: bool) -> Iterator[tuple[str, Declarat
     """Yield the parameters of one group: a list, a JSON Schema, or an object by name."""
     required: Any = ()
     if isinstance(fields, list):
-        fields = {text(field.get("name")): field for field in _dicts(fields)}
+        fields = {text(each.get("name")): each for each in fields if isinstance(each, dict)}
     elif not isinstance(fields, dict):
         return
     elif key := next((key for key in ("properties", "fields") if _is_schemas(fields.get(key))), ""):
@@ -181,15 +181,14 @@ def _is_schema(value: dict[str, Any]) -> bool:
 def _describe(group: Group, name: str, declaration: Declaration) -> ParameterDescriptor:
     schema = declaration.schema if isinstance(declaration.schema, dict) else {}
     remark = declaration.schema if isinstance(declaration.schema, str) else ""
-    alternatives = [schema, *_dicts(schema.get("anyOf")), *_dicts(schema.get("oneOf"))]
+    alternatives = [schema, *objects(schema, "anyOf"), *objects(schema, "oneOf")]
     enums = (each["enum"] for each in alternatives if isinstance(each.get("enum"), list))
     choices = next(enums, None)
     if choices is None:
         choices = _quoted(schema.get("type"))
     example = declaration.example
     if example is UNSET:
-        given = schema.get("examples")
-        example = schema.get("example", given[0] if isinstance(given, list) and given else UNSET)
+        example = schema.get("example", next(iter(items(schema, "examples")), UNSET))
     types = (found for each in [*alternatives, {"type": remark}] if (found := _type(each)))
     values = [*choices[:1], *([] if example in (UNSET, None) else [example])]
     return ParameterDescriptor(
@@ -204,10 +203,6 @@ def _describe(group: Group, name: str, declaration: Declaration) -> ParameterDes
         default=_encode(schema.get("default", UNSET)),
         required=True if group == "path" else declaration.required,
     )
-
-
-def _dicts(value: Any) -> list[dict[str, Any]]:
-    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
 
 
 def _type(schema: dict[str, Any]) -> Type | None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from indexer.documents.authority import OTHER_HOSTS
+from indexer.documents.document import OTHER_HOSTS
 from indexer.errors import InvalidRecord, LeftOut
 from indexer.manifests import reading
 from indexer.options import Policy, SourceOptions
