@@ -35,7 +35,7 @@ from indexer.snapshot.demand import write_demand
 from indexer.snapshot.ecosystem import write_ecosystem
 from indexer.sources.decisions import Decisions, DecisionTable
 from indexer.sources.denials import Denials, TakenDown
-from indexer.sources.findings import Finding, Findings, State
+from indexer.sources.findings import Findings, State
 from indexer.sources.inputs import Input, Inputs
 from indexer.x402.discovery import Discovery, Place
 from indexer.x402.outline import subject_of
@@ -43,7 +43,6 @@ from indexer.x402.pointers import drop_pointers, join_pointers
 from indexer.x402.readings import Readings
 from indexer.x402.rules import Rules
 from service.schema.demand import DemandInputs
-from service.schema.listings import Fate
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -291,9 +290,8 @@ class Assembler:
             self._findings.note_conflict(conflict)
         for place, notice in discovery.remarks:
             tally, outline = self._findings.tallies[place.source], discovery.outline(place)
-            where = (tally.source, place.position, outline.identity)
-            finding = Finding(*where, notice.path, notice.reason, Fate.NOTED)
-            self._findings.note(tally, notice.kind, finding, subject_of(outline))
+            subject = subject_of(outline)
+            self._findings.note(tally, place.position, outline.identity, notice, subject)
 
     def _report_removed(self, discovery: Discovery, group: int, denial: Denial) -> None:
         """Count the resources of a service that was taken down."""

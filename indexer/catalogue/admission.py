@@ -13,9 +13,9 @@ from msgspec import Raw, Struct
 from indexer.catalogue.record import Facts, read_payees
 from indexer.errors import InvalidRecord, LeftOut
 from indexer.options import SourceOptions
-from indexer.sources.denials import TakenDown, fold_address, fold_host
+from indexer.sources.denials import fold_host
 from indexer.sources.subjects import Address, find_address
-from indexer.x402.rules import Rules, check_address, check_payees, check_price
+from indexer.x402.rules import Rules, check_address, check_price
 from service.schema.records import Pricing
 from service.urls import parse_url
 
@@ -54,7 +54,7 @@ def admit(text: bytes, facts: Facts, source: SourceOptions, rules: Rules) -> Adm
     A record that is admitted as it came keeps every byte. Raises LeftOut for one that is taken
     down, or that has no endpoint left, and InvalidRecord for one that no domain identifies.
     """
-    _check_domain(facts, rules)
+    _check_host("$.domain", facts.domain, rules)
     is_believed = source.curated or not (
         facts.id is not None or facts.enriched or b'"isNew"' in text
     )
@@ -83,19 +83,13 @@ def admit(text: bytes, facts: Facts, source: SourceOptions, rules: Rules) -> Adm
     return Admitted(None if is_as_it_came else msgspec.json.encode(record), left_out)
 
 
-def _check_domain(facts: Facts, rules: Rules) -> None:
-    if facts.domain and not rules.denials.is_empty:
-        _check_host("$.domain", facts.domain, rules)
-
-
 def _check_host(path: str, text: str, rules: Rules) -> None:
     """Raise LeftOut for text that is no valid URL, but names a host that is taken down."""
-    match = _loose_host.match(text)
+    match = None if rules.denials.is_empty else _loose_host.match(text)
     if match is None:
         return
     domain = fold_host(match[1]).removesuffix(":443")
-    if denial := rules.denials.find(host=domain.partition(":")[0], domain=domain):
-        raise TakenDown(path, denial)
+    rules.denials.check(path, host=domain.partition(":")[0], domain=domain)
 
 
 def _judge(text: bytes, endpoints: list[Raw], rules: Rules) -> Iterator[LeftOut | None]:
@@ -104,7 +98,7 @@ def _judge(text: bytes, endpoints: list[Raw], rules: Rules) -> Iterator[LeftOut 
         endpoint, path = _endpoint.decode(raw), f"$.endpoints[{number}]"
         try:
             _check_url(f"{path}.url", endpoint.url, rules)
-            check_payees(f"{path}.payTo", [fold_address(payee)] if payee else [], rules)
+            rules.denials.check(f"{path}.payTo", payees=[payee] if payee else [])
             pricing = endpoint.pricing
             for amount in (pricing.amount, pricing.min_amount, pricing.max_amount):
                 if amount:

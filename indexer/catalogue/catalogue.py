@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from indexer.catalogue.derived_ids import Identity, ascii_domain, derive_ids, plain_id
 from indexer.catalogue.known_records import NOT_KEPT, KnownRecords, Stored
 from indexer.catalogue.overlays import Overlay, apply_overlay
-from indexer.catalogue.record import Facts, Normalised
+from indexer.catalogue.record import Normalised
 from indexer.catalogue.refused import read_subject
 from indexer.columns.annotations import Annotations, decode_annotations
 from indexer.columns.records import MAX_PAYERS
@@ -107,12 +107,24 @@ class Catalogue:
 
     def spool(self, source: int, position: str, record: Normalised | Stored) -> Entry:
         """Write a record of a source to the spool; returns its entry, for `accept`."""
+        facts = record.facts
+        entry = Entry(
+            source=source,
+            position=position,
+            id=facts.id,
+            domain=facts.domain,
+            name=facts.name,
+            enriched=facts.enriched,
+            payers=Payers(0, min(int(facts.payers), MAX_PAYERS)),
+            endpoints=facts.endpoints,
+            summary_derived=bool(facts.summary),
+        )
         if isinstance(record, Stored):
-            entry = _entry(source, position, record.facts)
             entry.row = record.row
-            self._annotate(entry, Annotations(record.facts.outputs))
-            return entry
-        return self._write(source, position, record)
+        else:
+            entry.start, entry.stop = self._spool_text(record.text)
+        self._annotate(entry, Annotations(facts.outputs))
+        return entry
 
     def accept(self, entries: Iterable[Entry]) -> None:
         """Add the records of a source."""
@@ -178,8 +190,8 @@ class Catalogue:
             return ""
         if domain and discovery.trust_of(domain) > entry.trust:
             return domain
-        urls = {url for url, _ in read_endpoints(self._text("", entry))}
-        return min((url for url in urls if discovery.trust_of_url(url) > entry.trust), default="")
+        urls = {url for url, _ in read_endpoints(self._text("", entry))} & discovery.trusts.keys()
+        return min((url for url in urls if discovery.trusts[url] > entry.trust), default="")
 
     def _enter(self, service_id: str, entry: Entry, findings: Findings) -> None:
         """Make an entry the service of an id, unless another one stays."""
@@ -254,19 +266,18 @@ class Catalogue:
             raise SourceError(
                 f"{where}: makes {service_id} invalid: {error}; nothing was published"
             ) from error
-        amended_entry = self._write(entry.source, entry.position, record)
+        amended = self.spool(entry.source, entry.position, record)
+        has_own_endpoints = overlay is not None and overlay.names("endpoints")
         if demand is not None:
-            start, stop = self._spool_text(demand.text)
-            amended_entry.demand_start, amended_entry.demand_stop = start, stop
-            if demand.payers is not None and not (overlay and overlay.names("endpoints")):
-                amended_entry.payers = demand.payers
-                amended_entry.endpoint_payers = demand.of_endpoints
-        if not (overlay and overlay.names("endpoints")):
-            start, stop = entry.annotations_start, entry.annotations_stop
-            amended_entry.annotations_start, amended_entry.annotations_stop = start, stop
-        amended_entry.discovered, amended_entry.group = entry.discovered, entry.group
-        amended_entry.trust = entry.trust
-        self._services[service_id] = amended_entry
+            amended.demand_start, amended.demand_stop = self._spool_text(demand.text)
+            if demand.payers is not None and not has_own_endpoints:
+                amended.payers, amended.endpoint_payers = demand.payers, demand.of_endpoints
+        if not has_own_endpoints:
+            amended.annotations_start = entry.annotations_start
+            amended.annotations_stop = entry.annotations_stop
+        amended.discovered, amended.group = entry.discovered, entry.group
+        amended.trust = entry.trust
+        self._services[service_id] = amended
 
     def annotate(
         self, service_id: str, profile: Profile | None, endpoint_profiles: dict[int, Profile]
@@ -335,12 +346,6 @@ class Catalogue:
             text = b'{"id":"%b",%b' % (service_id.encode(), text[1:])
         return text
 
-    def _write(self, source: int, position: str, record: Normalised) -> Entry:
-        entry = _entry(source, position, record.facts)
-        entry.start, entry.stop = self._spool_text(record.text)
-        self._annotate(entry, Annotations(record.facts.outputs))
-        return entry
-
     def _annotate(self, entry: Entry, annotations: Annotations) -> None:
         """Set the annotations of a service, unless there are none."""
         if text := annotations.encode():
@@ -351,20 +356,6 @@ class Catalogue:
         start = self._end
         self._end += self._spool.write(text)
         return start, self._end
-
-
-def _entry(source: int, position: str, facts: Facts) -> Entry:
-    return Entry(
-        source=source,
-        position=position,
-        id=facts.id,
-        domain=facts.domain,
-        name=facts.name,
-        enriched=facts.enriched,
-        payers=Payers(0, min(int(facts.payers), MAX_PAYERS)),
-        endpoints=facts.endpoints,
-        summary_derived=bool(facts.summary),
-    )
 
 
 class _Domains:

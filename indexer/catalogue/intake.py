@@ -33,7 +33,7 @@ from indexer.openapi.reading import read_openapi
 from indexer.options import BuildOptions, Kind, OnError
 from indexer.progress import Stage
 from indexer.sources.accepted import AcceptedSource, Listings, remove_unused
-from indexer.sources.findings import Finding, Findings, State, Tally
+from indexer.sources.findings import Findings, State, Tally
 from indexer.sources.inputs import Input
 from indexer.sources.records import LISTS, SourceRecord, read_records
 from indexer.sources.subjects import Subject
@@ -42,7 +42,6 @@ from indexer.x402.outline import subject_of
 from indexer.x402.readings import ReadResource
 from indexer.x402.resource import given_url
 from indexer.x402.rules import OLD, Rules
-from service.schema.listings import Fate
 
 OTHER_KIND = "records of another kind"
 DUPLICATE = "duplicate listings"
@@ -209,14 +208,13 @@ class Intake:
             reading.tally.published += 1
         else:
             fault = LeftOut(DUPLICATE, "$.resource", "is listed again, newer or more complete")
-            position, number = worse
-            subject = subject_of(self._discovery.readings.outline(number))
-            self._findings.refuse(reading.tally, position, given_id(record.text), fault, subject)
+            subject = subject_of(self._discovery.outline(worse))
+            identity = given_id(record.text)
+            self._findings.refuse(reading.tally, worse.position, identity, fault, subject)
         for notice in outline.notices:
-            place = (reading.tally.source, record.position, given_id(record.text))
-            finding = Finding(*place, notice.path, notice.reason, Fate.NOTED)
+            identity = given_id(record.text)
             subject = subject_of(outline)
-            self._findings.note(reading.tally, notice.kind, finding, subject)
+            self._findings.note(reading.tally, record.position, identity, notice, subject)
         if worse is None or worse.position != record.position:
             key = outline.given, outline.method, outline.tool
             reading.listings.add(" ".join(filter(None, key)), outline.payees, outline.price)

@@ -26,6 +26,7 @@ from indexer.text import (
     printable,
     shorten,
 )
+from indexer.x402.endpoints import name_endpoints
 from service.schema.profiles import Profile
 from service.urls import ascii_host, is_url, parse_url
 
@@ -58,19 +59,6 @@ class Patch(Struct):
     profile: bytes = b""
 
 
-class _Url(Struct):
-    """The URL of an endpoint."""
-
-    url: str
-
-
-class _Record(Struct):
-    """The part of a record that says which endpoints it has."""
-
-    endpoints: list[_Url]
-
-
-_urls = msgspec.json.Decoder(_Record)
 _host = re.compile(r"https?://([^/?#\":]+)")
 _profile = msgspec.json.Decoder(Profile)
 
@@ -152,7 +140,7 @@ class Overlays:
         is_plain = text.isascii() and b"\\" not in text
         if is_plain and self._hosts.isdisjoint(_host.findall(text.decode().lower())):
             return {}  # without a look at each URL
-        urls = enumerate(each.url for each in _urls.decode(text).endpoints)
+        urls = enumerate(each.url for each in name_endpoints(text))
         described = {number: self.describe_url(url) for number, url in urls}
         return {number: profile for number, profile in described.items() if profile}
 

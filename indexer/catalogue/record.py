@@ -17,7 +17,8 @@ from indexer.sources.denials import fold_address
 from indexer.sources.records import SourceRecord
 from indexer.text import check_depth, decode_or_invalid
 from indexer.tokens.testnets import mainnet_prices
-from indexer.untrusted import NULL, string_of
+from indexer.untrusted import string_of
+from indexer.x402.endpoints import name_endpoints
 from service.schema.records import CatalogueRecord, Endpoint, EndpointQuality, PriceSummary, Pricing
 from service.urls import parse_url
 
@@ -76,19 +77,6 @@ class Identifiers(Struct):
     resource: Raw | UnsetType = UNSET
 
 
-class PaidEndpoint(Struct, rename="camel"):
-    """An endpoint, with `payTo` of any JSON type: catalogue records may hold anything there."""
-
-    pay_to: Raw = NULL
-
-
-class PaidRecord(Struct):
-    """A record of which only the endpoints are decoded."""
-
-    endpoints: list[PaidEndpoint]
-
-
-_paid = msgspec.json.Decoder(PaidRecord)
 _members = msgspec.json.Decoder(dict[str, Raw])
 _endpoints = msgspec.json.Decoder(list[Raw])
 _identifiers = msgspec.json.Decoder(Identifiers)
@@ -184,7 +172,7 @@ def summarise_prices(endpoints: Iterable[Endpoint]) -> PriceSummary | None:
 
 def read_payees(text: bytes) -> list[str]:
     """Return `payTo` of each endpoint of a valid record, empty where that is no string."""
-    return [string_of(endpoint.pay_to) for endpoint in _paid.decode(text).endpoints]
+    return [string_of(endpoint.pay_to) for endpoint in name_endpoints(text)]
 
 
 def _payers(quality: EndpointQuality | UnsetType | None) -> int:

@@ -57,8 +57,7 @@ def _subject_of_resource(values: dict[str, Any]) -> Subject:
     with suppress(ValueError):  # of a URL that is none
         templated = with_route(url, extension.get("routeTemplate"))
     schemas = [entry.get("outputSchema") for entry in entries]
-    schema = next((each for each in schemas if mapping(each, "input")), None)
-    declared = read_input(extension, schema, templated)
+    declared = read_input(extension, schemas, templated)
     description = read_metadata([values, described, values.get("metadata")]).description
     advice = advise(values, entries, url, declared, description)
     return make_subject(_parse([url, templated]), _payees(entries[:MAX_URLS]), advice)

@@ -24,7 +24,7 @@ from stamina.instrumentation import set_on_retry_hooks
 
 from indexer.errors import SourceError
 from indexer.feeds.threads import run_in_thread
-from indexer.feeds.transport import FeedAddresses, ForbiddenAddress, Transport
+from indexer.feeds.transport import ForbiddenAddress, Transport, check_feed
 from indexer.feeds.url import origin, redirect_target, shown_url, with_parameters
 from indexer.options import Limits, SourceOptions
 from indexer.text import GZIP_MAGIC
@@ -80,10 +80,9 @@ class FeedClient:
         self._source = source
         self._origin = origin(url)
         self._auth = httpx.BasicAuth(url.username, url.password) if url.userinfo else None
-        _, host, port = self._origin
-        addresses = FeedAddresses(host, port, allow_private=limits.allow_private)
+        check = partial(check_feed, feed=self._origin[1:], allow_private=limits.allow_private)
         self._http = httpx.AsyncClient(
-            transport=Transport(addresses.check),
+            transport=Transport(check),
             headers=HEADERS,
             timeout=limits.silence,
         )

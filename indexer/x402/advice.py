@@ -10,6 +10,7 @@ from msgspec import UNSET
 from indexer.text import is_own_text
 from indexer.untrusted import mapping
 from indexer.x402.members.parameters import DeclaredInput, path_parameters
+from indexer.x402.members.prices import are_of_version_1
 from service.schema.listings import Advice
 
 
@@ -70,11 +71,10 @@ def _mixes_versions(values: dict[str, Any], entries: Sequence[dict[str, Any]]) -
     """
     if not entries:
         return False
-    is_first = all("maxAmountRequired" in each and "amount" not in each for each in entries)
     has_schema = any("outputSchema" in each for each in entries)
     has_extension = "bazaar" in mapping(values, "extensions")
     stated = values.get("x402Version")
-    if is_first:
+    if are_of_version_1(entries):
         return stated == 2 or (has_extension and not has_schema)
     is_second = all("amount" in each and "maxAmountRequired" not in each for each in entries)
     return is_second and (stated == 1 or (has_schema and not has_extension))

@@ -14,11 +14,11 @@ from msgspec import Struct
 
 from indexer.errors import InvalidRecord, LeftOut
 from indexer.sources.decisions import Decisions
+from indexer.sources.findings import Notice
 from indexer.sources.records import SourceRecord
 from indexer.x402.endpoints import Endpoints, pair_endpoints
 from indexer.x402.listing import Listing
 from indexer.x402.members.described import decode_fields
-from indexer.x402.members.prices import Notice
 from indexer.x402.merging import Candidate, merge
 from indexer.x402.outline import Outline
 from indexer.x402.readings import Readings, ReadResource
@@ -79,25 +79,11 @@ class Grouped(NamedTuple):
         return sum(place.stop - place.start for place in self.places)
 
 
-class Worse(NamedTuple):
-    """A resource that a better one of its source replaces: its position, and its number."""
-
-    position: str
-    number: int
-
-
 class Dropped(NamedTuple):
     """A resource that is not listed although its source was accepted: its place, and why."""
 
     place: Place
     fault: LeftOut
-
-
-class Remark(NamedTuple):
-    """A notice on a resource that several sources list: its place, and the notice."""
-
-    place: Place
-    notice: Notice
 
 
 class FoundResources:
@@ -112,8 +98,8 @@ class FoundResources:
         self.places: dict[str, dict[str, Place]] = defaultdict(dict)
         self._discovery = discovery
 
-    def add(self, record: SourceRecord, reading: ReadResource) -> Worse | None:
-        """Add a resource unless a better one is known; returns the worse one."""
+    def add(self, record: SourceRecord, reading: ReadResource) -> Place | None:
+        """Add a resource unless a better one is known; returns the place of the worse one."""
         outline = reading.outline
         place = self._discovery.spool(self.source, self.trust, record, reading)
         places, key = self.places[outline.domain], outline.key
@@ -124,16 +110,16 @@ class FoundResources:
                 for each in (place, known)
             )
             if rank <= other:
-                return Worse(record.position, reading.number)
+                return place
         places[key] = place
-        return None if known is None else Worse(known.position, known.number)
+        return known
 
 
 class Discovery:
     """Resources of all sources; in memory are only their places.
 
-    `names` are those of the sources by number, and `readings` has the resources. `pointers` are
-    those of which nothing says more yet, by URL, after `merge`.
+    After `merge`, `pointers` are those of which nothing says more yet, by URL. `remarks` are new
+    notices on merged resources, each after the place of the first of these.
     """
 
     def __init__(self, spool: BinaryIO, readings: Readings, decisions: Decisions) -> None:
@@ -147,7 +133,7 @@ class Discovery:
         self._services: dict[str, list[str]] = {}
         self._groups: list[list[Place]] = []
         self.dropped: list[Dropped] = []
-        self.remarks: list[Remark] = []
+        self.remarks: list[tuple[Place, Notice]] = []
         self.pointers: dict[str, list[Place]] = defaultdict(list)
 
     def spool(self, source: int, trust: int, record: SourceRecord, reading: ReadResource) -> Place:
@@ -239,12 +225,9 @@ class Discovery:
         """Return the greatest trust in a source of a domain."""
         return max((place.trust for place in self._merged[domain]), default=LEAST_TRUST)
 
-    def trust_of_url(self, url: str) -> int:
-        """Return the trust in the source of a normalised URL, LEAST_TRUST where none lists it."""
-        return self._trusts.get(url, LEAST_TRUST)
-
     @cached_property
-    def _trusts(self) -> dict[str, int]:
+    def trusts(self) -> dict[str, int]:
+        """The trust in the source of each normalised URL that is listed."""
         trusts: dict[str, int] = {}
         for place in chain.from_iterable(self._merged.values()):
             outline = self.outline(place)
@@ -401,9 +384,9 @@ class Discovery:
             )
             for number, place in enumerate(places)
         ]
-        merged = merge(candidates, outline.identity, key, self._decisions)
-        first = places[merged.first]
-        record = SourceRecord(first.position, merged.text)
+        text, leading = merge(candidates, outline.identity, key, self._decisions)
+        first = places[leading.number]
+        record = SourceRecord(first.position, text)
         try:
             reading = self.readings.read(record, method)
             place = self.spool(first.source, first.trust, record, reading)
@@ -411,7 +394,7 @@ class Discovery:
             place = first
         known = {notice for each in places for notice in self.outline(each).notices}
         notices = (notice for notice in self.outline(place).notices if notice not in known)
-        self.remarks += (Remark(first, notice) for notice in notices)
+        self.remarks += ((first, notice) for notice in notices)
         place.others = tuple(each for each in places if each is not first)
         return key, place
 

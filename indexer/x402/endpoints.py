@@ -20,7 +20,7 @@ METHODS = ("GET", "POST", "PUT", "DELETE", "PATCH", "HEAD")
 
 
 class NamedEndpoint(Struct, rename="camel"):
-    """The part of an endpoint that identifies it, and whom it names to be paid."""
+    """The part of an endpoint that identifies it, and whom it names to be paid, be it any JSON."""
 
     url: str
     method: str
@@ -37,10 +37,15 @@ _separator = re.compile(r"[,/|]")
 _endpoints = msgspec.json.Decoder(NamedEndpoints)
 
 
+def name_endpoints(text: bytes) -> list[NamedEndpoint]:
+    """Return the endpoints of a valid catalogue record."""
+    return _endpoints.decode(text).endpoints
+
+
 def read_endpoints(text: bytes) -> Endpoints:
     """Return the endpoints of a catalogue record, and whom they name to be paid."""
     payees: Endpoints = defaultdict(set)
-    for each in _endpoints.decode(text).endpoints:
+    for each in name_endpoints(text):
         payee = fold_address(string_of(each.pay_to))
         for pair in identify_endpoint(each.url, each.method):
             payees[pair].update({payee} - {""})

@@ -15,7 +15,7 @@ from msgspec.structs import asdict
 from indexer.sources.records import DESCRIBED
 from indexer.untrusted import mapping
 from indexer.x402.members.calls import Call
-from indexer.x402.members.prices import Accepted
+from indexer.x402.members.prices import Accepted, are_of_version_1
 from indexer.x402.members.tools import tool_of_url
 from service.schema.discovery import ListedEndpoint, ResourceFacts
 from service.schema.offers import PaymentOffer
@@ -149,7 +149,7 @@ def make_listing(
         fields["type"] = _raw(type_)
     version = values.get("x402Version")
     if type(version) is not int or version not in VERSIONS:  # true equals 1 in Python
-        fields["x402Version"] = _raw(_version(accepted.entries))
+        fields["x402Version"] = _raw(1 if are_of_version_1(accepted.entries) else 2)
     if updated is None:
         fields.pop("lastUpdated", None)
     elif not _rfc_3339.fullmatch(text_of(values, "lastUpdated")):
@@ -224,9 +224,3 @@ def _lift(fields: dict[str, Raw], members: dict[str, Raw]) -> dict[str, bytes]:
     members.pop("url", None)
     moved = members.items()
     return {name: bytes(raw) for name, raw in moved if fields.setdefault(name, raw) != raw}
-
-
-def _version(entries: list[dict[str, Any]]) -> int:
-    """Return the version of the protocol whose shape the entries of `accepts` have."""
-    is_version_1 = all("maxAmountRequired" in entry and "amount" not in entry for entry in entries)
-    return 1 if is_version_1 else 2

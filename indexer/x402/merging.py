@@ -46,13 +46,6 @@ class Candidate(Struct):
     fields: Fields
 
 
-class Merged(NamedTuple):
-    """A resource made of several, and the number of the first of these."""
-
-    text: bytes
-    first: int
-
-
 class _Entry(NamedTuple):
     """An entry of `accepts`: its text, and whom it pays."""
 
@@ -61,15 +54,18 @@ class _Entry(NamedTuple):
 
 
 class _Choice(NamedTuple):
-    """The entries of one scheme, network and asset, their source, and its order there."""
+    """The entries of one scheme, network and asset, and the candidate that has them."""
 
-    source: str
-    order: tuple[Any, ...]
+    candidate: Candidate
     entries: list[_Entry]
 
 
-def merge(candidates: Sequence[Candidate], url: str, key: str, decisions: Decisions) -> Merged:
-    """Merge the resources that have one key, and record from which sources its parts are taken.
+def merge(
+    candidates: Sequence[Candidate], url: str, key: str, decisions: Decisions
+) -> tuple[bytes, Candidate]:
+    """Merge the resources that have one key, and record from which sources the parts are taken.
+
+    Returns the text of the merged resource, and its first candidate.
 
     Entries of one scheme, network and asset come whole from one of the most trusted sources: the
     one that was served before, or else the newest. Usage is the most trusted that is stated, among
@@ -81,7 +77,8 @@ def merge(candidates: Sequence[Candidate], url: str, key: str, decisions: Decisi
     served = decisions.source_of(key)
     leading = [each for each in candidates if each.trust == trust]
     # The source that will have been served next time comes first, so that a build repeats itself.
-    source = served if any(each.source == served for each in leading) else _newest(leading).source
+    newest = min(leading, key=lambda each: each.order)
+    source = served if any(each.source == served for each in leading) else newest.source
     first, *others = sorted(leading, key=lambda each: (each.source != source, each.order))
     taken = [first]
     choices = _choose([first], key, served, decisions)
@@ -93,13 +90,13 @@ def merge(candidates: Sequence[Candidate], url: str, key: str, decisions: Decisi
     _report_conflicts(candidates, choices, url, decisions)
     decisions.take(key, first.source)
     for entry_key, choice in choices.items():
-        if choice.source != first.source:
-            decisions.take(f"{key}\n{entry_key}", choice.source)
+        if choice.candidate.source != first.source:
+            decisions.take(f"{key}\n{entry_key}", choice.candidate.source)
     fields = _join(taken, choices) if len(taken) > 1 else dict(first.fields)
     quality = _best_quality(candidates)
     if quality is not None:
         fields["quality"] = quality
-    return Merged(encode_fields(fields), first.number)
+    return encode_fields(fields), first
 
 
 def _choose(
@@ -113,20 +110,11 @@ def _choose(
     for each in taken:
         for entry_key, entries in _group(each.fields).items():
             before = decisions.source_of(f"{key}\n{entry_key}") or served
-            choice = choices.get(entry_key)
-            if choice is None or _precedes(each, choice, before):
-                choices[entry_key] = _Choice(each.source, each.order, entries)
+            choice = choices.setdefault(entry_key, _Choice(each, entries))
+            ranks = [(one.source != before, one.order) for one in (each, choice.candidate)]
+            if ranks[0] < ranks[1]:
+                choices[entry_key] = _Choice(each, entries)
     return choices
-
-
-def _newest(candidates: Sequence[Candidate]) -> Candidate:
-    return min(candidates, key=lambda each: each.order)
-
-
-def _precedes(candidate: Candidate, choice: _Choice, served: str) -> bool:
-    """Whether entries are taken from a candidate, and not from the choice so far."""
-    ranks = [(each.source != served, each.order) for each in (candidate, choice)]
-    return ranks[0] < ranks[1]
 
 
 def _group(fields: Fields) -> dict[str, list[_Entry]]:
@@ -170,7 +158,7 @@ def _join(taken: Sequence[Candidate], choices: dict[str, _Choice]) -> Fields:
 
 def _declares_parameters(fields: Fields) -> bool:
     extensions = _any.decode(fields.get("extensions", NULL))
-    return bool(read_input(mapping(extensions, "bazaar"), None, "").parameters)
+    return bool(read_input(mapping(extensions, "bazaar"), (), "").parameters)
 
 
 def _complete(first: Raw, other: Raw) -> Raw:
@@ -219,9 +207,9 @@ def _report_conflicts(
     for each in candidates:
         for entry_key, entries in _group(each.fields).items():
             choice = choices.get(entry_key)
-            if choice is None or choice.source == each.source:
+            if choice is None or choice.candidate.source == each.source:
                 continue
             payees = {entry.payee for entry in choice.entries}
             for payee in {entry.payee for entry in entries} - payees:
-                served = min(payees)
-                decisions.conflicts.add(Conflict(url, choice.source, served, each.source, payee))
+                served = choice.candidate.source
+                decisions.conflicts.add(Conflict(url, served, min(payees), each.source, payee))

@@ -18,7 +18,7 @@ from indexer.x402.rules import Rules, without_judgement
 _encode = msgspec.msgpack.Encoder().encode
 _outline = msgspec.msgpack.Decoder(Outline)
 _listed = msgspec.msgpack.Decoder(ListedResource)
-_resource = msgspec.msgpack.Decoder(Resource)
+decode_resource = msgspec.msgpack.Decoder(Resource).decode
 _listing = msgspec.msgpack.Decoder(Listing)
 
 
@@ -84,8 +84,3 @@ def read_unjudged(
     """Return the bytes of a resource as it is without rules; raises InvalidRecord."""
     resource, _ = read_resource(record, without_judgement(stablecoins), method)
     return _encode(resource)
-
-
-def decode_resource(encoded: bytes) -> Resource:
-    """Decode a resource."""
-    return _resource.decode(encoded)

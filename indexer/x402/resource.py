@@ -7,7 +7,6 @@ has `amount`, CAIP-2 identifiers and `extensions.bazaar`.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -15,7 +14,7 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from indexer.errors import InvalidRecord, LeftOut
-from indexer.sources.denials import TakenDown, fold_address
+from indexer.sources.denials import fold_address
 from indexer.sources.records import SourceRecord
 from indexer.untrusted import decode_object, mapping
 from indexer.x402.advice import advise
@@ -33,7 +32,7 @@ from indexer.x402.members.metadata import Metadata, read_metadata
 from indexer.x402.members.output import declared_outputs, read_output
 from indexer.x402.members.parameters import DeclaredInput, read_input
 from indexer.x402.members.prices import Accepted, read_accepts
-from indexer.x402.members.tools import Seller, find_seller, server_of, tool_of_url
+from indexer.x402.members.tools import find_seller, server_of, tool_of_url
 from indexer.x402.outline import Outline
 from indexer.x402.rules import SIZE, Rules, check_accepted, check_address
 from service.schema.discovery import ListedEndpoint
@@ -113,13 +112,15 @@ def read_resource(
     check_accepted(accepted, payees, rules)
     extension = mapping(values.get("extensions"), "bazaar")
     url = given_url if tool else with_route(given_url, extension.get("routeTemplate"))
-    declared = read_input(extension, _output_schema(accepted), url)
+    schemas = [entry.get("outputSchema") for entry in [accepted.chosen, *accepted.entries]]
+    declared = read_input(extension, schemas, url)
     declared.method = "" if tool else declared.method or method
     declared.tool = declared.tool or tool
     metadata = _metadata(values, described, accepted, declared, extension)
     if parsed is None:
-        host, (domain, given) = "", _seller(declared.tool, payees, metadata, rules)
-        identity = given
+        domain, given = find_seller(declared.tool, payees, metadata.service_name)
+        rules.denials.check("$.resource", domain=domain, urls=[given])
+        host, identity = "", given
     else:
         host, domain, given = parsed.host, parsed.domain, parsed.identity
         if url != given_url:
@@ -173,7 +174,7 @@ def read_resource(
         networks=accepted.networks,
         metadata=metadata,
         usage=usage,
-        output=read_output(*declared_outputs(extension, _output_schemas(accepted))),
+        output=read_output(*declared_outputs(extension, schemas)),
         texts=document.service if document else None,
     )
     return resource, listing
@@ -219,14 +220,6 @@ def _identity(url: str) -> str:
         return ""
 
 
-def _seller(tool: str, payees: list[str], metadata: Metadata, rules: Rules) -> Seller:
-    """Return the seller of an MCP tool whose server is unknown; raises LeftOut."""
-    seller = find_seller(tool, payees, metadata.service_name)
-    if denial := rules.denials.find(domain=seller.domain, urls=[seller.identity]):
-        raise TakenDown("$.resource", denial)
-    return seller
-
-
 def with_route(url: str, route: Any) -> str:
     """Replace the path of a URL by its route template, such as `/v1/:id`, if the path matches."""
     if not isinstance(route, str) or not _route.fullmatch(route) or ".." in unquote(route):
@@ -239,17 +232,6 @@ def with_route(url: str, route: Any) -> str:
     )
     templated = split._replace(path=route).geturl()
     return templated if matches and len(templated) <= MAX_URL else url
-
-
-def _output_schema(accepted: Accepted) -> Any:
-    """Return the schema of the chosen entry, or of the first entry that declares an input."""
-    schemas = _output_schemas(accepted)
-    return next((schema for schema in schemas if mapping(schema, "input")), None)
-
-
-def _output_schemas(accepted: Accepted) -> Iterator[Any]:
-    """Yield the schemas of the entries, that of the chosen one first."""
-    return (entry.get("outputSchema") for entry in [accepted.chosen, *accepted.entries])
 
 
 def _metadata(
@@ -302,21 +284,22 @@ def _endpoint(
     usage: Usage,
     document: Described | None,
 ) -> bytes:
-    endpoint = DiscoveredEndpoint(
-        url=url,
-        method=declared.method,
-        pricing=accepted.pricing,
-        description=metadata.description or UNSET,
-        quality=_quality(usage),
-        parameters=declared.parameters or UNSET,
-        service_name=metadata.service_name or UNSET,
-        tags=metadata.tags or UNSET,
-        pay_to=accepted.pay_to or UNSET,
-        tool=declared.tool or UNSET,
-        payment_offers=document.offers if document and document.offers else UNSET,
-        prices_contradict=_contradicts(accepted) or UNSET,
+    return msgspec.json.encode(
+        DiscoveredEndpoint(
+            url=url,
+            method=declared.method,
+            pricing=accepted.pricing,
+            description=metadata.description or UNSET,
+            quality=_quality(usage),
+            parameters=declared.parameters or UNSET,
+            service_name=metadata.service_name or UNSET,
+            tags=metadata.tags or UNSET,
+            pay_to=accepted.pay_to or UNSET,
+            tool=declared.tool or UNSET,
+            payment_offers=document.offers if document and document.offers else UNSET,
+            prices_contradict=_contradicts(accepted) or UNSET,
+        )
     )
-    return msgspec.json.encode(endpoint)
 
 
 def _service_path(document: Described | None, domain: str) -> str:

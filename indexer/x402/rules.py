@@ -10,7 +10,7 @@ from typing import Any
 
 from indexer.errors import LeftOut
 from indexer.options import Policy, Stablecoin
-from indexer.sources.denials import Denials, TakenDown
+from indexer.sources.denials import Denials
 from indexer.tokens.stablecoins import Stablecoins
 from indexer.x402.listing import MAX_ENTRIES
 from indexer.x402.members.dates import EPOCH, MICROSECOND, NEVER, SECOND, parse_moment, since_epoch
@@ -65,7 +65,7 @@ class Rules:
             and (policy.allow_private or not outline.is_private)
             and outline.price < self._max_price
             and (self._now is None or outline.latest <= self._latest)
-            and (self.denials.is_empty or not self._is_denied(outline))
+            and not self._is_denied(outline)
         )
         if is_admitted:
             self.check_age(outline.updated)
@@ -112,8 +112,7 @@ def check_address(path: str, parsed: ParsedUrl, rules: Rules) -> None:
         raise LeftOut("URLs with credentials", path, "names a user before the host")
     if parsed.scheme == "http" and not policy.allow_http:
         raise LeftOut("http resources", path, "is not encrypted")
-    if denial := rules.denials.find(host=parsed.host, domain=parsed.domain, urls=[parsed.identity]):
-        raise TakenDown(path, denial)
+    rules.denials.check(path, host=parsed.host, domain=parsed.domain, urls=[parsed.identity])
 
 
 def check_accepted(accepted: Accepted, payees: list[str], rules: Rules) -> None:
@@ -121,14 +120,8 @@ def check_accepted(accepted: Accepted, payees: list[str], rules: Rules) -> None:
     if (count := len(accepted.entries)) > MAX_ENTRIES:
         reason = f"has {count:,} entries; at most {MAX_ENTRIES:,} are listed"
         raise LeftOut(SIZE, "$.accepts", reason)
-    check_payees("$.accepts", payees, rules)
+    rules.denials.check("$.accepts", payees=payees)
     check_price(f"$.accepts[{accepted.index}]", accepted.amount, accepted.pricing.currency, rules)
-
-
-def check_payees(path: str, payees: list[str], rules: Rules) -> None:
-    """Raise LeftOut for addresses at a JSON path of which one is taken down."""
-    if denial := rules.denials.find(payees=payees):
-        raise TakenDown(path, denial)
 
 
 def check_price(path: str, amount: Decimal | None, currency: str, rules: Rules) -> None:

@@ -13,9 +13,10 @@ import msgspec
 from msgspec import Raw, Struct, field
 from msgspec.structs import astuple, replace
 
+from indexer.sources.findings import Notice
 from indexer.sources.records import DESCRIBED, DESCRIBED_START
 from indexer.x402.members.offers import find_contradiction, merge_offers, price_of
-from indexer.x402.members.prices import UNKNOWN_ASSET, Accepted, Notice
+from indexer.x402.members.prices import UNKNOWN_ASSET, Accepted
 from service.schema.offers import PaymentOffer
 
 CONTRADICTION = "contradicting prices"

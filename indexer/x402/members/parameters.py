@@ -8,7 +8,7 @@ understood is skipped, since a service is worth listing without it.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Literal
 
 import msgspec
@@ -79,10 +79,11 @@ class Declaration(Struct):
 Declarations = dict[tuple[Group, str], Declaration]
 
 
-def read_input(extension: Any, output_schema: Any, url: str) -> DeclaredInput:
-    """Read the input declared by the Bazaar extension, or else by the output schema of version 1.
+def read_input(extension: Any, output_schemas: Iterable[Any], url: str) -> DeclaredInput:
+    """Read the input declared by the Bazaar extension, else by the first schema that has any.
 
-    Both are decoded JSON of any type. Placeholders in the path of the URL are parameters, too.
+    All are decoded JSON of any type, the schemas those of version 1. Placeholders in the path of
+    the URL are parameters, too.
     """
     declarations: Declarations = {}
     declared = mapping(mapping(extension, "info"), "input")
@@ -91,7 +92,8 @@ def read_input(extension: Any, output_schema: Any, url: str) -> DeclaredInput:
         _collect(declarations, mapping(schema, "properties"), declared, examples=False)
         _collect(declarations, declared, declared, examples=True)
     else:
-        declared = mapping(output_schema, "input")
+        inputs = (mapping(schema, "input") for schema in output_schemas)
+        declared = next(filter(None, inputs), {})
         _collect(declarations, declared, declared, examples=False)
     for name in path_parameters(url):
         declarations.setdefault(("path", name), Declaration())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from decimal import Decimal
 from functools import lru_cache
 from typing import Any
@@ -11,6 +12,7 @@ import msgspec
 from msgspec import UNSET, Raw, Struct
 
 from indexer.errors import InvalidRecord
+from indexer.sources.findings import Notice
 from indexer.text import decode_or_invalid
 from indexer.tokens.stablecoins import KNOWN_STABLECOINS, Asset, Stablecoins
 from indexer.tokens.testnets import is_test_network
@@ -28,14 +30,6 @@ WITHOUT_ACCEPTS = "without accepts"
 _fields = msgspec.json.Decoder(dict[str, Raw])
 _accepts = msgspec.json.Decoder(list[dict[str, Raw]])
 _integer = re.compile(r"(-?)([0-9]+)")
-
-
-class Notice(Struct, frozen=True, array_like=True):
-    """A remark for the operator on a record that is indexed nevertheless."""
-
-    kind: str
-    path: str
-    reason: str
 
 
 class Offer(Struct, frozen=True):
@@ -128,6 +122,11 @@ def read_accepts(
         offers=offers,
         index=index,
     )
+
+
+def are_of_version_1(entries: Iterable[dict[str, Any]]) -> bool:
+    """Whether all entries of `accepts` have the shape of version 1 of the protocol."""
+    return all("maxAmountRequired" in each and "amount" not in each for each in entries)
 
 
 @lru_cache(maxsize=1024)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import quote, unquote
 
 from indexer.errors import LeftOut
@@ -27,13 +27,6 @@ NO_SELLER = "MCP tools without a seller"
 
 _tool = re.compile(r"mcp://tool/([^/?#\s]{1,768})", re.IGNORECASE)
 _no_letter = re.compile(r"[^a-z0-9]+")
-
-
-class Seller(NamedTuple):
-    """The seller of a tool that has no server: a domain, and what identifies the tool there."""
-
-    domain: str
-    identity: str
 
 
 def tool_of_url(url: str) -> str:
@@ -59,8 +52,10 @@ def server_of(values: dict[str, Any], described: dict[str, Any]) -> str:
     return ""
 
 
-def find_seller(tool: str, payees: Iterable[str], service_name: Any) -> Seller:
-    """Return the seller whom these addresses pay; raises LeftOut where there are none.
+def find_seller(tool: str, payees: Iterable[str], service_name: Any) -> tuple[str, str]:
+    """Return a domain for the seller of a tool that has no server, and the identity there.
+
+    payees: the addresses that are paid; raises LeftOut without any
 
     Tools of one seller have equal sets of addresses, so that no other listing adds an address to
     those that are paid for a tool.
@@ -73,7 +68,7 @@ def find_seller(tool: str, payees: Iterable[str], service_name: Any) -> Seller:
     digest = hashlib.sha256("\n".join((name, *addresses)).encode()).hexdigest()[:HASH_DIGITS]
     slug = _no_letter.sub("-", name or addresses[0].lower()).strip("-")[:MAX_SLUG].strip("-")
     domain = f"{SELLERS}{slug}-{digest}" if slug else f"{SELLERS}{digest}"
-    return Seller(domain, f"mcp://{domain}/tool/{quote(tool, safe='')}")
+    return domain, f"mcp://{domain}/tool/{quote(tool, safe='')}"
 
 
 def is_seller(domain: str) -> bool:
