@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from indexer.catalogue.catalogue import NO_GROUP, Catalogue, ListedService
+from indexer.catalogue.catalogue import Catalogue, ListedService
 from indexer.catalogue.derived_ids import plain_id
 from indexer.catalogue.intake import Accepted, Intake
 from indexer.catalogue.known_records import KnownRecords
@@ -95,7 +95,7 @@ def _taken_down(denied: Iterable[Denial]) -> Iterator[str]:
 
 def _use_of_listings(overlays: Overlays, catalogue: Catalogue, discovery: Discovery) -> None:
     """Count the profiles of listed resources as used."""
-    groups = [entry.group for _, entry in catalogue.entries() if entry.has_group]
+    groups = (entry.group for _, entry in catalogue.entries())
     for _, listing in chain.from_iterable(map(discovery.listings, groups)):
         overlays.describe_url(listing.endpoint.url)
 
@@ -277,7 +277,7 @@ class Assembler:
             owner = entry.domain or service_id
             if not entry.discovered:
                 of_service += claims.of_record(text, owner, entry.trust)
-            listings = discovery.listings(entry.group) if entry.has_group else ()
+            listings = discovery.listings(entry.group)
             trusted = [(place.trust, listing) for place, listing in listings]
             of_service += claims.of_listings(text, owner, trusted)
             yield of_service
@@ -295,11 +295,10 @@ class Assembler:
 
     def _report_removed(self, discovery: Discovery, group: int, denial: Denial) -> None:
         """Count the resources of a service that was taken down."""
-        if group != NO_GROUP:
-            fault = TakenDown("$.resource", denial, "belongs to a service that is taken down")
-            for place in discovery.resources(group):
-                for each in (place, *place.others):
-                    self._withdraw(discovery, each, fault)
+        fault = TakenDown("$.resource", denial, "belongs to a service that is taken down")
+        for place in discovery.resources(group):
+            for each in (place, *place.others):
+                self._withdraw(discovery, each, fault)
 
     def _withdraw(self, discovery: Discovery, place: Place, fault: LeftOut) -> None:
         tally, outline = self._findings.tallies[place.source], discovery.outline(place)

@@ -406,7 +406,6 @@ class _Build:
                 profiles.get(ordinal),
             )
             for ordinal, each in enumerate(assembled.listing)
-            if each.entry.has_group
             for place, listing in assembled.discovery.listings(each.entry.group)
         )
         with self._progress.stage("write the resources"):
@@ -504,7 +503,7 @@ def _named_urls(assembled: Assembled) -> NamedUrls:
     """Return what is listed of all services; advice is that of the resource that is served."""
     named, discovery = NamedUrls(), assembled.discovery
     for service, each in enumerate(assembled.listing):
-        for place in discovery.resources(each.entry.group) if each.entry.has_group else ():
+        for place in discovery.resources(each.entry.group):
             named.add(subject_of(discovery.outline(place)), place.source, service)
             for other in place.others:
                 subject = subject_of(discovery.outline(other))._replace(advice=NO_ADVICE)

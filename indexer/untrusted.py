@@ -12,6 +12,7 @@ from msgspec import Raw
 
 from indexer.errors import InvalidRecord
 from indexer.text import check_depth, decode_or_invalid, drop_ignorable
+from service.urls import ParsedUrl, parse_url
 
 # Control characters, line and paragraph separators, and embeddings and isolates of direction.
 _control = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
@@ -48,6 +49,14 @@ def decode_object(text: bytes) -> dict[str, Any]:
         raise InvalidRecord("$", reason) from error
     check_depth(text)
     return values
+
+
+def url_or_invalid(url: str, path: str) -> ParsedUrl:
+    """Parse a URL that stands at a JSON path of its record; raises InvalidRecord."""
+    try:
+        return parse_url(url)
+    except ValueError as error:
+        raise InvalidRecord(path, str(error)) from error
 
 
 def string_of(raw: Raw) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from contextlib import suppress
 from decimal import Decimal
 
 import msgspec
@@ -17,7 +16,7 @@ from indexer.sources.denials import fold_host
 from indexer.sources.subjects import Address, find_address
 from indexer.x402.rules import Rules, check_address, check_price
 from service.schema.records import Pricing
-from service.urls import parse_url
+from service.urls import find_url
 
 CURATED = ("id", "enriched", "isNew")
 """Members that only a curated source is believed in."""
@@ -110,17 +109,16 @@ def _judge(text: bytes, endpoints: list[Raw], rules: Rules) -> Iterator[LeftOut 
 
 
 def _check_url(path: str, url: str, rules: Rules) -> None:
-    try:
-        parsed = parse_url(url)
-    except ValueError:  # the URL of a catalogue record may be any text
+    parsed = find_url(url)
+    if parsed is None:  # the URL of a catalogue record may be any text
         _check_host(path, url, rules)
-        return
-    check_address(path, parsed, rules)
+    else:
+        check_address(path, parsed, rules)
 
 
 def _first_domain(endpoints: list[Raw]) -> str:
     """Return the domain of the first endpoint that has one; raises InvalidRecord without any."""
     for raw in endpoints:
-        with suppress(ValueError):
-            return parse_url(_endpoint.decode(raw).url).domain
+        if parsed := find_url(_endpoint.decode(raw).url):
+            return parsed.domain
     raise InvalidRecord("$.domain", "there is no domain, and ids of this source are not believed")

@@ -34,7 +34,8 @@ from indexer.x402.pointers import settle_pointers
 from service.schema.profiles import Profile
 
 LONGEST_RUN = 256  # records
-NO_GROUP = -1
+NO_GROUP = 0
+"""The number of the group without resources."""
 OUTRANKED = "listed by a more trusted source"
 HIDDEN = "hidden by a catalogue record"
 REPLACED = "replaced by a later source"
@@ -78,11 +79,6 @@ class Entry(Struct, gc=False):
     annotations_stop: int = 0
     endpoint_payers: dict[int, Payers] | None = None
     alive: int = UNDECIDED
-
-    @property
-    def has_group(self) -> bool:
-        """Whether discovered resources belong to the service."""
-        return self.group != NO_GROUP
 
 
 class ListedService(Struct, gc=False):

@@ -28,7 +28,7 @@ from indexer.text import (
 )
 from indexer.x402.endpoints import name_endpoints
 from service.schema.profiles import Profile
-from service.urls import ascii_host, is_url, parse_url
+from service.urls import ascii_host, find_url, is_url, parse_url
 
 MAX_FILE = 64 * 2**20  # bytes, decompressed
 SUMMARY = "priceSummary"
@@ -146,12 +146,8 @@ class Overlays:
 
     def describe_url(self, url: str) -> Profile | None:
         """Return the profile of the endpoint of a URL, if there is one."""
-        if not self._hosts:
-            return None
-        try:
-            key = Key("url", parse_url(url).identity)
-        except ValueError:
-            return None
+        parsed = find_url(url) if self._hosts else None
+        key = Key("url", parsed.identity if parsed else "")
         if key in self._removals or key not in self._patches:
             return None
         self._taken.add(key)

@@ -158,8 +158,7 @@ def _add_listings(
     listed: gets the reading of each endpoint that is no tool
     """
     numbers = array("i")
-    listings = discovery.listings(entry.group) if entry.has_group else ()
-    for place, listing in listings:
+    for place, listing in discovery.listings(entry.group):
         number = targets.add(listing.endpoint.url, listing.endpoint.method, listing.url)
         numbers.append(number)
         if not listing.tool:

@@ -20,7 +20,7 @@ from indexer.tokens.testnets import mainnet_prices
 from indexer.untrusted import string_of
 from indexer.x402.endpoints import name_endpoints
 from service.schema.records import CatalogueRecord, Endpoint, EndpointQuality, PriceSummary, Pricing
-from service.urls import parse_url
+from service.urls import find_url
 
 CENT = Decimal("0.01")
 MICRO = Decimal("0.000001")
@@ -186,9 +186,8 @@ def _payees(text: bytes) -> list[str]:
 
 
 def _is_plain(url: str) -> bool:
-    try:
-        parsed = parse_url(url)
-    except ValueError:  # the URL of a catalogue record may be any text
+    parsed = find_url(url)
+    if parsed is None:  # the URL of a catalogue record may be any text
         return True
     return parsed.scheme == "https" and not parsed.is_private and not parsed.has_credentials
 

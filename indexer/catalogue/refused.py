@@ -16,7 +16,7 @@ from indexer.x402.advice import advise
 from indexer.x402.members.metadata import read_metadata
 from indexer.x402.members.parameters import read_input
 from indexer.x402.resource import url_of, with_route
-from service.urls import ParsedUrl, parse_url
+from service.urls import ParsedUrl, find_url
 
 MAX_URLS = 1_000
 """URLs of one record: more than a discovered service has, and an endless list is cut."""
@@ -65,9 +65,8 @@ def _subject_of_resource(values: dict[str, Any]) -> Subject:
 
 def _parse(urls: list[Any]) -> Iterator[ParsedUrl]:
     for url in urls:
-        if isinstance(url, str):
-            with suppress(ValueError):
-                yield parse_url(url)
+        if isinstance(url, str) and (parsed := find_url(url)):
+            yield parsed
 
 
 def _payees(items: list[dict[str, Any]]) -> Iterator[str]:

@@ -8,12 +8,15 @@ from indexer.errors import InvalidRecord, LeftOut
 from indexer.options import SourceOptions
 from indexer.sources.denials import fold_host, host_pattern
 from indexer.tokens.stablecoins import KNOWN_STABLECOINS, Stablecoins
+from indexer.untrusted import url_or_invalid
 from indexer.x402.members.naming import registrable_domain
+from indexer.x402.rules import SIZE
 from service.urls import parse_url
 
 FREE = "free operations"
 """The rule that leaves out operations without a price."""
 OTHER_HOSTS = "hosts of others"
+MAX_RESOURCES = 64 * 2**20  # bytes of the resources of a document
 
 
 class Document:
@@ -51,10 +54,7 @@ class Document:
 
     def check_host(self, path: str, url: str) -> None:
         """Raise InvalidRecord for a text at a JSON path that is no URL, LeftOut for other hosts."""
-        try:
-            host = parse_url(url).host
-        except ValueError as error:
-            raise InvalidRecord(path, str(error)) from error
+        host = url_or_invalid(url, path).host
         if self._hosts:
             is_own = any(each.fullmatch(host) for each in self._hosts)
         else:
@@ -68,3 +68,26 @@ class Document:
         if self._hosts or not self._domain:
             return "is none of the `hosts` of the source"
         return f"is outside of {self._domain}, from which the document was fetched"
+
+
+class Bounds:
+    """Counts the paid operations of a document, and the bytes of their resources."""
+
+    def __init__(self, operations: int) -> None:
+        self._operations = operations
+        self._count = self._bytes = 0
+
+    def count(self, place: str) -> None:
+        """Count the paid operation at a JSON path; raises LeftOut beyond the most."""
+        if self._count >= self._operations:
+            reason = f"follows {self._operations:,} paid operations, the most of one document"
+            raise LeftOut(SIZE, place, reason)
+        self._count += 1
+
+    def fit(self, content: bytes, place: str) -> bytes:
+        """Return a resource that fits in those of the document; raises LeftOut."""
+        if self._bytes + len(content) > MAX_RESOURCES:
+            reason = f"exceeds the {MAX_RESOURCES:,} bytes that the resources of a document have"
+            raise LeftOut(SIZE, place, reason)
+        self._bytes += len(content)
+        return content

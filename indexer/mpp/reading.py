@@ -9,8 +9,7 @@ import msgspec
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
-from indexer.documents.bounds import Bounds
-from indexer.documents.document import FREE, Document
+from indexer.documents.document import FREE, Bounds, Document
 from indexer.documents.resource import (
     MAX_NAME,
     MAX_TAGS,

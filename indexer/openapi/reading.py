@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 
-from indexer.documents.bounds import Bounds
-from indexer.documents.document import FREE, Document
+from indexer.documents.document import FREE, Bounds, Document
 from indexer.documents.resource import (
     MAX_NAME,
     DescribedOperation,
@@ -20,16 +20,18 @@ from indexer.errors import InvalidRecord, LeftOut
 from indexer.openapi.parameters import Parameters
 from indexer.openapi.payment import is_paid, read_offers
 from indexer.openapi.references import References
-from indexer.openapi.servers import url_of
 from indexer.sources.records import SourceRecord
 from indexer.untrusted import decode_object, line, mapping
 from indexer.x402.members.described import Described, ServiceTexts
+from service.urls import MAX_URL
 
 VERSION = "3."
 METHODS = ("get", "put", "post", "delete", "options", "head", "patch", "trace")
 MAX_OPERATIONS = 5_000  # paid ones of a document
 MAX_INFO = 8 * 1024  # bytes
+MAX_DEFAULT = 256  # characters of a variable
 
+_variable = re.compile(r"\{([^{}]*)\}")
 _encode = msgspec.json.Encoder(decimal_format="number").encode
 
 
@@ -92,7 +94,7 @@ class _Reader:
         try:
             operation = _operation(item, method, place)
             servers = (operation.get("servers"), item.get("servers"), self._servers)
-            url = url_of(self._document, path, servers, place)
+            url = _url_of(self._document, path, servers, place)
             described = DescribedOperation(
                 url=url, method=method.upper(), description=_describe(operation, item)
             )
@@ -129,6 +131,22 @@ def _operation(item: dict[str, Any], method: str, place: str) -> dict[str, Any]:
     if not isinstance(operation, dict):
         raise InvalidRecord(place, "Expected `object`")
     return operation
+
+
+def _url_of(document: Document, path: str, servers: tuple[Any, ...], place: str) -> str:
+    """Return the URL of an operation on its first server; raises InvalidRecord.
+
+    servers: those of the operation, of its path and of the document, of which the first ones count
+    """
+    first = next((each[0] for each in servers if isinstance(each, list) and each), None)
+    server = first if isinstance(first, dict) else {}
+    variables = mapping(server, "variables")
+    url = _variable.sub(
+        lambda match: line(mapping(variables, match[1]).get("default"), MAX_DEFAULT),
+        line(server.get("url"), MAX_URL) or "/",
+    )
+    url = document.resolve(url, place).partition("#")[0].partition("?")[0]
+    return f"{url.rstrip('/')}/{path.lstrip('/')}"
 
 
 def _describe(operation: dict[str, Any], item: dict[str, Any]) -> str:

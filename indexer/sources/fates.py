@@ -7,7 +7,7 @@ from hashlib import blake2b
 from io import BytesIO
 from pathlib import Path, PurePath
 from struct import Struct
-from typing import IO, NamedTuple
+from typing import IO
 
 import msgspec
 import numpy as np
@@ -44,13 +44,6 @@ Rows = npt.NDArray[np.void]
 _encode = msgspec.json.Encoder().encode
 
 
-class Mark(NamedTuple):
-    """The state of a spool when a source began: its rows, and those of payees."""
-
-    rows: int
-    payees: int
-
-
 class FateSpool:
     """Collects fates by hashes of URLs; texts go to a file without a name in `folder`, or memory.
 
@@ -62,7 +55,7 @@ class FateSpool:
         self._end = 0  # of the file
         self._rows, self._payees = bytearray(), bytearray()
         self._counts: list[dict[bool, int]] = []
-        self._marks: list[Mark] = []
+        self._marks: list[tuple[int, int]] = []  # sizes of both when a source began
         self._sources: list[ListingSource] = []
 
     @property
@@ -86,12 +79,12 @@ class FateSpool:
         shown = shorten(drop_ignorable(public_name or PurePath(name).name))
         self._sources.append(ListingSource(shown, is_read=bool(public_name)))
         self._counts.append({False: 0, True: 0})
-        self._marks.append(Mark(len(self._rows), len(self._payees)))
+        self._marks.append((len(self._rows), len(self._payees)))
 
     def discard(self) -> None:
         """Forget the source that was started last."""
-        mark = self._marks.pop()
-        del self._rows[mark.rows :], self._payees[mark.payees :]
+        rows, payees = self._marks.pop()
+        del self._rows[rows:], self._payees[payees:]
         del self._sources[-1], self._counts[-1]
 
     def add(

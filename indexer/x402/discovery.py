@@ -131,7 +131,7 @@ class Discovery:
         self._names: dict[int, str] = {}
         self._merged: dict[str, list[Place]] = {}
         self._services: dict[str, list[str]] = {}
-        self._groups: list[list[Place]] = []
+        self._groups: list[list[Place]] = [[]]  # the first is of services without resources
         self.dropped: list[Dropped] = []
         self.remarks: list[tuple[Place, Notice]] = []
         self.pointers: dict[str, list[Place]] = defaultdict(list)

@@ -12,7 +12,7 @@ from msgspec import Raw, Struct
 
 from indexer.sources.denials import fold_address
 from indexer.untrusted import NULL, string_of
-from service.urls import parse_url
+from service.urls import find_url
 
 Endpoints = dict[tuple[str, str], set[str]]
 """Pairs of a normalised URL and a method, each with the addresses that it names in `payTo`."""
@@ -54,10 +54,8 @@ def read_endpoints(text: bytes) -> Endpoints:
 
 def identify_endpoint(url: str, methods: str) -> set[tuple[str, str]]:
     """Pair the normalised URL with each method; none if it is not a URL."""
-    try:
-        return pair_endpoints([parse_url(url).identity], methods)
-    except ValueError:
-        return set()
+    parsed = find_url(url)
+    return pair_endpoints([parsed.identity], methods) if parsed else set()
 
 
 def pair_endpoints(urls: Iterable[str], methods: str) -> set[tuple[str, str]]:

@@ -122,7 +122,6 @@ def make_listing(
     *,
     call: Call,
     offers: list[PaymentOffer],
-    contradicts: bool,
     description: str,
     updated: datetime | None,
 ) -> Listing:
@@ -176,7 +175,7 @@ def make_listing(
         extensions=[*mapping(values, "extensions")],
         entries=[*_entries(fields, accepted)],
         offers=offers,
-        contradicts=contradicts,
+        contradicts=accepted.contradicts,
     )
 
 

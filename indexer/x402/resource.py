@@ -16,13 +16,12 @@ from msgspec import UNSET, Struct, UnsetType
 from indexer.errors import InvalidRecord, LeftOut
 from indexer.sources.denials import fold_address
 from indexer.sources.records import SourceRecord
-from indexer.untrusted import decode_object, mapping
+from indexer.untrusted import decode_object, mapping, url_or_invalid
 from indexer.x402.advice import advise
 from indexer.x402.listing import MAX_LISTING, Listing, make_listing
 from indexer.x402.members.calls import read_call
 from indexer.x402.members.dates import EPOCH, MICROSECOND, NEVER
 from indexer.x402.members.described import (
-    CONTRADICTION,
     Described,
     ServiceTexts,
     price_described,
@@ -38,7 +37,7 @@ from indexer.x402.rules import SIZE, Rules, check_accepted, check_address
 from service.schema.discovery import ListedEndpoint
 from service.schema.records import Endpoint, EndpointQuality
 from service.schema.values import format_timestamp
-from service.urls import MAX_URL, ParsedUrl, parse_url
+from service.urls import MAX_URL, ParsedUrl, find_url
 
 MAX_COUNT = 2**63 - 1
 
@@ -139,7 +138,6 @@ def read_resource(
             ListedEndpoint(url, declared.method),
             accepted,
             offers=offers,
-            contradicts=_contradicts(accepted),
             call=read_call(
                 values,
                 None if tool else parsed,
@@ -197,10 +195,7 @@ def url_of(values: dict[str, Any]) -> tuple[str, str, dict[str, Any]]:
 
 
 def _check_url(path: str, url: str, rules: Rules) -> ParsedUrl:
-    try:
-        parsed = parse_url(url)
-    except ValueError as error:
-        raise InvalidRecord(path, str(error)) from error
+    parsed = url_or_invalid(url, path)
     check_address(path, parsed, rules)
     return parsed
 
@@ -214,10 +209,8 @@ def given_url(text: bytes) -> str:
 
 
 def _identity(url: str) -> str:
-    try:
-        return parse_url(url).identity
-    except ValueError:
-        return ""
+    parsed = find_url(url)
+    return parsed.identity if parsed else ""
 
 
 def with_route(url: str, route: Any) -> str:
@@ -297,7 +290,7 @@ def _endpoint(
             pay_to=accepted.pay_to or UNSET,
             tool=declared.tool or UNSET,
             payment_offers=document.offers if document and document.offers else UNSET,
-            prices_contradict=_contradicts(accepted) or UNSET,
+            prices_contradict=accepted.contradicts or UNSET,
         )
     )
 
@@ -305,18 +298,10 @@ def _endpoint(
 def _service_path(document: Described | None, domain: str) -> str:
     """Return the path of the service that a document names, empty for the host itself."""
     texts = document.service if document else None
-    try:
-        parsed = parse_url(texts.url) if texts and texts.url else None
-    except ValueError:
-        return ""
+    parsed = find_url(texts.url) if texts else None
     if parsed is None or parsed.domain != domain:
         return ""
     return parsed.rest.partition("?")[0].rstrip("/").lower()
-
-
-def _contradicts(accepted: Accepted) -> bool:
-    """Whether two documents, or a document and a feed, state prices that cannot both hold."""
-    return any(each.kind == CONTRADICTION for each in accepted.notices)
 
 
 def _quality(usage: Usage) -> EndpointQuality | UnsetType:

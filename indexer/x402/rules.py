@@ -65,16 +65,17 @@ class Rules:
             and (policy.allow_private or not outline.is_private)
             and outline.price < self._max_price
             and (self._now is None or outline.latest <= self._latest)
-            and not self._is_denied(outline)
+            and self.denials.find(
+                host=outline.host,
+                domain=outline.domain,
+                payees=outline.payees,
+                urls=(outline.given, outline.identity),
+            )
+            is None
         )
         if is_admitted:
             self.check_age(outline.updated)
         return is_admitted
-
-    def _is_denied(self, outline: Outline) -> bool:
-        urls = (outline.given, outline.identity)
-        names = {"host": outline.host, "domain": outline.domain}
-        return self.denials.find(**names, payees=outline.payees, urls=urls) is not None
 
     def check_age(self, updated: int) -> None:
         """Raise LeftOut for a listing that was updated longer ago than the policy allows."""

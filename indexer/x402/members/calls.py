@@ -11,7 +11,7 @@ from msgspec import UNSET, Struct
 from indexer.untrusted import items, mapping, objects, text
 from indexer.x402.members.parameters import is_template
 from service.schema.discovery import Requirement, ToolFacts
-from service.urls import ParsedUrl, parse_url
+from service.urls import ParsedUrl, find_url
 
 MAX_REQUIREMENTS = 20
 MAX_METHODS = 10
@@ -57,10 +57,7 @@ def read_call(
 def _example_url(value: Any, listed: ParsedUrl | None) -> str:
     """Return a URL of the origin of the listed one that has no placeholder, or an empty string."""
     url = text(value)
-    try:
-        example = parse_url(url) if url and listed else None
-    except ValueError:
-        return ""
+    example = find_url(url)
     if example is None or listed is None or example.has_credentials or is_template(example.rest):
         return ""
     is_same_origin = (example.scheme, example.domain) == (listed.scheme, listed.domain)

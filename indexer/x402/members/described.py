@@ -110,13 +110,18 @@ def price_described(accepted: Accepted, described: Described | None) -> Accepted
     contradiction = find_contradiction(accepted, described.offers)
     notices = [Notice(CONTRADICTION, place, contradiction)] if contradiction else []
     if accepted.entries:
-        return replace(accepted, notices=accepted.notices + notices)
+        notices = accepted.notices + notices
+        return replace(accepted, notices=notices, contradicts=bool(contradiction))
     pricing, best = price_of(described.offers)
     if place:
         notices += _notices(best, place)
     amount = pricing.amount or pricing.max_amount or pricing.min_amount
     return replace(
-        accepted, pricing=pricing, amount=Decimal(amount) if amount else None, notices=notices
+        accepted,
+        pricing=pricing,
+        amount=Decimal(amount) if amount else None,
+        notices=notices,
+        contradicts=bool(contradiction),
     )
 
 

@@ -64,6 +64,7 @@ class Accepted(Struct):
     networks: labels of the networks of all entries
     entries, offers: all entries, as they came and as read
     index: of the chosen entry
+    contradicts: whether documents, or a document and a feed, state prices that cannot both hold
     """
 
     pricing: Pricing
@@ -73,6 +74,7 @@ class Accepted(Struct):
     entries: list[dict[str, Any]]
     offers: list[Offer]
     index: int
+    contradicts: bool = False
 
     @property
     def chosen(self) -> dict[str, Any]:
@@ -151,7 +153,10 @@ def _read_offer(entry: dict[str, Any], stablecoins: Stablecoins) -> Offer:
 
 
 def _price(offer: Offer, path: str) -> tuple[Pricing, list[Notice]]:
-    """Return the price of an entry, and a notice where it has none; raises InvalidRecord."""
+    """Return the price of an entry, and a notice where it has none; raises InvalidRecord.
+
+    The amount is a maximum for the scheme `upto`.
+    """
     if offer.fault:
         raise InvalidRecord(f"{path}.{offer.amount_key}", f"is not a price: {offer.fault}")
     (_, label), scheme = _key_and_label(offer.network), offer.scheme or "exact"
@@ -166,7 +171,15 @@ def _price(offer: Offer, path: str) -> tuple[Pricing, list[Notice]]:
         where = f"on {label}" if label else "without a network"
         reason = f"is not a known stablecoin {where}: the endpoint is listed without a price"
         notices.append(Notice(UNKNOWN_ASSET, f"{path}.asset", reason))
-    return _pricing(scheme, amount, currency, label), notices
+    is_maximum = scheme.casefold() == "upto"
+    pricing = Pricing(
+        amount="" if is_maximum else amount,
+        currency=currency,
+        network=label or UNSET,
+        scheme=scheme,
+        max_amount=amount if is_maximum and amount else UNSET,
+    )
+    return pricing, notices
 
 
 def base_units(value: Any) -> str:
@@ -190,15 +203,3 @@ def in_units(digits: str, decimals: int) -> str:
     padded = digits.rjust(decimals + 1, "0")
     fraction = padded[-decimals:].rstrip("0")
     return f"{padded[:-decimals]}.{fraction}" if fraction else padded[:-decimals]
-
-
-def _pricing(scheme: str, amount: str, currency: str, network: str) -> Pricing:
-    """Return a fixed amount, or for the scheme `upto` a maximum."""
-    is_maximum = scheme.casefold() == "upto"
-    return Pricing(
-        amount="" if is_maximum else amount,
-        currency=currency,
-        network=network or UNSET,
-        scheme=scheme,
-        max_amount=amount if is_maximum and amount else UNSET,
-    )

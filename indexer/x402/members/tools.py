@@ -15,7 +15,7 @@ from urllib.parse import quote, unquote
 
 from indexer.errors import LeftOut
 from indexer.untrusted import line, mapping, text
-from service.urls import DEFAULT_PORTS, parse_url
+from service.urls import DEFAULT_PORTS, find_url
 
 MAX_TOOL = 256  # characters
 MAX_SLUG = 12
@@ -43,11 +43,8 @@ def server_of(values: dict[str, Any], described: dict[str, Any]) -> str:
     metadata = values.get("metadata")
     for place in (mapping(info, "input"), info, extension, metadata, described, values):
         for url in _urls(place):
-            try:
-                is_address = parse_url(url).scheme in DEFAULT_PORTS
-            except ValueError:
-                continue
-            if is_address:
+            parsed = find_url(url)
+            if parsed is not None and parsed.scheme in DEFAULT_PORTS:
                 return url
     return ""
 

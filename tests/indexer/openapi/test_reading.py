@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from indexer.documents import bounds
 from indexer.documents.document import FREE as FREE_RULE
 from indexer.errors import InvalidRecord, LeftOut
 from indexer.openapi import reading
@@ -196,7 +195,7 @@ def test_operations_beyond_the_bounds_of_a_document_are_left_out(
     assert len(faults) == 8
     assert sum(fault is None for fault in faults) == 3
     assert "follows 3 paid operations" in str(faults[6])
-    monkeypatch.setattr(bounds, "MAX_RESOURCES", 1_000)
+    monkeypatch.setattr("indexer.documents.document.MAX_RESOURCES", 1_000)
     faults = [each.fault for each in read(given)]
     assert "exceeds the 1,000 bytes" in str(faults[4])
 
