@@ -50,8 +50,8 @@ _endpoint = msgspec.json.Decoder(_Endpoint)
 def admit(text: bytes, facts: Facts, source: SourceOptions, rules: Rules) -> Admitted:
     """Return a valid record without what its source may not say, and without endpoints left out.
 
-    A record that is admitted as it came keeps every byte. Raises LeftOut for one that is taken
-    down, or that has no endpoint left, and InvalidRecord for one that no domain identifies.
+    A record that is admitted as it came keeps every byte. Raises LeftOut for a record that is taken
+    down or has no endpoint left, and InvalidRecord if no domain identifies a record.
     """
     _check_host("$.domain", facts.domain, rules)
     is_believed = source.curated or not (

@@ -49,13 +49,12 @@ Describe = Callable[[Mapping[str, str]], Iterable[tuple[Grouped, Normalised | St
 class Entry(Struct, gc=False):
     """A record: its place in its source, and the values that order it.
 
-    Its text is in the spool from `start` to `stop`, or in a `row` of the kept records. The JSON of
-    its demand is in the spool from `demand_start` to `demand_stop`; that of endpoints is in
-    `endpoint_payers`, by their index. `alive` is the verdict of trusted probers. Its annotations
-    are in the spool from `annotations_start` to `annotations_stop`.
-
-    `group` is the number that `Discovery` gave to the service, or to the discovered service that
-    the record replaces, or NO_GROUP.
+    start, stop: of the text in the spool, unless it is a `row` of the kept records
+    group: the number by which `Discovery` finds the resources of the service, or NO_GROUP
+    demand_start, demand_stop: of the JSON of the demand in the spool
+    annotations_start, annotations_stop: of the annotations in the spool
+    endpoint_payers: by the index of the endpoint
+    alive: the verdict of trusted probers
     """
 
     source: int
@@ -138,11 +137,10 @@ class Catalogue:
     ) -> None:
         """Give every service its id, and a record the discovered resources that it names.
 
-        Of several records with one id the most trusted stays, among equals that of the last source,
-        within one source the first. The resources of a host that no record names are a service of
-        their own, or several with paths of their own, unless a source hides them; `describe`
-        returns the records of those services. A record of a host that a more trusted source lists
-        is left out.
+        Of the records with one id the most trusted stays, among equals that of the last source,
+        within one source the first. A record of a host that a more trusted source lists is left
+        out. The resources of a host that no record names become a service, or several with paths,
+        unless a source hides them; `describe` returns their records.
         """
         self._spool.flush()
         domains = _Domains(discovery, decisions)

@@ -45,7 +45,7 @@ class Stored(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """A record that was validated: its compact JSON and its hash, empty of a resource, and facts.
+    """A validated record: compact JSON and its hash, both empty for a resource, and facts.
 
     flags: for each resource of a discovered service, whether its record has the resource
     """

@@ -165,14 +165,13 @@ class Overlays:
 def read_overlays(paths: Iterable[str]) -> Overlays:
     """Return the overlays of these files.
 
-    A file, plain or gzip, holds JSON objects, one after the other or in an array. An object
-    whose `id` is a string is a patch of this service: `{"id":"a","enriched":true}`. Any other
-    holds patches by key, where null removes: `{"a":{"enriched":true},"b":null}`. A key is the id of
-    a service, `domain:HOST` for all services of a host, or, with null only, `payee:ADDRESS` for
-    everything that pays an address or the URL of an endpoint. The member `profile` describes a
-    service, or the endpoint of a URL, and is no part of the record. Patches of one key apply in the
-    order of files and lines. Raises SourceError when a file is missing, empty, no such JSON, or
-    patches an id itself.
+    A file, plain or gzip, holds JSON objects, in sequence or in an array. An object whose `id` is a
+    string is a patch of that service: `{"id":"a","enriched":true}`. Other objects hold patches by
+    key, where null removes: `{"a":{"enriched":true},"b":null}`. A key is the id of a service,
+    `domain:HOST` for all services of a host, or, with null only, `payee:ADDRESS` or the URL of an
+    endpoint. The member `profile` describes a service, or the endpoint of a URL, and is no part of
+    the record. Patches of one key apply in the order of files and lines. Raises SourceError for a
+    file that is missing, empty, no such JSON, or patches an id.
     """
     overlays = Overlays()
     for path in paths:
@@ -204,8 +203,8 @@ def apply_overlay(text: bytes, overlay: Overlay, *, summary_derived: bool) -> by
 def merge_patch(target: bytes, patch: bytes) -> bytes:
     """Return a JSON text with a merge patch applied; neither has white space around it.
 
-    Values that stay are as they were written, in their order; new ones follow. Of members with one
-    name the last counts.
+    Values that stay keep their text and their order; new values follow. Of members with one name
+    the last counts.
     """
     if not patch.startswith(b"{"):
         return patch

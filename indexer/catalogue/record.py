@@ -139,9 +139,8 @@ def given_id(text: bytes) -> Raw | None:
 def summarise_prices(endpoints: Iterable[Endpoint]) -> PriceSummary | None:
     """Return the range and the average of the prices of a service, or None without any.
 
-    Only prices in the currency of most endpoints count, and those on test networks only where
-    there are no others. The average is over the fixed prices of the scheme `exact`; without one
-    the cost varies.
+    Prices count in the currency of most endpoints, and on test networks only without others. The
+    average is over fixed prices of the scheme `exact`; without any the cost varies.
     """
     prices = mainnet_prices(endpoint.pricing for endpoint in endpoints)
     bounded = [(pricing, amounts) for pricing in prices if (amounts := _amounts(pricing))]

@@ -32,11 +32,10 @@ def check_feed(
 ) -> None:
     """Raise ForbiddenAddress for an address that a feed may not be read from.
 
-    feed: its host and port; all others are targets of redirects, which must be public
+    feed: host and port of its URL; other hosts are targets of redirects, and must be public
 
-    The feed may be at an IP address that the operator wrote, whichever it is, and on `localhost`.
-    Another name of it must have public addresses, or with `allow_private` private ones, but never
-    those of instance metadata.
+    An IP address that the operator wrote is allowed, and so is `localhost`. Other names must have
+    public addresses, or with `allow_private` private ones, but never those of instance metadata.
     """
     where = _describe(host, ip)
     if (host, port) != feed:

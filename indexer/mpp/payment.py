@@ -36,10 +36,10 @@ def read_offers(
 ) -> list[PaymentOffer]:
     """Return an offer for each method of a payment at a JSON path; raises InvalidRecord.
 
-    methods: those of the service, which a payment without methods has
+    methods: of the service, for a payment without methods
 
-    Where the methods have different decimals, the base units have no common meaning, and no offer
-    has an amount in units of its currency. The amount of a dynamic payment is a lower bound.
+    Base units mean nothing where the methods have different decimals: no offer has an amount then.
+    The amount of a dynamic payment is a lower bound.
     """
     own = payment.get("methods")
     names = _names(payment.get("method")) or _names(own) or _names(methods) or [""]
@@ -89,7 +89,7 @@ def _names(value: Any) -> list[str]:
 def _currency(
     method: str, payment: dict[str, Any], stated: tuple[dict[str, Any], ...], known: Stablecoins
 ) -> tuple[str, Asset]:
-    """Return the name of the currency of a method, and its unit; unknown decimals are negative.
+    """Return the name and the unit of the currency of a method; unknown decimals are negative.
 
     stated: the method as the payment and as the service describe it
     """

@@ -113,9 +113,9 @@ def _read_mpp(info: dict[str, Any], path: str, stablecoins: Stablecoins) -> Iter
 
 
 def _read_offer(offer: dict[str, Any], path: str, stablecoins: Stablecoins) -> PaymentOffer:
-    """Return an offer, whose amount is in base units of its currency and null where dynamic.
+    """Return an offer in base units of its currency; a dynamic offer has no amount.
 
-    The amount of another intent than a charge is for a unit of use, and not for a request.
+    Intents other than a charge have the price of a unit of use, and not of a request.
     """
     method, intent, name = (
         line(offer.get(key), MAX_NAME) for key in ("method", "intent", "currency")

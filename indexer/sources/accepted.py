@@ -117,11 +117,12 @@ class AcceptedSource:
     def find_changes(
         self, listings: Listings, allowed: Fraction, left_out: Collection[str] = ()
     ) -> list[str]:
-        """Return why these listings differ too much from the accepted ones, nothing if they do not.
+        """Return how these listings differ too much from the accepted ones, nothing if they do not.
 
-        No more than this share of the accepted ones, or FLOOR, may go, change their payee, or cost
-        MULTIPLE times as much. `left_out` are the URLs of listings that a rule removed, and not
-        their source.
+        The share `allowed` of the accepted listings, or FLOOR, may go, change their payee, or cost
+        MULTIPLE times as much.
+
+        left_out: URLs of listings that a rule of the operator removed
         """
         accepted, now = self._read().facts(), listings.facts()
         kinds: dict[str, list[str]] = {"are gone": [], "pay another address": [], "cost more": []}

@@ -99,8 +99,8 @@ class FateSpool:
     ) -> None:
         """Add the fate of a record of the source of a number.
 
-        A record without a URL is found by its position and the name of its source in reports;
-        others have no row for it, since a source that is reordered would change the snapshot.
+        A record without a URL is found by its position and the name of its source in reports. Other
+        records are not, as a source that is reordered would change the snapshot.
         """
         is_note = fate is Fate.NOTED
         addresses = subject.addresses

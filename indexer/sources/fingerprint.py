@@ -41,8 +41,8 @@ HashedFiles = tuple[str, dict[str, FileState]]
 class Fingerprint:
     """The inputs of a build; the contents of the sources are hashed in a thread.
 
-    `settings` is a hash of the options, and of the names and sizes of the sources: where it
-    differs, nobody has to wait for the contents.
+    settings: hash of the options, and of names and sizes of the sources; a difference is known
+        before the contents are hashed
     """
 
     def __init__(self, settings: str, files: Future[HashedFiles]) -> None:

@@ -65,9 +65,9 @@ def _refers_outside(value: Any) -> bool:
 
 
 def _mixes_versions(values: dict[str, Any], entries: Sequence[dict[str, Any]]) -> bool:
-    """Whether members of version 1 of the protocol stand among those of version 2.
+    """Whether the version or the schema of a resource is not that of its entries.
 
-    Both may stand beside each other; one that stands alone has to be of the version of its entry.
+    Schemas of both versions may stand beside each other.
     """
     if not entries:
         return False

@@ -59,10 +59,10 @@ class Place(Struct, gc=False):
 
 
 class Grouped(NamedTuple):
-    """The resources of a discovered service, and the place of the newest of them.
+    """The resources of a discovered service, and source and position of the newest.
 
-    `group` is the number by which `Discovery` finds the resources of the service. `key` is the
-    domain, followed by the path of a service that shares it with others.
+    group: the number by which `Discovery` finds the resources
+    key: the domain, followed by the path of a service that shares the domain
     """
 
     group: int
@@ -87,10 +87,10 @@ class Dropped(NamedTuple):
 
 
 class FoundResources:
-    """The resources of one source, the newest of each URL, method and tool, in the spool.
+    """The resources of one source, the best of each URL, method and tool, in the spool.
 
-    One with a listing is better than one without, then the newer one, then the one with the greater
-    bytes, so that the order of pages does not matter.
+    Listed resources come first, then newer ones. Among equals the greater bytes decide, so that
+    the order of pages does not matter.
     """
 
     def __init__(self, discovery: Discovery, source: int, name: str, trust: int) -> None:
@@ -116,10 +116,10 @@ class FoundResources:
 
 
 class Discovery:
-    """Resources of all sources; in memory are only their places.
+    """The resources of all sources; only their places are in memory.
 
-    After `merge`, `pointers` are those of which nothing says more yet, by URL. `remarks` are new
-    notices on merged resources, each after the place of the first of these.
+    pointers: those that `merge` found and nothing says more of, by URL
+    remarks: new notices on merged resources, each after the place of the first of these
     """
 
     def __init__(self, spool: BinaryIO, readings: Readings, decisions: Decisions) -> None:
@@ -162,11 +162,10 @@ class Discovery:
             self._hosts[domain] += places.items()
 
     def merge(self) -> None:
-        """Merge what several sources have, once all are accepted.
+        """Merge the resources that several sources list, once all sources are accepted.
 
-        A less trusted source adds no method to a URL that a more trusted one lists, and its
-        resources say nothing there but their usage. An undeclared method joins the only one that
-        is declared.
+        A less trusted source adds nothing but usage to a URL that a more trusted source lists, and
+        no method. An undeclared method joins the only one that is declared.
         """
         for domain, found in self._hosts.items():
             by_address: dict[str, list[tuple[str, Place]]] = defaultdict(list)
@@ -238,9 +237,9 @@ class Discovery:
     def claim(self, domain: str, endpoints: Endpoints, trust: int) -> int:
         """Move the resources of a domain that are any of these endpoints into a group of their own.
 
-        A resource that is less trusted than the record of the endpoints is left out where it pays
-        another address than that record names, or has a method that the record does not.
-        Returns the number of the group, which may be empty.
+        A resource less trusted than the record of the endpoints is left out if the record names
+        another payee, or its URL without its method. Returns the number of the group, which may be
+        empty.
         """
         claimed: list[Place] = []
         others: list[Place] = []
@@ -274,8 +273,8 @@ class Discovery:
     def services(self) -> Iterator[Grouped]:
         """Yield the services of the resources that nothing has claimed, by domain and path.
 
-        A resource belongs to the service with the longest path that its URL is below, whichever
-        source lists it.
+        A resource belongs to the service with the longest path above its URL, whichever source
+        lists it.
         """
         for domain, found in sorted(self._merged.items()):
             by_key: dict[str, list[Place]] = defaultdict(list)

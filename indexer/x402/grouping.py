@@ -41,10 +41,10 @@ class GroupedResource(Struct):
 def group_resources(
     domain: str, grouped: list[GroupedResource], limit: int
 ) -> tuple[dict[str, Any], list[Resource]]:
-    """Make one service of the resources of a host; its endpoints, `limit` at most, follow calls.
+    """Return the catalogue record of a host, without an id, and the resource of each endpoint.
 
-    The texts of the service are those of its most trusted sources. Returns its catalogue record,
-    without an id, and the resources in that, in the order of its endpoints.
+    The most called resources, `limit` at most, are endpoints. Texts come from the most trusted
+    sources.
     """
     grouped = sorted(
         grouped,
@@ -129,7 +129,7 @@ def _agreed(texts: Iterable[str], count: int, least: int) -> str:
 def _description(name: str, resources: list[Resource]) -> str:
     """Join the descriptions of the endpoints, or their tags if there are none.
 
-    A service is found by its description, so that of one endpoint alone would hide the others.
+    Searches find a service by its description: that of one endpoint would hide the others.
     """
     metadata = [resource.metadata for resource in resources]
     texts = dict.fromkeys(each.description or each.service_name for each in metadata)

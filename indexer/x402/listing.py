@@ -59,12 +59,13 @@ class Listing(Struct, array_like=True):
     """A resource to list.
 
     text: its JSON, without the member `ratecard`
-    endpoint, price, displaced: facts for `ratecard`; `displaced` are members of an object
-        `resource` whose names the resource itself has, with other values
+    endpoint, price: facts for `ratecard`
+    displaced: members of an object `resource` that the resource itself has with other values
     call: how it is called
     url: the member `resource` of the text
     type, tags, extensions, entries: the values that filters compare
-    offers: ways to pay beside `accepts`, whose prices `contradicts` says contradict each other
+    offers: ways to pay beside `accepts`
+    contradicts: whether prices of the resource contradict each other
     """
 
     text: bytes
@@ -130,8 +131,7 @@ def make_listing(
     text, values: its valid JSON, and the same decoded
     updated: the time that its `lastUpdated` means, None if that is missing or no time
 
-    The members of an object `resource` become members of the resource itself, and its URL takes
-    its place.
+    The members of an object `resource` move up to the resource; its URL takes its place.
     """
     fields = _fields.decode(msgspec.json.format(text, indent=-1))
     lifted = mapping(values, "resource")
@@ -218,7 +218,7 @@ def _raw(value: Any) -> Raw:
 def _lift(fields: dict[str, Raw], members: dict[str, Raw]) -> dict[str, bytes]:
     """Move the members of the object `resource`, except its URL, up to the fields.
 
-    Returns the members that cannot be moved: there are fields of their names with other values.
+    Returns the members whose names have other values there.
     """
     members.pop("url", None)
     moved = members.items()

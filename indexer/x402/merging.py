@@ -63,15 +63,13 @@ class _Choice(NamedTuple):
 def merge(
     candidates: Sequence[Candidate], url: str, key: str, decisions: Decisions
 ) -> tuple[bytes, Candidate]:
-    """Merge the resources that have one key, and record from which sources the parts are taken.
-
-    Returns the text of the merged resource, and its first candidate.
+    """Merge the resources of one key; returns the text, and the first candidate.
 
     Entries of one scheme, network and asset come whole from one of the most trusted sources: the
-    one that was served before, or else the newest. Usage is the most trusted that is stated, among
-    equals that of more calls. Any other value comes whole from the first of the most trusted
-    sources that has it; where it declares no parameters, documents add theirs. A candidate that
-    would make the resource too large adds nothing.
+    source that was served before, else the newest. Usage comes from the most trusted candidate that
+    states any, among equals from that of more calls. Other values come whole from the first of the
+    most trusted sources that has them, and parameters else from documents. A candidate that would
+    make the resource too large adds nothing. `decisions` record the sources.
     """
     trust = max(each.trust for each in candidates)
     served = decisions.source_of(key)

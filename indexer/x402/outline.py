@@ -15,23 +15,21 @@ from service.urls import key_of
 class Outline(Struct, array_like=True, gc=False, tag="resource"):
     """The values of a resource that rules, merging and ordering look at.
 
-    The bytes of a whole resource decode as its outline too, which takes a third of the time.
+    The bytes of a whole resource decode as its outline too, in a third of the time.
 
-    given: its normalised URL
-    identity, method, tool: what distinguishes it from other resources; `identity` is the
-        normalised URL, with its route template if it has one; of a tool that is identified by
-        its name it is the server, or the seller
-    domain: what the resources of one service share
+    given: the normalised URL
+    identity: the normalised URL, with a route template if there is one; the server or the seller
+        of a tool that is identified by its name
+    domain: of the service
     updated: microseconds of Unix time, or NEVER
-    latest: of all its dates, likewise
-    payees: the addresses that its entries pay to, as they are compared
+    latest: of all dates, likewise
+    payees: the addresses that are paid, as they are compared
     price: in units of the currency, 0 where none is known
     is_listed: whether there is an entry of `accepts`
-    advice: to its seller, as bits
-    tool_url: the identifier of a tool, where the resource has one for its URL
-    is_pointer: whether it is a bare pointer, of which another source has to say more
-    service: path of the service that its document says it belongs to, in lower case; empty where
-        that is the host
+    advice: to the seller, as bits
+    tool_url: the identifier of a tool, where it stands for the URL
+    is_pointer: whether this is a bare pointer, listed only if another source says more
+    service: path of the service that a document names, in lower case; empty for the host
     """
 
     given: str

@@ -32,8 +32,8 @@ class ReadResource(NamedTuple):
 class Readings:
     """The resources of a build, in the store of the facts of records.
 
-    The store has a resource as it is without rules of the operator, which may differ in the next
-    build, and without the date of the build.
+    The store keeps resources as they are read without the rules of the operator and the date of the
+    build, as both may differ in the next build.
     """
 
     def __init__(self, facts: FactStore, rules: Rules) -> None:

@@ -87,10 +87,11 @@ class Resource(ListedResource, gc=False):
 def read_resource(
     source: SourceRecord, rules: Rules, method: str = ""
 ) -> tuple[Resource, Listing | None]:
-    """Read one resource, and how it is listed: not at all without an entry of `accepts`.
+    """Read one resource, and its listing, None without an entry of `accepts`.
 
-    `method` is that of a resource which declares none. Raises InvalidRecord, or LeftOut if a rule
-    leaves the resource out.
+    method: of a resource that declares none
+
+    Raises InvalidRecord, or LeftOut if a rule leaves the resource out.
     """
     if source.fault:
         raise source.fault

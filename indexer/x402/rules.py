@@ -54,9 +54,9 @@ class Rules:
         return moment
 
     def admit(self, outline: Outline) -> bool:
-        """Whether these rules read a resource as the rules `without_judgement` have read it.
+        """Whether a resource that was read `without_judgement` stands as it is.
 
-        False where it has to be read again, as a rule may leave it out or a date is in the future.
+        False for a resource to read again, as a rule may leave it out or a date is in the future.
         Raises LeftOut for an old listing.
         """
         policy = self.policy

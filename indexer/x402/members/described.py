@@ -102,7 +102,7 @@ def merge_described(values: Iterable[Raw]) -> Raw:
 def price_described(accepted: Accepted, described: Described | None) -> Accepted:
     """Return the payments of a resource, with the price of its documents where none is listed.
 
-    The notices say what is not known of a price, and which prices contradict each other.
+    Notices tell why a price is unknown, and which prices contradict each other.
     """
     if described is None:
         return accepted

@@ -1,8 +1,7 @@
 """Paid MCP tools: whose tool an identifier such as `mcp://tool/forecast` names.
 
-The identifier is no address, and servers of different sellers share it: it identifies a tool
-beside the server that sells it, or else beside the addresses that are paid and the name of the
-service.
+Different sellers use one identifier, so that a tool is identified by the identifier and its server,
+or else by the payees and the name of the service.
 """
 
 from __future__ import annotations
@@ -50,12 +49,10 @@ def server_of(values: dict[str, Any], described: dict[str, Any]) -> str:
 
 
 def find_seller(tool: str, payees: Iterable[str], service_name: Any) -> tuple[str, str]:
-    """Return a domain for the seller of a tool that has no server, and the identity there.
+    """Return a domain for the seller of a tool without a server, and the identity of the tool.
 
-    payees: the addresses that are paid; raises LeftOut without any
-
-    Tools of one seller have equal sets of addresses, so that no other listing adds an address to
-    those that are paid for a tool.
+    Tools of one seller have equal sets of payees, so that no other listing adds a payee to a tool.
+    Raises LeftOut without payees.
     """
     addresses = sorted(payees)
     if not addresses:
