@@ -31,7 +31,9 @@ def _number(text: str) -> Decimal:
 
 
 _values = msgspec.json.Decoder(dict[str, Any], float_hook=_number)
-_fields = msgspec.json.Decoder(dict[str, Raw])
+_members = msgspec.json.Decoder(dict[str, Raw])
+raw_members = _members.decode
+raw_items = msgspec.json.Decoder(list[Raw]).decode
 
 
 def decode_object(text: bytes) -> dict[str, Any]:
@@ -43,7 +45,7 @@ def decode_object(text: bytes) -> dict[str, Any]:
     try:
         values = _values.decode(text)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        decode_or_invalid(_fields, text)  # it finds all faults but those of numbers
+        decode_or_invalid(_members, text)  # it finds all faults but those of numbers
         check_depth(text)
         reason = "holds a number beyond those of a 64-bit float or with too many digits"
         raise InvalidRecord("$", reason) from error

@@ -14,6 +14,7 @@ from indexer.errors import InvalidRecord, LeftOut
 from indexer.options import SourceOptions
 from indexer.sources.denials import fold_host
 from indexer.sources.subjects import Address, find_address
+from indexer.untrusted import raw_items, raw_members
 from indexer.x402.rules import Rules, check_address, check_price
 from service.schema.records import Pricing
 from service.urls import find_url
@@ -22,14 +23,11 @@ CURATED = ("id", "enriched", "isNew")
 """Members that only a curated source is believed in."""
 
 
-class Admitted(Struct):
-    """A record as it is admitted, None for its text as it came, and the endpoints left out of it.
+Admitted = tuple[bytes | None, list[tuple[LeftOut, Address | None]]]
+"""A record as it is admitted, None for its text as it came, and why endpoints are left out.
 
-    faults: why each is left out, and its URL
-    """
-
-    text: bytes | None
-    faults: list[tuple[LeftOut, Address | None]]
+The URLs of these endpoints follow the reasons.
+"""
 
 
 class _Endpoint(Struct):
@@ -42,8 +40,6 @@ class _Endpoint(Struct):
 _loose_host = re.compile(
     r"\s*(?:(?:[a-z][a-z0-9+.-]*:)?//)?(?:[^/?#@]*@)?([^/?#\s]*\.[^/?#\s]*)", re.IGNORECASE
 )
-_object = msgspec.json.Decoder(dict[str, Raw])
-_array = msgspec.json.Decoder(list[Raw])
 _endpoint = msgspec.json.Decoder(_Endpoint)
 
 
@@ -59,9 +55,9 @@ def admit(text: bytes, facts: Facts, source: SourceOptions, rules: Rules) -> Adm
     )
     is_within = facts.is_plain and facts.highest <= rules.policy.max_price
     if is_believed and is_within and rules.denials.is_empty:
-        return Admitted(None, [])
-    record = _object.decode(text)
-    endpoints = _array.decode(record["endpoints"])
+        return None, []
+    record = raw_members(text)
+    endpoints = raw_items(record["endpoints"])
     faults = list(_judge(text, endpoints, rules))
     left_out = [
         (fault, find_address(_endpoint.decode(raw).url))
@@ -79,7 +75,7 @@ def admit(text: bytes, facts: Facts, source: SourceOptions, rules: Rules) -> Adm
         if not facts.domain:
             record["domain"] = Raw(msgspec.json.encode(_first_domain(kept)))
     is_as_it_came = is_believed and not left_out
-    return Admitted(None if is_as_it_came else msgspec.json.encode(record), left_out)
+    return None if is_as_it_came else msgspec.json.encode(record), left_out
 
 
 def _check_host(path: str, text: str, rules: Rules) -> None:

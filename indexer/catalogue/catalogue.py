@@ -142,7 +142,6 @@ class Catalogue:
         out. The resources of a host that no record names become a service, or several with paths,
         unless a source hides them; `describe` returns their records.
         """
-        self._spool.flush()
         domains = _Domains(discovery, decisions)
         records = []
         for entry in self._records:
@@ -215,13 +214,11 @@ class Catalogue:
 
     def texts(self, ids: Iterable[str]) -> Iterator[bytes]:
         """Yield the JSON of these services."""
-        self._spool.flush()
         for service_id in ids:
             yield self._text(service_id, self._services[service_id])
 
     def runs(self, ids: Iterable[str]) -> Iterator[RecordRun]:
         """Yield the JSON of these services in runs: consecutive kept records are one."""
-        self._spool.flush()
         start = stop = 0
         for service_id in ids:
             entry = self._services[service_id]
@@ -278,7 +275,6 @@ class Catalogue:
     ) -> None:
         """Give a service the profiles of an operator."""
         entry = self._services[service_id]
-        self._spool.flush()
         annotations = decode_annotations(self._annotations(entry))
         described = replace(annotations, profile=profile, endpoint_profiles=endpoint_profiles)
         self._annotate(entry, described)
@@ -308,34 +304,29 @@ class Catalogue:
 
     def demand(self, listing: Iterable[ListedService]) -> Iterator[Described]:
         """Yield the demand of services."""
-        self._spool.flush()
         for each in listing:
-            start, stop = each.entry.demand_start, each.entry.demand_stop
-            text = os.pread(self._spool.fileno(), stop - start, start)
+            text = self._read(each.entry.demand_start, each.entry.demand_stop)
             yield Described(each.id, each.entry.name, text)
 
     def _leave_out(
         self, findings: Findings, entry: Entry, service_id: str | None, fault: LeftOut
     ) -> None:
-        self._spool.flush()
         subject = read_subject(self._text(service_id or "", entry))
         tally = findings.tallies[entry.source]
         findings.withdraw(tally, entry.position, service_id, fault, subject)
 
     def annotations(self, ids: Iterable[str]) -> Iterator[bytes]:
         """Yield the encoded annotations of these services."""
-        self._spool.flush()
         for service_id in ids:
             yield self._annotations(self._services[service_id])
 
     def _annotations(self, entry: Entry) -> bytes:
-        start, stop = entry.annotations_start, entry.annotations_stop
-        return os.pread(self._spool.fileno(), stop - start, start) if start < stop else b""
+        return self._read(entry.annotations_start, entry.annotations_stop)
 
     def _text(self, service_id: str, entry: Entry) -> bytes:
         if entry.row != NOT_KEPT:
             return bytes(self._kept.run(entry.row, entry.row + 1).content)
-        text = os.pread(self._spool.fileno(), entry.stop - entry.start, entry.start)
+        text = self._read(entry.start, entry.stop)
         if entry.id is None:
             text = b'{"id":"%b",%b' % (service_id.encode(), text[1:])
         return text
@@ -344,6 +335,10 @@ class Catalogue:
         """Set the annotations of a service, unless there are none."""
         if text := annotations.encode():
             entry.annotations_start, entry.annotations_stop = self._spool_text(text)
+
+    def _read(self, start: int, stop: int) -> bytes:
+        self._spool.flush()
+        return os.pread(self._spool.fileno(), stop - start, start)
 
     def _spool_text(self, text: bytes) -> tuple[int, int]:
         """Write a text to the spool; returns where it starts and stops."""

@@ -198,8 +198,7 @@ class Intake:
         elif kind is Kind.RESOURCES:
             self._add_resource(reading, record, readings.read(record))
         else:
-            valid = result or self._normaliser.known.normalise(record)
-            self._add_record(reading, record, valid)
+            self._add_record(reading, record, result or self._normaliser.known.normalise(record))
 
     def _add_resource(self, reading: Reading, record: SourceRecord, found: ReadResource) -> None:
         outline = found.outline
@@ -225,18 +224,15 @@ class Intake:
         """Add a valid record of a catalogue as far as its source may say it; raises LeftOut."""
         facts = valid.facts
         reading.listings.add(facts.id or facts.domain, facts.payees, facts.highest)
-        options = reading.input.options
-        admitted = admit(record.text, facts, options, self._rules)
-        for fault, address in admitted.faults:
+        text, faults = admit(record.text, facts, reading.input.options, self._rules)
+        for fault, address in faults:
             subject = Subject(() if address is None else (address,))
             self._findings.refuse(
                 reading.tally, record.position, given_id(record.text), fault, subject
             )
-        if admitted.text is not None:
-            text = SourceRecord(record.position, admitted.text)
-            valid = self._normaliser.known.normalise(text)
-        entry = self._catalogue.spool(reading.number, record.position, valid)
-        reading.entries.append(entry)
+        if text is not None:
+            valid = self._normaliser.known.normalise(SourceRecord(record.position, text))
+        reading.entries.append(self._catalogue.spool(reading.number, record.position, valid))
         reading.tally.published += 1
 
     def _refuse(self, reading: Reading, record: SourceRecord, fault: InvalidRecord) -> None:

@@ -115,8 +115,7 @@ def open_known_records(reuse: ReuseStore, policy: Policy, staging: Path) -> Know
     """
     for path in reuse.facts():
         with suppress(FactsDamaged):
-            facts = open_facts(path, program_of_facts(policy), staging)
-            return KnownRecords(facts, reuse.records)
+            return KnownRecords(open_facts(path, program_of_facts(policy), staging), reuse.records)
     return KnownRecords(FactStore(folder=staging))
 
 

@@ -26,6 +26,7 @@ from indexer.text import (
     printable,
     shorten,
 )
+from indexer.untrusted import raw_members
 from indexer.x402.endpoints import name_endpoints
 from service.schema.profiles import Profile
 from service.urls import ascii_host, find_url, is_url, parse_url
@@ -36,8 +37,6 @@ EMPTY, NULL = b"{}", b"null"
 WITHOUT_SUMMARY = b'{"priceSummary":null}'
 PREFIXES = frozenset(("domain", "payee"))
 PATCHED = frozenset(("domain", "id"))
-
-_object = msgspec.json.Decoder(dict[str, Raw])
 
 
 class Key(NamedTuple):
@@ -80,7 +79,7 @@ class Overlay(Struct):
 
     def names(self, field: str) -> bool:
         """Whether a patch names this field of the service."""
-        return any(field in _object.decode(patch.text) for patch in self.patches)
+        return any(field in raw_members(patch.text) for patch in self.patches)
 
 
 class Overlays:
@@ -100,7 +99,7 @@ class Overlays:
         if patch is None:
             self._removals.setdefault(key, place)
             return
-        members = _object.decode(patch)
+        members = raw_members(patch)
         profile = _read_profile(members.pop("profile", None), place)
         is_url = key.field == "url"
         if key.field not in PATCHED and not (is_url and profile and not members):
@@ -208,8 +207,8 @@ def merge_patch(target: bytes, patch: bytes) -> bytes:
     """
     if not patch.startswith(b"{"):
         return patch
-    merged = _object.decode(target) if target.startswith(b"{") else {}
-    for name, change in _object.decode(patch).items():
+    merged = raw_members(target) if target.startswith(b"{") else {}
+    for name, change in raw_members(patch).items():
         if bytes(change) == b"null":
             merged.pop(name, None)
         else:
@@ -280,7 +279,7 @@ class _File:
         """
         for start, stop in self._objects():
             text = self._text[start:stop].encode()
-            given_id = bytes(_object.decode(text).get("id", b""))
+            given_id = bytes(raw_members(text).get("id", b""))
             if given_id.startswith(b'"'):
                 yield self._patch(json.loads(given_id), text, start)
                 continue
@@ -302,7 +301,7 @@ class _File:
                 f"{place}: {shown} stands where the id of a service does, whose patch is an "
                 'object or null; a patch alone has an "id" in it'
             )
-        members = _object.decode(patch)
+        members = raw_members(patch)
         own_id = bytes(members.pop("id", b""))
         if own_id and not (own_id.startswith(b'"') and json.loads(own_id) == name):
             raise SourceError(

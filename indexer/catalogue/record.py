@@ -17,7 +17,7 @@ from indexer.sources.denials import fold_address
 from indexer.sources.records import SourceRecord
 from indexer.text import check_depth, decode_or_invalid
 from indexer.tokens.testnets import mainnet_prices
-from indexer.untrusted import string_of
+from indexer.untrusted import raw_items, raw_members, string_of
 from indexer.x402.endpoints import name_endpoints
 from service.schema.records import CatalogueRecord, Endpoint, EndpointQuality, PriceSummary, Pricing
 from service.urls import find_url
@@ -77,8 +77,6 @@ class Identifiers(Struct):
     resource: Raw | UnsetType = UNSET
 
 
-_members = msgspec.json.Decoder(dict[str, Raw])
-_endpoints = msgspec.json.Decoder(list[Raw])
 _identifiers = msgspec.json.Decoder(Identifiers)
 _decoder = msgspec.json.Decoder(CatalogueRecord)
 
@@ -204,9 +202,9 @@ def _compact(text: bytes) -> bytes:
     compact = msgspec.json.format(text, indent=-1)
     if OURS.encode() not in compact and b"\\u" not in compact:  # a name may have escapes
         return compact
-    record = _members.decode(compact)
-    given = _endpoints.decode(record["endpoints"])
-    endpoints = [_members.decode(endpoint) for endpoint in given]
+    record = raw_members(compact)
+    given = raw_items(record["endpoints"])
+    endpoints = [raw_members(endpoint) for endpoint in given]
     if OURS not in record and not any(OURS in endpoint for endpoint in endpoints):
         return compact
     record.pop(OURS, None)

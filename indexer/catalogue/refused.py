@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -27,8 +27,7 @@ def read_subject(text: bytes) -> Subject:
     values = _decode(text)
     if isinstance(values.get("endpoints"), list):
         endpoints = objects(values, "endpoints")[:MAX_URLS]
-        urls = [each.get("url") for each in endpoints]
-        return make_subject(_parse(urls), _payees(endpoints))
+        return make_subject(_parse(each.get("url") for each in endpoints), _payees(endpoints))
     return _subject_of_resource(values)
 
 
@@ -63,7 +62,7 @@ def _subject_of_resource(values: dict[str, Any]) -> Subject:
     return make_subject(_parse([url, templated]), _payees(entries[:MAX_URLS]), advice)
 
 
-def _parse(urls: list[Any]) -> Iterator[ParsedUrl]:
+def _parse(urls: Iterable[Any]) -> Iterator[ParsedUrl]:
     for url in urls:
         if isinstance(url, str) and (parsed := find_url(url)):
             yield parsed

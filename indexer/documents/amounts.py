@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
+from indexer.errors import InvalidRecord
 from indexer.tokens.stablecoins import Asset, Stablecoins
 from indexer.untrusted import line
 from indexer.x402.members.offers import CHARGE, MAX_NAME
@@ -37,6 +39,14 @@ def read_amount(value: Any) -> str:
     fraction = fraction.rstrip("0")
     whole = whole.lstrip("0") or "0"
     return f"{whole}.{fraction}" if fraction else whole
+
+
+def amount_or_invalid(read: Callable[[Any], str], value: Any, path: str) -> str:
+    """Read the amount at a JSON path, an empty one for null; raises InvalidRecord."""
+    try:
+        return "" if value is None else read(value)
+    except ValueError as error:
+        raise InvalidRecord(path, f"is not a price: {error}") from error
 
 
 def find_currency(stablecoins: Stablecoins, network: str, name: str) -> Asset | None:

@@ -62,12 +62,10 @@ class Document:
                 self._domain != "" and registrable_domain(host) == self._domain
             )
         if not is_own:
-            raise LeftOut(OTHER_HOSTS, path, f"{host} {self._explain()}")
-
-    def _explain(self) -> str:
-        if self._hosts or not self._domain:
-            return "is none of the `hosts` of the source"
-        return f"is outside of {self._domain}, from which the document was fetched"
+            reason = "is none of the `hosts` of the source"
+            if self._domain and not self._hosts:
+                reason = f"is outside of {self._domain}, from which the document was fetched"
+            raise LeftOut(OTHER_HOSTS, path, f"{host} {reason}")
 
 
 class Bounds:

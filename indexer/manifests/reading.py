@@ -19,7 +19,7 @@ from indexer.documents.resource import Schema, declare_input, read_text
 from indexer.errors import InvalidRecord, LeftOut
 from indexer.sources.records import DESCRIBED, SourceRecord
 from indexer.text import decode_or_invalid
-from indexer.untrusted import NULL, decode_object, mapping, objects, string_of, text
+from indexer.untrusted import NULL, decode_object, mapping, objects, raw_members, string_of, text
 from indexer.x402.members.described import Described, Fields, ServiceTexts, encode_fields
 from indexer.x402.members.tools import server_of, tool_of_url
 from indexer.x402.resource import url_of
@@ -31,7 +31,6 @@ REPLACED = frozenset((DESCRIBED, "url", "method", "resource", "endpoints"))
 """Members of entries that resources do not have, or not as they came."""
 
 _encode = msgspec.json.Encoder(decimal_format="number").encode
-_fields = msgspec.json.Decoder(Fields)
 _line = re.compile(r"\s*(?:([A-Za-z]{3,7})\s+)?(\S+)\s*")
 
 
@@ -101,7 +100,7 @@ def _decode(entry: bytes) -> tuple[dict[str, Any], Fields]:
         return {"url": string_of(Raw(entry))}, {}
     if not entry.startswith(b"{"):
         raise InvalidRecord("$", "Expected `string` or `object`")
-    return decode_object(entry), _fields.decode(entry)
+    return decode_object(entry), raw_members(entry)
 
 
 def _address(values: dict[str, Any]) -> tuple[str, str, str]:
@@ -121,7 +120,7 @@ def _complete(values: dict[str, Any], fields: Fields, method: str, url: str) -> 
     completed = {name: value for name, value in fields.items() if name not in REPLACED}
     encoded = Raw(_encode(url))
     if isinstance(values.get("resource"), dict):
-        encoded = Raw(_encode(_fields.decode(fields["resource"]) | {"url": encoded}))
+        encoded = Raw(_encode(raw_members(fields["resource"]) | {"url": encoded}))
     completed["resource"] = encoded
     extensions = mapping(values, "extensions")
     extension = {} if mapping(extensions, "bazaar") else _declare(values, method)

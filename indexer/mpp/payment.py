@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import islice
 from typing import Any, TypeGuard
 
-from indexer.documents.amounts import find_currency, read_unit
+from indexer.documents.amounts import amount_or_invalid, find_currency, read_unit
 from indexer.errors import InvalidRecord
 from indexer.options import Kind
 from indexer.tokens.stablecoins import Asset, Stablecoins
@@ -47,15 +47,12 @@ def read_offers(
         name: _currency(name, payment, (mapping(own, name), mapping(methods, name)), stablecoins)
         for name in names
     }
-    digits = units = ""
-    try:
-        if payment.get("amount") not in (None, ""):
-            digits = base_units(payment["amount"])
-            decimals, *others = {each.decimals for _, each in currencies.values()}
-            if not others and decimals >= 0:
-                units = in_units(digits, decimals)
-    except ValueError as error:
-        raise InvalidRecord(f"{path}.amount", f"is not a price: {error}") from error
+    stated = None if payment.get("amount") == "" else payment.get("amount")
+    digits = amount_or_invalid(base_units, stated, f"{path}.amount")
+    decimals = {each.decimals for _, each in currencies.values()}
+    units = ""
+    if digits and len(decimals) == 1 and min(decimals) >= 0:
+        units = in_units(digits, min(decimals))
     words = (text(payment.get(key), MAX_DESCRIPTION) for key in ("amountHint", "description"))
     description = next(filter(None, words), "")
     intent, is_dynamic = line(payment.get("intent"), MAX_NAME), payment.get("dynamic") is True

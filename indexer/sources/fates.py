@@ -116,8 +116,7 @@ class FateSpool:
         start = self._write(text)
         number, advice = FATES.index(fate), int(subject.advice)
         for url, host in addresses[:room]:
-            row = (url, host, digest, start, len(text), source, number, advice)
-            self._rows += _row.pack(*row)
+            self._rows += _row.pack(url, host, digest, start, len(text), source, number, advice)
             if not is_note and host != NO_HOST:
                 for payee in subject.payees:
                     self._payees += _payee.pack(payee, url)

@@ -13,7 +13,7 @@ from msgspec import UNSET, Raw, Struct
 from msgspec.structs import asdict
 
 from indexer.sources.records import DESCRIBED
-from indexer.untrusted import mapping
+from indexer.untrusted import mapping, raw_items, raw_members
 from indexer.x402.members.calls import Call
 from indexer.x402.members.prices import Accepted, are_of_version_1
 from indexer.x402.members.tools import tool_of_url
@@ -29,8 +29,6 @@ MAX_ENTRIES = 200  # of `accepts`
 MAX_DESCRIPTION = 1000  # characters, where a description is added to `metadata`
 VERSIONS = (1, 2)  # of the protocol
 
-_fields = msgspec.json.Decoder(dict[str, Raw])
-_list = msgspec.json.Decoder(list[Raw])
 _rfc_3339 = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)")
 
 
@@ -133,9 +131,9 @@ def make_listing(
 
     The members of an object `resource` move up to the resource; its URL takes its place.
     """
-    fields = _fields.decode(msgspec.json.format(text, indent=-1))
+    fields = raw_members(msgspec.json.format(text, indent=-1))
     lifted = mapping(values, "resource")
-    members = _fields.decode(fields["resource"]) if lifted else {}
+    members = raw_members(fields["resource"]) if lifted else {}
     members.pop("ratecard", None)
     fields["resource"] = _raw(url)
     displaced = _lift(fields, members)
@@ -158,7 +156,7 @@ def make_listing(
             del fields[name]  # clients with types refuse a page that has it
     metadata = mapping(values, "metadata")
     if description and not isinstance(metadata.get("description"), str):
-        members = _fields.decode(fields["metadata"]) if metadata else {}
+        members = raw_members(fields["metadata"]) if metadata else {}
         members["description"] = _raw(description[:MAX_DESCRIPTION])
         fields["metadata"] = _raw(members)
     price = accepted.pricing
@@ -190,7 +188,7 @@ def _entries(fields: dict[str, Raw], accepted: Accepted) -> Iterator[EntryKeys]:
     stop = len(b'{"accepts":')
     for name in takewhile("accepts".__ne__, fields):
         stop += len(msgspec.json.encode(name)) + len(b":,") + _length(fields[name])
-    texts = _list.decode(fields["accepts"])
+    texts = raw_items(fields["accepts"])
     for entry, offer, text in zip(accepted.entries, accepted.offers, texts, strict=True):
         start = stop + 1  # after the bracket or a comma
         stop = start + _length(text)
@@ -221,5 +219,6 @@ def _lift(fields: dict[str, Raw], members: dict[str, Raw]) -> dict[str, bytes]:
     Returns the members whose names have other values there.
     """
     members.pop("url", None)
-    moved = members.items()
-    return {name: bytes(raw) for name, raw in moved if fields.setdefault(name, raw) != raw}
+    return {
+        name: bytes(raw) for name, raw in members.items() if fields.setdefault(name, raw) != raw
+    }

@@ -11,7 +11,7 @@ from msgspec import Raw, Struct
 from indexer.sources.decisions import Conflict, Decisions
 from indexer.sources.denials import fold_address
 from indexer.sources.records import DESCRIBED
-from indexer.untrusted import mapping
+from indexer.untrusted import NULL, mapping, raw_items, raw_members
 from indexer.x402.listing import MAX_ENTRIES, MAX_LISTING
 from indexer.x402.members.described import Fields, encode_fields, merge_described
 from indexer.x402.members.parameters import read_input
@@ -20,13 +20,6 @@ from service.networks import network_key
 KEPT_APART = frozenset(("accepts", "quality", "resource", DESCRIBED))
 """Members that are not taken whole from the first source that has them."""
 CALLS = "l30DaysTotalCalls"
-
-NULL = Raw(b"null")
-
-_entries = msgspec.json.Decoder(list[Raw])
-_values = msgspec.json.Decoder(dict[str, Any])
-_fields = msgspec.json.Decoder(Fields)
-_any = msgspec.json.Decoder()
 
 
 class Candidate(Struct):
@@ -46,11 +39,8 @@ class Candidate(Struct):
     fields: Fields
 
 
-class _Entry(NamedTuple):
-    """An entry of `accepts`: its text, and whom it pays."""
-
-    text: Raw
-    payee: str
+_Entry = tuple[Raw, str]
+"""The text of an entry of `accepts`, and whom it pays."""
 
 
 class _Choice(NamedTuple):
@@ -119,16 +109,14 @@ def _group(fields: Fields) -> dict[str, list[_Entry]]:
     """Return the entries of `accepts` by what they ask for: scheme, network and asset."""
     groups: dict[str, list[_Entry]] = {}
     accepts = fields.get("accepts")
-    for text in (
-        _entries.decode(accepts) if accepts is not None and bytes(accepts) != b"null" else ()
-    ):
-        entry = _values.decode(text)
+    for text in raw_items(accepts) if accepts is not None and bytes(accepts) != b"null" else ():
+        entry = msgspec.json.decode(text)
         scheme, network, asset, payee = (
             value if isinstance(value := entry.get(name), str) else ""
             for name in ("scheme", "network", "asset", "payTo")
         )
         key = "\n".join((scheme or "exact", network_key(network), fold_address(asset)))
-        groups.setdefault(key, []).append(_Entry(text, fold_address(payee)))
+        groups.setdefault(key, []).append((text, fold_address(payee)))
     return groups
 
 
@@ -143,7 +131,7 @@ def _join(taken: Sequence[Candidate], choices: dict[str, _Choice]) -> Fields:
         for name, value in each.fields.items():
             if name not in KEPT_APART and bytes(joined.get(name, NULL)) == b"null":
                 joined[name] = value
-    if entries := [entry.text for choice in choices.values() for entry in choice.entries]:
+    if entries := [text for choice in choices.values() for text, _ in choice.entries]:
         joined["accepts"] = Raw(msgspec.json.encode(entries))
     documents = [each.fields for each in taken if DESCRIBED in each.fields]
     if documents:
@@ -155,7 +143,7 @@ def _join(taken: Sequence[Candidate], choices: dict[str, _Choice]) -> Fields:
 
 
 def _declares_parameters(fields: Fields) -> bool:
-    extensions = _any.decode(fields.get("extensions", NULL))
+    extensions = msgspec.json.decode(fields.get("extensions", NULL))
     return bool(read_input(mapping(extensions, "bazaar"), (), "").parameters)
 
 
@@ -163,16 +151,15 @@ def _complete(first: Raw, other: Raw) -> Raw:
     """Return an object with the members of another one that it lacks, at all depths."""
     if not (bytes(first).startswith(b"{") and bytes(other).startswith(b"{")):
         return first
-    members = _fields.decode(first)
-    for name, value in _fields.decode(other).items():
+    members = raw_members(first)
+    for name, value in raw_members(other).items():
         members[name] = _complete(members[name], value) if name in members else value
     return Raw(msgspec.json.encode(members))
 
 
 def _fits(choices: dict[str, _Choice], taken: Sequence[Candidate]) -> bool:
     """Whether a resource of these entries keeps within the limits of one."""
-    count = sum(len(choice.entries) for choice in choices.values())
-    if count > MAX_ENTRIES:
+    if sum(len(choice.entries) for choice in choices.values()) > MAX_ENTRIES:
         return False
     return len(msgspec.json.encode(_join(taken, choices))) <= MAX_LISTING
 
@@ -189,7 +176,7 @@ def _best_quality(candidates: Sequence[Candidate]) -> Raw | None:
 
 def _calls(fields: Fields) -> int:
     quality = fields["quality"]
-    values = _values.decode(quality) if bytes(quality).startswith(b"{") else {}
+    values = msgspec.json.decode(quality) if bytes(quality).startswith(b"{") else {}
     calls = values.get(CALLS)
     is_count = isinstance(calls, int) or (isinstance(calls, str) and calls[:20].isdecimal())
     return int(calls[:20] if isinstance(calls, str) else calls or 0) if is_count else 0
@@ -207,7 +194,7 @@ def _report_conflicts(
             choice = choices.get(entry_key)
             if choice is None or choice.candidate.source == each.source:
                 continue
-            payees = {entry.payee for entry in choice.entries}
-            for payee in {entry.payee for entry in entries} - payees:
+            payees = {payee for _, payee in choice.entries}
+            for payee in {payee for _, payee in entries} - payees:
                 served = choice.candidate.source
                 decisions.conflicts.add(Conflict(url, served, min(payees), each.source, payee))

@@ -54,8 +54,7 @@ def settle_pointers(discovery: Discovery, endpoints: Endpoints) -> None:
         url = key_of(given)
         if url in discovery.pointers:
             pointers = discovery.pointers[url]
-            rest = [each for each in pointers if ("", method) not in _methods(each)]
-            discovery.wait(url, rest)
+            discovery.wait(url, [each for each in pointers if ("", method) not in _methods(each)])
 
 
 def drop_pointers(discovery: Discovery) -> None:

@@ -15,6 +15,7 @@ from msgspec.structs import astuple, replace
 
 from indexer.sources.findings import Notice
 from indexer.sources.records import DESCRIBED, DESCRIBED_START
+from indexer.untrusted import raw_members
 from indexer.x402.members.offers import find_contradiction, merge_offers, price_of
 from indexer.x402.members.prices import UNKNOWN_ASSET, Accepted
 from service.schema.offers import PaymentOffer
@@ -66,7 +67,6 @@ class _Marked(Struct):
 
 _marked = msgspec.json.Decoder(_Marked)
 _described = msgspec.json.Decoder(Described)
-_fields = msgspec.json.Decoder(Fields)
 
 
 def read_described(text: bytes) -> Described | None:
@@ -76,7 +76,7 @@ def read_described(text: bytes) -> Described | None:
 
 def decode_fields(text: bytes) -> Fields:
     """Return the members of a resource; those of a list have no DESCRIBED."""
-    fields = _fields.decode(text)
+    fields = raw_members(text)
     if not text.startswith(DESCRIBED_START):
         fields.pop(DESCRIBED, None)
     return fields

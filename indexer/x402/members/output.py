@@ -68,12 +68,10 @@ class _Reader:
             for each in value[:MAX_EXAMPLES]:
                 self.read(each, levels - 1, is_example=is_example)
         elif isinstance(value, dict):
-            if is_example:
-                self._read_fields(value, levels, is_example=True)
-            elif _is_schema(value):
+            if not is_example and _is_schema(value):
                 self._read_schema(value, levels)
             else:
-                self._read_fields(value, levels, is_example=False)
+                self._read_fields(value, levels, is_example=is_example)
 
     def _read_schema(self, schema: dict[str, Any], levels: int) -> None:
         for name, each in mapping(schema, "properties").items():

@@ -16,7 +16,7 @@ from indexer.sources.findings import Notice
 from indexer.text import decode_or_invalid
 from indexer.tokens.stablecoins import KNOWN_STABLECOINS, Asset, Stablecoins
 from indexer.tokens.testnets import is_test_network
-from indexer.untrusted import line
+from indexer.untrusted import line, raw_members
 from service.networks import network_key, network_label
 from service.schema.records import Pricing
 
@@ -27,7 +27,6 @@ UNKNOWN_ASSET = "with an unknown asset"
 UNPRICED = "without a price"
 WITHOUT_ACCEPTS = "without accepts"
 
-_fields = msgspec.json.Decoder(dict[str, Raw])
 _accepts = msgspec.json.Decoder(list[dict[str, Raw]])
 _integer = re.compile(r"(-?)([0-9]+)")
 
@@ -98,7 +97,7 @@ def read_accepts(
     """
     entries = [] if accepts is None else accepts
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
-        decode_or_invalid(_accepts, _fields.decode(text)["accepts"], "$.accepts")
+        decode_or_invalid(_accepts, raw_members(text)["accepts"], "$.accepts")
     offers = [_read_offer(entry, stablecoins) for entry in entries]
     index = min(
         range(len(entries)),
