@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
 
-from indexer.catalogue.catalogue import NO_GROUP, Catalogue, ListedService
+from indexer.catalogue.catalogue import Catalogue, ListedService
 from indexer.catalogue.derived_ids import plain_id
 from indexer.catalogue.intake import AcceptedInput, Intake
 from indexer.catalogue.known_records import open_known_records
@@ -35,14 +35,14 @@ from indexer.snapshot.demand import write_demand
 from indexer.snapshot.ecosystem import write_ecosystem
 from indexer.sources.decisions import Decisions, DecisionTable
 from indexer.sources.denials import Denials, TakenDown
-from indexer.sources.findings import Finding, Findings, State
+from indexer.sources.findings import Findings, State
 from indexer.sources.inputs import Input, Inputs
 from indexer.x402.discovery import Discovery, Place
+from indexer.x402.outline import subject_of
 from indexer.x402.pointers import drop_pointers, join_pointers
 from indexer.x402.readings import Readings
-from indexer.x402.resource import Rules, subject_of
+from indexer.x402.rules import Rules
 from service.schema.demand import DemandInputs
-from service.schema.listings import Fate
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -116,7 +116,7 @@ def _taken_down(denied: Iterable[Denial]) -> Iterator[str]:
 
 def _use_of_listings(overlays: Overlays, catalogue: Catalogue, discovery: Discovery) -> None:
     """Count the profiles of listed resources as used."""
-    groups = [entry.group for _, entry in catalogue.entries() if entry.has_group]
+    groups = (entry.group for _, entry in catalogue.entries())
     for _, listing in chain.from_iterable(map(discovery.listings, groups)):
         overlays.describe_url(listing.endpoint.url)
 
@@ -288,7 +288,7 @@ class Assembler:
             owner = entry.domain or service_id
             if not entry.discovered:
                 of_service += claims.of_record(text, owner, entry.trust)
-            listings = discovery.listings(entry.group) if entry.has_group else ()
+            listings = discovery.listings(entry.group)
             trusted = [(place.trust, listing) for place, listing in listings]
             of_service += claims.of_listings(text, owner, trusted)
             yield of_service
@@ -301,17 +301,15 @@ class Assembler:
             self._findings.note_conflict(conflict)
         for place, notice in discovery.remarks:
             tally, outline = self._findings.tallies[place.source], discovery.outline(place)
-            where = (tally.source, place.position, outline.identity)
-            finding = Finding(*where, notice.path, notice.reason, Fate.NOTED)
-            self._findings.note(tally, notice.kind, finding, subject_of(outline))
+            subject = subject_of(outline)
+            self._findings.note(tally, place.position, outline.identity, notice, subject)
 
     def _report_removed(self, discovery: Discovery, group: int, denial: Denial) -> None:
         """Count the resources of a service that was taken down."""
-        if group != NO_GROUP:
-            fault = TakenDown("$.resource", denial, "belongs to a service that is taken down")
-            for place in discovery.resources(group):
-                for each in (place, *place.others):
-                    self._withdraw(discovery, each, fault)
+        fault = TakenDown("$.resource", denial, "belongs to a service that is taken down")
+        for place in discovery.resources(group):
+            for each in (place, *place.others):
+                self._withdraw(discovery, each, fault)
 
     def _withdraw(self, discovery: Discovery, place: Place, fault: LeftOut) -> None:
         tally, outline = self._findings.tallies[place.source], discovery.outline(place)

@@ -20,7 +20,7 @@ from indexer.snapshot.profiles import write_profiles
 from indexer.snapshot.resources import ListedResources, ServiceListing, write_resources
 from indexer.sources.findings import Tally
 from indexer.sources.subjects import NO_ADVICE
-from indexer.x402.resource import subject_of
+from indexer.x402.outline import subject_of
 from service.schema.status import Counts
 from service.snapshot.listings import position_hash
 from service.snapshot.manifest import File
@@ -76,7 +76,6 @@ def store_services(context: BuildContext, assembled: Assembled) -> StoredService
             profiles.get(ordinal),
         )
         for ordinal, each in enumerate(listing)
-        if each.entry.has_group
         for place, listed in assembled.discovery.listings(each.entry.group)
     )
     with progress.stage("write the resources"):
@@ -102,7 +101,7 @@ def _named_urls(assembled: Assembled) -> NamedUrls:
     """Return the URLs of listed resources; advice is for the resource that is served alone."""
     named, discovery = NamedUrls(), assembled.discovery
     for service, each in enumerate(assembled.listing):
-        for place in discovery.resources(each.entry.group) if each.entry.has_group else ():
+        for place in discovery.resources(each.entry.group):
             named.add(subject_of(discovery.outline(place)), place.source, service)
             for other in place.others:
                 subject = subject_of(discovery.outline(other))._replace(advice=NO_ADVICE)

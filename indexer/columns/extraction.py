@@ -40,8 +40,8 @@ from indexer.columns.records import (
 from indexer.record_store import KEY_SIZE, Keys
 from indexer.sources.subjects import Address, find_address
 from indexer.text import is_own_text
-from indexer.x402.testnets import mainnet_prices
-from indexer.x402.untrusted import string_of
+from indexer.tokens.testnets import mainnet_prices
+from indexer.untrusted import string_of
 from service.filtering.facets import ENDPOINT_KEYS, SERVICE_KEYS
 from service.networks import network_key, network_label
 from service.schema.values import NULL

@@ -12,9 +12,9 @@ from msgspec import Raw, Struct
 
 from indexer.payments.credit import NO_ENDPOINT, Claim
 from indexer.sources.decisions import Decisions
+from indexer.tokens.stablecoins import is_usd
+from indexer.untrusted import string_of
 from indexer.x402.listing import Listing
-from indexer.x402.stablecoins import is_usd
-from indexer.x402.untrusted import string_of
 from service.networks import network_key
 from service.schema.records import Pricing
 from service.schema.values import NULL

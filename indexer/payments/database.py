@@ -14,7 +14,7 @@ from indexer.processes.resources import duckdb_memory
 from indexer.progress import Progress
 from indexer.sources.findings import Findings
 from indexer.text import printable
-from indexer.x402.stablecoins import KNOWN_STABLECOINS, Stablecoins
+from indexer.tokens.stablecoins import KNOWN_STABLECOINS, Stablecoins
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 from indexer.probes.observation import Quote
 from indexer.sources.denials import fold_address
-from indexer.x402.prices import AMOUNT_KEYS, MAX_NAME, base_units
-from indexer.x402.untrusted import line
+from indexer.untrusted import line
+from indexer.x402.members.prices import AMOUNT_KEYS, MAX_NAME, base_units
 from service.networks import network_key
 from service.schema.probes import Terms
 

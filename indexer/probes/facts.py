@@ -13,7 +13,7 @@ from indexer.probes.drift import TermsComparison, Verdict
 from indexer.probes.liveness import ObservedState, RowSpool, RunSpans, answer_of
 from indexer.probes.observation import Observation
 from indexer.probes.targets import Targets
-from indexer.x402.dates import MICROSECOND, SECOND, since_epoch
+from indexer.x402.members.dates import MICROSECOND, SECOND, since_epoch
 from service.schema.probes import NO_PROBE_FACTS, Drift, Probe, ProbeFacts, Terms
 from service.schema.values import EPOCH, Timestamp, format_timestamp
 

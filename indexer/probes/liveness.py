@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from indexer.probes.observation import Observation, Outcome
-from indexer.x402.dates import SECOND
+from indexer.x402.members.dates import SECOND
 
 DAY = 24 * 3600 * SECOND
 GONE = frozenset((404, 410))

@@ -17,10 +17,10 @@ from indexer.probes.reading import decode_line, judge_line, open_probes
 from indexer.probes.targets import NO_TARGET, Targets
 from indexer.sources.inputs import Input
 from indexer.sources.records import STANDARD_INPUT, SourceRecord
-from indexer.x402.dates import SECOND, since_epoch
-from indexer.x402.described import decode_fields, encode_fields
 from indexer.x402.discovery import Discovery, Dropped, Place
-from indexer.x402.resource import Rules
+from indexer.x402.members.dates import SECOND, since_epoch
+from indexer.x402.members.described import decode_fields, encode_fields
+from indexer.x402.rules import Rules
 
 QUOTED = ("scheme", "network", "asset", "amount", "payTo")
 """Members of a quote that an entry of `accepts` has."""

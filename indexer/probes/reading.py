@@ -19,8 +19,8 @@ from indexer.progress import Stage
 from indexer.sources.findings import Findings, State, Tally
 from indexer.sources.inputs import Input
 from indexer.sources.records import SourceRecord, read_records
-from indexer.x402.dates import NEVER
-from indexer.x402.resource import Rules
+from indexer.x402.members.dates import NEVER
+from indexer.x402.rules import Rules
 from service.schema.probes import Terms
 from service.urls import ParsedUrl, parse_url
 

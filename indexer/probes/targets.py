@@ -10,8 +10,8 @@ from functools import lru_cache
 import msgspec
 from msgspec import Raw, Struct
 
+from indexer.untrusted import string_of
 from indexer.x402.endpoints import pair_endpoints
-from indexer.x402.untrusted import string_of
 from service.schema.values import NULL
 from service.urls import ParsedUrl, parse_url
 

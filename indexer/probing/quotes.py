@@ -17,9 +17,9 @@ from msgspec.structs import replace
 from indexer.errors import InvalidRecord
 from indexer.probes.drift import digits_of
 from indexer.probes.observation import MAX_QUOTES, Quote
+from indexer.untrusted import decode_object, line
 from indexer.x402.listing import VERSIONS
-from indexer.x402.prices import AMOUNT_KEYS, MAX_NAME
-from indexer.x402.untrusted import decode_object, line
+from indexer.x402.members.prices import AMOUNT_KEYS, MAX_NAME
 
 HEADER = "payment-required"
 NOTHING = Quote()

@@ -10,8 +10,8 @@ from msgspec import UNSET, Raw, Struct, field
 from msgspec.structs import replace
 
 from indexer.x402.endpoints import pair_endpoints
-from indexer.x402.naming import registrable_domain
-from indexer.x402.parameters import is_template
+from indexer.x402.members.naming import registrable_domain
+from indexer.x402.members.parameters import is_template
 from service.filtering.offers import NONE
 from service.schema.records import ParameterDescriptor
 from service.schema.values import NULL

@@ -13,9 +13,9 @@ import numpy.typing as npt
 from indexer.columns.ragged import AnyIntegers, Ragged, ragged_texts, rank_texts
 from indexer.columns.record_columns import EMPTY, RecordColumns, of_strings
 from indexer.search.filters import FacetValues
+from indexer.tokens.stablecoins import is_usd
+from indexer.tokens.testnets import is_test_network
 from indexer.x402.listing import EntryKeys
-from indexer.x402.stablecoins import is_usd
-from indexer.x402.testnets import is_test_network
 from service.filtering.facets import OFFER_KEYS
 from service.filtering.offers import NONE
 from service.networks import network_label

@@ -36,9 +36,10 @@ from indexer.segments.postings import Numbers
 from indexer.segments.texts import TokenFields
 from indexer.snapshot.resources import ListedResources
 from indexer.sources.records import SourceRecord
+from indexer.untrusted import string_of
 from indexer.x402.endpoints import identify_endpoint
-from indexer.x402.resource import Rules, read_resource
-from indexer.x402.untrusted import string_of
+from indexer.x402.resource import read_resource
+from indexer.x402.rules import Rules
 from service.filtering.facets import ENDPOINT_KEYS, OFFER_KEYS
 from service.filtering.offers import NONE
 from service.schema.profiles import EndpointFacts

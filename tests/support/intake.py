@@ -198,7 +198,6 @@ def _take_in(
                 listing.encode(each.id)
             )
             for each in entries
-            if each.entry.has_group
             for _, listing in assembled.discovery.listings(each.entry.group)
         }
     assembled.decisions.write(staging)
