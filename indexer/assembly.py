@@ -8,14 +8,14 @@ from datetime import datetime
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
 
-from indexer.catalogue.catalogue import NO_GROUP, Catalogue, ListedService
+from indexer.catalogue.catalogue import Catalogue, ListedService
 from indexer.catalogue.derived_ids import plain_id
 from indexer.catalogue.intake import AcceptedInput, Intake
-from indexer.catalogue.known_records import KnownRecords
+from indexer.catalogue.known_records import open_known_records
 from indexer.catalogue.normaliser import RecordNormaliser
 from indexer.catalogue.overlays import Overlays, read_overlays
 from indexer.catalogue.probed import ProbedCatalogue, probe_catalogue
@@ -30,19 +30,19 @@ from indexer.payments.files import PaymentInput
 from indexer.probes.pointers import quote_pointers
 from indexer.processes.pool import Pool
 from indexer.progress import Progress
-from indexer.segments.reuse import KeptRecords
+from indexer.segments.reuse import ReuseStore
 from indexer.snapshot.demand import write_demand
 from indexer.snapshot.ecosystem import write_ecosystem
 from indexer.sources.decisions import Decisions, DecisionTable
 from indexer.sources.denials import Denials, TakenDown
-from indexer.sources.findings import Finding, Findings, State
+from indexer.sources.findings import Findings, State
 from indexer.sources.inputs import Input, Inputs
 from indexer.x402.discovery import Discovery, Place
+from indexer.x402.outline import subject_of
 from indexer.x402.pointers import drop_pointers, join_pointers
 from indexer.x402.readings import Readings
-from indexer.x402.resource import Rules, subject_of
+from indexer.x402.rules import Rules
 from service.schema.demand import DemandInputs
-from service.schema.listings import Fate
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -50,6 +50,27 @@ if TYPE_CHECKING:
 SPOOL_BUFFER = 2**18  # bytes
 FUTURE = "is more than an hour in the future"
 """The reason of payments that a later build accepts."""
+
+
+class BuildContext(NamedTuple):
+    """The parts of a build that all of its stages use.
+
+    staging: the folder of the build, which is removed at its end
+    reuse: the files that earlier builds left
+    """
+
+    staging: Path
+    options: BuildOptions
+    reuse: ReuseStore
+    findings: Findings
+    progress: Progress
+    pool: Pool
+    now: datetime
+
+    @property
+    def built(self) -> Path:
+        """The folder of the snapshot."""
+        return self.staging / "snapshot"
 
 
 class Assembled(Struct):
@@ -84,7 +105,7 @@ def payment_inputs(inputs: Iterable[Input]) -> list[PaymentInput]:
 
 
 def _taken_down(denied: Iterable[Denial]) -> Iterator[str]:
-    """Yield the ids that are taken down, those of domains in their plain form."""
+    """Yield the ids that are taken down, also the plain ids of domains."""
     for each in denied:
         if each.id:
             yield each.id
@@ -95,86 +116,76 @@ def _taken_down(denied: Iterable[Denial]) -> Iterator[str]:
 
 def _use_of_listings(overlays: Overlays, catalogue: Catalogue, discovery: Discovery) -> None:
     """Count the profiles of listed resources as used."""
-    groups = [entry.group for _, entry in catalogue.entries() if entry.has_group]
+    groups = (entry.group for _, entry in catalogue.entries())
     for _, listing in chain.from_iterable(map(discovery.listings, groups)):
         overlays.describe_url(listing.endpoint.url)
 
 
 class Assembler:
-    """Makes services of inputs, in a staging folder; `assemble` has the stages in order."""
+    """Makes services of inputs; `assemble` has the stages in order.
 
-    def __init__(
-        self,
-        staging: Path,
-        options: BuildOptions,
-        served: DecisionTable,
-        kept: KeptRecords,
-        known: KnownRecords,
-        findings: Findings,
-        progress: Progress,
-        now: datetime,
-        pool: Pool,
-    ) -> None:
-        self._staging, self._options, self._now, self._pool = staging, options, now, pool
-        self._kept, self._known = kept, known
-        self._findings, self._progress = findings, progress
+    known: the source records that earlier builds read, and those that this one adds
+    """
+
+    def __init__(self, context: BuildContext, served: DecisionTable) -> None:
+        self._context, self._findings = context, context.findings
         self._decisions = Decisions(served)
+        with context.progress.stage("read what is kept"):
+            self.known = open_known_records(context.reuse, context.options.policy, context.staging)
 
     @contextmanager
-    def assemble(self, inputs: Inputs, built: Path) -> Iterator[Assembled]:
-        """Yield the services; the tables of payments are written to the folder `built`."""
-        self._findings.notes += inputs.notes
+    def assemble(self, inputs: Inputs) -> Iterator[Assembled]:
+        """Yield the services; the tables of payments are written to the snapshot."""
+        staging, options, reuse, findings, progress, pool, now = self._context
+        findings.notes += inputs.notes
         overlays = read_overlays(each.path for each in inputs.overlays)
-        denied = (*self._options.policy.deny, *overlays.denials)
-        rules = Rules(self._options.policy, Denials(denied), self._now)
+        denied = (*options.policy.deny, *overlays.denials)
+        rules = Rules(options.policy, Denials(denied), now)
         with (
-            (self._staging / "spool").open("w+b", buffering=SPOOL_BUFFER) as spool,
-            (self._staging / "resources").open("w+b") as resource_spool,
+            (staging / "spool").open("w+b", buffering=SPOOL_BUFFER) as spool,
+            (staging / "resources").open("w+b") as resource_spool,
         ):
-            catalogue = Catalogue(spool, self._kept)
-            normaliser = RecordNormaliser(self._known, self._pool)
-            readings = Readings(self._known.facts, rules)
+            catalogue = Catalogue(spool, reuse.records)
+            normaliser = RecordNormaliser(self.known, pool)
+            readings = Readings(self.known.facts, rules)
             discovery = Discovery(resource_spool, readings, self._decisions)
-            intake = Intake(
-                self._options, rules, catalogue, discovery, normaliser, self._findings, self._now
-            )
+            intake = Intake(options, rules, catalogue, discovery, normaliser, findings, now)
             self._read(inputs, intake)
-            with self._progress.stage("merge"):
+            with progress.stage("merge"):
                 discovery.merge()
                 join_pointers(discovery)
-                quote_pointers(inputs.probes, discovery, rules, self._now)
+                quote_pointers(inputs.probes, discovery, rules, now)
                 held = set(_taken_down(denied))
-                if any(each.state is State.SKIPPED for each in self._findings.tallies):
+                if any(each.state is State.SKIPPED for each in findings.tallies):
                     held |= self._decisions.served_ids
                 describe = partial(normaliser.services, discovery, policy=rules.policy)
-                catalogue.identify(discovery, self._decisions, held, describe, self._findings)
+                catalogue.identify(discovery, self._decisions, held, describe, findings)
                 drop_pointers(discovery)
                 self._report_merged(discovery)
             with open_payments(
-                self._staging,
+                staging,
                 payment_inputs(inputs.payments),
-                self._findings,
-                self._now,
-                self._progress,
-                jobs=self._pool.jobs,
-                memory=self._pool.memory,
+                findings,
+                now,
+                progress,
+                jobs=pool.jobs,
+                memory=pool.memory,
                 stablecoins=rules.stablecoins,
             ) as payments:
-                count = write_ecosystem(built, payments)
-                for tally in self._findings.tallies[len(inputs.sources) :]:
-                    self._findings.check(tally, self._options.max_rejects)
-                self._findings.flush()
+                count = write_ecosystem(self._context.built, payments)
+                for tally in findings.tallies[len(inputs.sources) :]:
+                    findings.check(tally, options.max_rejects)
+                findings.flush()
                 totals = self._amend(catalogue, discovery, overlays, rules.denials, payments)
             probed = self._probe(inputs.probes, catalogue, discovery, rules)
             listing = catalogue.order()
-            write_demand(built, totals, catalogue.demand(listing))
-            is_dated = rules.met_the_future or self._options.policy.max_age is not None
+            write_demand(self._context.built, totals, catalogue.demand(listing))
+            is_dated = rules.met_the_future or options.policy.max_age is not None
             is_dated |= probed.depends_on_time
             is_dated |= any(
-                each.state is not State.CURRENT or each.find(FUTURE)
-                for each in self._findings.tallies
+                each.state is not State.CURRENT or each.find(FUTURE) for each in findings.tallies
             )
-            sources = self._findings.tallies[: len(inputs.sources)]
+            sources = findings.tallies[: len(inputs.sources)]
             if any(each.state is State.SKIPPED for each in sources):
                 self._decisions.keep()
             yield Assembled(
@@ -193,10 +204,9 @@ class Assembler:
             )
 
     def _read(self, inputs: Inputs, intake: Intake) -> None:
-        """Read all sources."""
         sizes = [None if each.is_compressed else each.size for each in inputs.sources]
         total = None if None in sizes else sum(size or 0 for size in sizes)
-        with self._progress.stage("read", total, in_bytes=True) as reading:
+        with self._context.progress.stage("read", total, in_bytes=True) as reading:
             intake.read(inputs.sources, reading)
 
     def _probe(
@@ -205,16 +215,17 @@ class Assembler:
         """Read what probers saw of the endpoints."""
         if not inputs:
             return ProbedCatalogue()
-        with self._progress.stage("read the probes", in_bytes=True) as reading:
+        context = self._context
+        with context.progress.stage("read the probes", in_bytes=True) as reading:
             probed = probe_catalogue(
                 inputs,
                 catalogue,
                 discovery,
                 rules,
                 self._findings,
-                spool=self._staging / "probes",
-                now=self._now,
-                max_rejects=self._options.max_rejects,
+                spool=context.staging / "probes",
+                now=context.now,
+                max_rejects=context.options.max_rejects,
                 progress=reading,
             )
         self._findings.flush()
@@ -257,7 +268,7 @@ class Assembler:
                 (text,) = catalogue.texts([service_id])
                 filled = text if demand is None else fill_usage(text, demand)
                 counted = None if demand is None else describe_demand(text, demand)
-                catalogue.amend(service_id, filled, counted, overlay, self._known)
+                catalogue.amend(service_id, filled, counted, overlay, self.known)
             profile = None if overlay is None else overlay.profile
             if profile or overlays.has_urls:
                 (text,) = catalogue.texts([service_id])
@@ -277,7 +288,7 @@ class Assembler:
             owner = entry.domain or service_id
             if not entry.discovered:
                 of_service += claims.of_record(text, owner, entry.trust)
-            listings = discovery.listings(entry.group) if entry.has_group else ()
+            listings = discovery.listings(entry.group)
             trusted = [(place.trust, listing) for place, listing in listings]
             of_service += claims.of_listings(text, owner, trusted)
             yield of_service
@@ -290,19 +301,16 @@ class Assembler:
             self._findings.note_conflict(conflict)
         for place, notice in discovery.remarks:
             tally, outline = self._findings.tallies[place.source], discovery.outline(place)
-            where = (tally.source, place.position, outline.identity)
-            finding = Finding(*where, notice.path, notice.reason, Fate.NOTED)
-            self._findings.note(tally, notice.kind, finding, subject_of(outline))
+            subject = subject_of(outline)
+            self._findings.note(tally, place.position, outline.identity, notice, subject)
 
     def _report_removed(self, discovery: Discovery, group: int, denial: Denial) -> None:
         """Count the resources of a service that was taken down."""
-        if group != NO_GROUP:
-            fault = TakenDown("$.resource", denial, "belongs to a service that is taken down")
-            for place in discovery.resources(group):
-                for each in (place, *place.others):
-                    self._withdraw(discovery, each, fault)
+        fault = TakenDown("$.resource", denial, "belongs to a service that is taken down")
+        for place in discovery.resources(group):
+            for each in (place, *place.others):
+                self._withdraw(discovery, each, fault)
 
     def _withdraw(self, discovery: Discovery, place: Place, fault: LeftOut) -> None:
         tally, outline = self._findings.tallies[place.source], discovery.outline(place)
-        subject = subject_of(outline)
-        self._findings.withdraw(tally, place.position, outline.identity, fault, subject)
+        self._findings.withdraw(tally, place.position, outline.identity, fault, subject_of(outline))

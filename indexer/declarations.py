@@ -78,7 +78,7 @@ class Declaration(Struct, frozen=True):
         return str(self.default)
 
     def convert(self, value: object, *, strict: bool = True) -> Any:
-        """Return the value as it stands in a file or, unless `strict`, on the command line.
+        """Convert a value of a file or, unless `strict`, of the command line.
 
         Raises ValueError, which does not quote the value: it may be a secret.
         """

@@ -11,10 +11,9 @@ from typing import Annotated, Self
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
-from indexer.declarations import Amount, Count, Duration, Flag, Number, Seconds, Share, Size, Texts
-from service.opensearch.connection import ClusterAddress
+from indexer.declarations import Amount, Count, Duration, Flag, Seconds, Share, Size, Texts
+from indexer.search_options import STATIC_RANKING, ClusterOptions, RankingOptions
 from service.publishing.artifacts import KEPT
-from service.search.config import SEARCH_CONFIG, SearchConfig
 
 ARTIFACTS = Path("artifacts")
 
@@ -33,12 +32,7 @@ class Kind(StrEnum):
 
 
 class OnError(StrEnum):
-    """The course of a build whose source has failed.
-
-    FAIL: nothing is published
-    LAST: the last accepted copy is read, within `max_age`
-    SKIP: its listings are left out
-    """
+    """The course of a build whose source has failed: `on_error` describes each."""
 
     FAIL = "fail"
     LAST = "last"
@@ -171,20 +165,17 @@ class SourceOptions(Struct, frozen=True, kw_only=True):
 
     def takes(self, key: str) -> bool:
         """Whether a key of SCOPES, or any other, means something for this source."""
-        match SCOPES.get(key):
-            case "URLs":
-                return bool(self.url)
-            case "payments":
-                return self.kind is Kind.PAYMENTS
-            case "listings":
-                return self.is_listed
-            case "listings and probes":
-                return self.is_listed or self.kind is Kind.PROBES
-        return True
+        is_one = {
+            "URLs": bool(self.url),
+            "payments": self.kind is Kind.PAYMENTS,
+            "listings": self.is_listed,
+            "listings and probes": self.is_listed or self.kind is Kind.PROBES,
+        }
+        return is_one.get(SCOPES.get(key, ""), True)
 
 
 class Stablecoin(Struct, frozen=True):
-    """A token that prices may be in; `usd` tells those of which one unit is a US dollar."""
+    """A token that prices may be in; `usd` says that one unit is a US dollar."""
 
     network: Annotated[str, Meta(min_length=1, title="the name of a network")]
     address: Annotated[str, Meta(min_length=1, title="the address of a token")]
@@ -194,14 +185,14 @@ class Stablecoin(Struct, frozen=True):
 
 
 class Denial(Struct, frozen=True, kw_only=True):
-    """A removal, and its reason: all that has the one of these values that is not empty.
+    """A removal by a host, a domain, a payee, an id or a URL, and its reason.
 
     host: of URLs, with `*` for any characters
     domain: of services, compared as host names are
     payee: an address that is paid to
     id: of a service
     url: of an endpoint, compared in its normal form
-    public: whether the reason is shown to who asks why something is not listed
+    public: whether a report on a URL shows the reason
     """
 
     host: str = ""
@@ -309,58 +300,6 @@ class Limits(Struct, frozen=True):
         Meta(description="read feeds whose host name resolves to a private address"),
         Flag(name="--allow-private-feeds"),
     ] = False
-
-
-class RankingOptions(Struct, frozen=True):
-    """Whether searches rank by meaning, too, by the packaged encoder; and their parameters."""
-
-    is_semantic: Annotated[
-        bool,
-        Meta(description="rank by words alone, not by meaning as well"),
-        Flag(name="--no-semantic"),
-    ] = True
-    search: SearchConfig = SEARCH_CONFIG
-
-
-STATIC_RANKING = RankingOptions()
-
-
-class ClusterOptions(Struct, frozen=True):
-    """The cluster that gets the postings of a snapshot, and how."""
-
-    address: ClusterAddress
-    prefix: Annotated[
-        str,
-        Meta(
-            pattern=r"^[a-z0-9][a-z0-9_-]{0,99}\Z",
-            title="lower case letters, digits, - and _, such as catalogue",
-            description="beginning of the names of indexes and aliases, one for each catalogue",
-        ),
-        Flag("NAME"),
-    ] = "ratecard"
-    shards: Annotated[
-        int,
-        Meta(
-            ge=1,
-            le=1024,
-            title="a whole number from 1 to 1024",
-            description="primary shards of each index",
-        ),
-        Flag("N", "--opensearch-shards"),
-    ] = 3
-    replicas: Annotated[
-        Number, Meta(description="copies of each shard"), Flag("N", "--opensearch-replicas")
-    ] = 1
-    grace: Annotated[
-        Seconds,
-        Meta(description="time for which the indexes of a snapshot outlast its folder"),
-        Flag("TIME", "--opensearch-grace"),
-    ] = 3600
-
-    @property
-    def name(self) -> str:
-        """The part that the id of a snapshot depends on."""
-        return f"opensearch {self.prefix}"
 
 
 class BuildOptions(Struct, frozen=True, kw_only=True):

@@ -90,7 +90,7 @@ def write_ids(folder: Path, ids: list[str]) -> None:
 
 
 class _HashingWriter:
-    """Writes a file, and hashes in a thread what is written."""
+    """Writes a file, and hashes its content in a thread."""
 
     def __init__(self, file: BinaryIO, thread: ThreadPoolExecutor) -> None:
         self._file, self._thread = file, thread

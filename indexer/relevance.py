@@ -17,7 +17,8 @@ from msgspec import Raw, Struct, field
 
 from indexer.build import build_snapshot
 from indexer.errors import InvalidRecord, SourceError
-from indexer.options import STATIC_RANKING, BuildOptions, RankingOptions
+from indexer.options import BuildOptions
+from indexer.search_options import STATIC_RANKING, RankingOptions
 from indexer.sources.catalogue_file import name_source
 from indexer.sources.records import read_records
 from indexer.text import decode_or_invalid
@@ -59,7 +60,7 @@ class JudgedEndpoint(Struct, rename="camel"):
 
 
 class CorpusDocument(Struct):
-    """One document of a corpus, a service."""
+    """A document of a corpus, which is a service."""
 
     id: str
     name: str
@@ -77,7 +78,7 @@ class JudgedQuery(Struct):
 
 
 class Judgement(Struct):
-    """The measures of one query, with the ids returned and the grades of those wanted."""
+    """The measures of a query, the ids that were returned, and the grades of the relevant ids."""
 
     query: str
     ndcg: float = field(name="ndcg@10")
@@ -165,7 +166,6 @@ def _record(number: int, document: CorpusDocument) -> bytes:
 
 
 def _endpoint(endpoint: JudgedEndpoint, domain: str) -> dict[str, object]:
-    """Return an endpoint of a catalogue record."""
     path = quote(endpoint.path.removeprefix("/"), safe=SAFE)
     return {
         "url": endpoint.url or f"https://{domain or NEUTRAL_HOST}/{path}",

@@ -39,7 +39,7 @@ class Report(Struct, rename="camel"):
     indexed: services whose texts were indexed anew
     segments: segments of the snapshot; 0 where the snapshot existed
     merged: segments that were merged to fewer
-    pushed: what was pushed to each bucket
+    pushed: the outcome of the push to each bucket
     downloads: bytes of the archives; 0 without them
     patches: bytes of the patches from the snapshot before
     loaded: bytes of the postings in a cluster; 0 where none were loaded
@@ -129,8 +129,8 @@ def make_report(
 def recall(artifacts: Path, fingerprint: Fingerprint | None, rejects: Path | None) -> Report | None:
     """Return the report of the last build if this one would repeat it, else None.
 
-    The inputs are compared with those in the manifest of the served snapshot. A build whose clock
-    was ahead may have accepted what is in the future, so that it is not repeated.
+    The inputs are compared with those in the manifest of the served snapshot. A last build whose
+    clock was ahead is not repeated: it may have accepted payments dated in the future.
     """
     if fingerprint is None:
         return None
@@ -154,7 +154,7 @@ def recall(artifacts: Path, fingerprint: Fingerprint | None, rejects: Path | Non
 
 
 def write_sources(artifacts: Path, staging: Path, inputs: Inputs, report: Report) -> None:
-    """Write which copies were read; those that a repeated build would read are still current."""
+    """Write which copies were read; the current ones of a repeated build are still current."""
     read_at = {each.name: each.read_at for each in inputs.all}
     now = datetime.now(UTC)
     for tally in report.sources:

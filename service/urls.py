@@ -121,6 +121,14 @@ def parse_url(url: str) -> ParsedUrl:
     )
 
 
+def find_url(text: str) -> ParsedUrl | None:
+    """Return a URL as `parse_url` does, None for a text that is none."""
+    try:
+        return parse_url(text)
+    except ValueError:
+        return None
+
+
 def key_of(identity: str) -> str:
     """Return a normalised URL with its placeholders in one spelling, as in `/items/:id`."""
     return _placeholder.sub(r":\1\2\3", identity)

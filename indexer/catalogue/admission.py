@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from contextlib import suppress
 from decimal import Decimal
 
 import msgspec
@@ -13,24 +12,22 @@ from msgspec import Raw, Struct
 from indexer.catalogue.record import Facts, read_payees
 from indexer.errors import InvalidRecord, LeftOut
 from indexer.options import SourceOptions
-from indexer.sources.denials import TakenDown, fold_address, fold_host
+from indexer.sources.denials import fold_host
 from indexer.sources.subjects import Address, find_address
-from indexer.x402.resource import Rules, check_address, check_payees, check_price
+from indexer.untrusted import raw_items, raw_members
+from indexer.x402.rules import Rules, check_address, check_price
 from service.schema.records import Pricing
-from service.urls import parse_url
+from service.urls import find_url
 
 CURATED = ("id", "enriched", "isNew")
 """Members that only a curated source is believed in."""
 
 
-class Admitted(Struct):
-    """A record as it is admitted, None for its text as it came, and the endpoints left out of it.
+Admitted = tuple[bytes | None, list[tuple[LeftOut, Address | None]]]
+"""A record as it is admitted, None for its text as it came, and why endpoints are left out.
 
-    faults: why each is left out, and its URL
-    """
-
-    text: bytes | None
-    faults: list[tuple[LeftOut, Address | None]]
+The URLs of these endpoints follow the reasons.
+"""
 
 
 class _PricedEndpoint(Struct):
@@ -43,26 +40,24 @@ class _PricedEndpoint(Struct):
 _loose_host = re.compile(
     r"\s*(?:(?:[a-z][a-z0-9+.-]*:)?//)?(?:[^/?#@]*@)?([^/?#\s]*\.[^/?#\s]*)", re.IGNORECASE
 )
-_object = msgspec.json.Decoder(dict[str, Raw])
-_array = msgspec.json.Decoder(list[Raw])
 _endpoint = msgspec.json.Decoder(_PricedEndpoint)
 
 
 def admit(text: bytes, facts: Facts, source: SourceOptions, rules: Rules) -> Admitted:
     """Return a valid record without what its source may not say, and without endpoints left out.
 
-    A record that is admitted as it came keeps every byte. Raises LeftOut for one that is taken
-    down, or that has no endpoint left, and InvalidRecord for one that no domain identifies.
+    A record that is admitted as it came keeps every byte. Raises LeftOut for a record that is taken
+    down or has no endpoint left, and InvalidRecord if no domain identifies a record.
     """
-    _check_domain(facts, rules)
+    _check_host("$.domain", facts.domain, rules)
     is_believed = source.curated or not (
         facts.id is not None or facts.enriched or b'"isNew"' in text
     )
     is_within = facts.is_plain and facts.highest <= rules.policy.max_price
     if is_believed and is_within and rules.denials.is_empty:
-        return Admitted(None, [])
-    record = _object.decode(text)
-    endpoints = _array.decode(record["endpoints"])
+        return None, []
+    record = raw_members(text)
+    endpoints = raw_items(record["endpoints"])
     faults = list(_judge(text, endpoints, rules))
     left_out = [
         (fault, find_address(_endpoint.decode(raw).url))
@@ -80,22 +75,16 @@ def admit(text: bytes, facts: Facts, source: SourceOptions, rules: Rules) -> Adm
         if not facts.domain:
             record["domain"] = Raw(msgspec.json.encode(_first_domain(kept)))
     is_as_it_came = is_believed and not left_out
-    return Admitted(None if is_as_it_came else msgspec.json.encode(record), left_out)
-
-
-def _check_domain(facts: Facts, rules: Rules) -> None:
-    if facts.domain and not rules.denials.is_empty:
-        _check_host("$.domain", facts.domain, rules)
+    return None if is_as_it_came else msgspec.json.encode(record), left_out
 
 
 def _check_host(path: str, text: str, rules: Rules) -> None:
     """Raise LeftOut for text that is no valid URL, but names a host that is taken down."""
-    match = _loose_host.match(text)
+    match = None if rules.denials.is_empty else _loose_host.match(text)
     if match is None:
         return
     domain = fold_host(match[1]).removesuffix(":443")
-    if denial := rules.denials.find(host=domain.partition(":")[0], domain=domain):
-        raise TakenDown(path, denial)
+    rules.denials.check(path, host=domain.partition(":")[0], domain=domain)
 
 
 def _judge(text: bytes, endpoints: list[Raw], rules: Rules) -> Iterator[LeftOut | None]:
@@ -104,7 +93,7 @@ def _judge(text: bytes, endpoints: list[Raw], rules: Rules) -> Iterator[LeftOut 
         endpoint, path = _endpoint.decode(raw), f"$.endpoints[{number}]"
         try:
             _check_url(f"{path}.url", endpoint.url, rules)
-            check_payees(f"{path}.payTo", [fold_address(payee)] if payee else [], rules)
+            rules.denials.check(f"{path}.payTo", payees=[payee] if payee else [])
             pricing = endpoint.pricing
             for amount in (pricing.amount, pricing.min_amount, pricing.max_amount):
                 if amount:
@@ -116,17 +105,16 @@ def _judge(text: bytes, endpoints: list[Raw], rules: Rules) -> Iterator[LeftOut 
 
 
 def _check_url(path: str, url: str, rules: Rules) -> None:
-    try:
-        parsed = parse_url(url)
-    except ValueError:  # the URL of a catalogue record may be any text
+    parsed = find_url(url)
+    if parsed is None:  # the URL of a catalogue record may be any text
         _check_host(path, url, rules)
-        return
-    check_address(path, parsed, rules)
+    else:
+        check_address(path, parsed, rules)
 
 
 def _first_domain(endpoints: list[Raw]) -> str:
     """Return the domain of the first endpoint that has one; raises InvalidRecord without any."""
     for raw in endpoints:
-        with suppress(ValueError):
-            return parse_url(_endpoint.decode(raw).url).domain
+        if parsed := find_url(_endpoint.decode(raw).url):
+            return parsed.domain
     raise InvalidRecord("$.domain", "there is no domain, and ids of this source are not believed")

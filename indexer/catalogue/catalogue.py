@@ -13,8 +13,8 @@ from msgspec.structs import replace
 from indexer.catalogue.derived_ids import Identity, ascii_domain, derive_ids, plain_id
 from indexer.catalogue.known_records import NOT_KEPT, KnownRecords, Stored
 from indexer.catalogue.overlays import Overlay, apply_overlay
-from indexer.catalogue.record import Facts, Normalised
-from indexer.catalogue.refused import subject_of
+from indexer.catalogue.record import Normalised
+from indexer.catalogue.refused import read_subject
 from indexer.columns.annotations import Annotations, decode_annotations
 from indexer.columns.records import MAX_PAYERS
 from indexer.errors import InvalidRecord, LeftOut, SourceError
@@ -34,7 +34,8 @@ from indexer.x402.pointers import settle_pointers
 from service.schema.profiles import Profile
 
 LONGEST_RUN = 256  # records
-NO_GROUP = -1
+NO_GROUP = 0
+"""The number of the group without resources."""
 OUTRANKED = "listed by a more trusted source"
 HIDDEN = "hidden by a catalogue record"
 REPLACED = "replaced by a later source"
@@ -48,13 +49,12 @@ Describe = Callable[[Mapping[str, str]], Iterable[tuple[Grouped, Normalised | St
 class CatalogueEntry(Struct, gc=False):
     """A record: its place in its source, and the values that order it.
 
-    Its text is in the spool from `start` to `stop`, or in a `row` of the kept records. The JSON of
-    its demand is in the spool from `demand_start` to `demand_stop`; that of endpoints is in
-    `endpoint_payers`, by their index. `alive` is the verdict of trusted probers. Its annotations
-    are in the spool from `annotations_start` to `annotations_stop`.
-
-    `group` is the number that `Discovery` gave to the service, or to the discovered service that
-    the record replaces, or NO_GROUP.
+    start, stop: of the text in the spool, unless it is a `row` of the kept records
+    group: the number by which `Discovery` finds the resources of the service, or NO_GROUP
+    demand_start, demand_stop: of the JSON of the demand in the spool
+    annotations_start, annotations_stop: of the annotations in the spool
+    endpoint_payers: by the index of the endpoint
+    alive: the verdict of trusted probers
     """
 
     source: int
@@ -79,11 +79,6 @@ class CatalogueEntry(Struct, gc=False):
     endpoint_payers: dict[int, Payers] | None = None
     alive: int = UNDECIDED
 
-    @property
-    def has_group(self) -> bool:
-        """Whether discovered resources belong to the service."""
-        return self.group != NO_GROUP
-
 
 class ListedService(Struct, gc=False):
     """A service of the listing: its id and its entry."""
@@ -107,12 +102,24 @@ class Catalogue:
 
     def spool(self, source: int, position: str, record: Normalised | Stored) -> CatalogueEntry:
         """Write a record of a source to the spool; returns its entry, for `accept`."""
+        facts = record.facts
+        entry = CatalogueEntry(
+            source=source,
+            position=position,
+            id=facts.id,
+            domain=facts.domain,
+            name=facts.name,
+            enriched=facts.enriched,
+            payers=Payers(0, min(int(facts.payers), MAX_PAYERS)),
+            endpoints=facts.endpoints,
+            summary_derived=bool(facts.summary),
+        )
         if isinstance(record, Stored):
-            entry = _entry(source, position, record.facts)
             entry.row = record.row
-            self._annotate(entry, Annotations(record.facts.outputs))
-            return entry
-        return self._write(source, position, record)
+        else:
+            entry.start, entry.stop = self._spool_text(record.text)
+        self._annotate(entry, Annotations(facts.outputs))
+        return entry
 
     def accept(self, entries: Iterable[CatalogueEntry]) -> None:
         """Add the records of a source."""
@@ -130,13 +137,11 @@ class Catalogue:
     ) -> None:
         """Give every service its id, and a record the discovered resources that it names.
 
-        Of several records with one id the most trusted stays, among equals that of the last source,
-        within one source the first. The resources of a host that no record names are a service of
-        their own, or several with paths of their own, unless a source hides them; `describe`
-        returns the records of those services. A record of a host that a more trusted source lists
-        is left out.
+        Of the records with one id the most trusted stays, among equals that of the last source,
+        within one source the first. A record of a host that a more trusted source lists is left
+        out. The resources of a host that no record names become a service, or several with paths,
+        unless a source hides them; `describe` returns their records.
         """
-        self._spool.flush()
         domains = _Domains(discovery, decisions)
         records = []
         for entry in self._records:
@@ -178,8 +183,8 @@ class Catalogue:
             return ""
         if domain and discovery.trust_of(domain) > entry.trust:
             return domain
-        urls = {url for url, _ in read_endpoints(self._text("", entry))}
-        return min((url for url in urls if discovery.trust_of_url(url) > entry.trust), default="")
+        urls = {url for url, _ in read_endpoints(self._text("", entry))} & discovery.trusts.keys()
+        return min((url for url in urls if discovery.trusts[url] > entry.trust), default="")
 
     def _enter(self, service_id: str, entry: CatalogueEntry, findings: Findings) -> None:
         """Make an entry the service of an id, unless another one stays."""
@@ -209,13 +214,11 @@ class Catalogue:
 
     def texts(self, ids: Iterable[str]) -> Iterator[bytes]:
         """Yield the JSON of these services."""
-        self._spool.flush()
         for service_id in ids:
             yield self._text(service_id, self._services[service_id])
 
     def runs(self, ids: Iterable[str]) -> Iterator[RecordRun]:
         """Yield the JSON of these services in runs: consecutive kept records are one."""
-        self._spool.flush()
         start = stop = 0
         for service_id in ids:
             entry = self._services[service_id]
@@ -254,26 +257,24 @@ class Catalogue:
             raise SourceError(
                 f"{where}: makes {service_id} invalid: {error}; nothing was published"
             ) from error
-        amended_entry = self._write(entry.source, entry.position, record)
+        amended = self.spool(entry.source, entry.position, record)
+        has_own_endpoints = overlay is not None and overlay.names("endpoints")
         if demand is not None:
-            start, stop = self._spool_text(demand.text)
-            amended_entry.demand_start, amended_entry.demand_stop = start, stop
-            if demand.payers is not None and not (overlay and overlay.names("endpoints")):
-                amended_entry.payers = demand.payers
-                amended_entry.endpoint_payers = demand.of_endpoints
-        if not (overlay and overlay.names("endpoints")):
-            start, stop = entry.annotations_start, entry.annotations_stop
-            amended_entry.annotations_start, amended_entry.annotations_stop = start, stop
-        amended_entry.discovered, amended_entry.group = entry.discovered, entry.group
-        amended_entry.trust = entry.trust
-        self._services[service_id] = amended_entry
+            amended.demand_start, amended.demand_stop = self._spool_text(demand.text)
+            if demand.payers is not None and not has_own_endpoints:
+                amended.payers, amended.endpoint_payers = demand.payers, demand.of_endpoints
+        if not has_own_endpoints:
+            amended.annotations_start = entry.annotations_start
+            amended.annotations_stop = entry.annotations_stop
+        amended.discovered, amended.group = entry.discovered, entry.group
+        amended.trust = entry.trust
+        self._services[service_id] = amended
 
     def annotate(
         self, service_id: str, profile: Profile | None, endpoint_profiles: dict[int, Profile]
     ) -> None:
         """Give a service the profiles of an operator."""
         entry = self._services[service_id]
-        self._spool.flush()
         annotations = decode_annotations(self._annotations(entry))
         described = replace(annotations, profile=profile, endpoint_profiles=endpoint_profiles)
         self._annotate(entry, described)
@@ -303,68 +304,47 @@ class Catalogue:
 
     def demand(self, listing: Iterable[ListedService]) -> Iterator[DemandRow]:
         """Yield the demand of services."""
-        self._spool.flush()
         for each in listing:
-            start, stop = each.entry.demand_start, each.entry.demand_stop
-            text = os.pread(self._spool.fileno(), stop - start, start)
+            text = self._read(each.entry.demand_start, each.entry.demand_stop)
             yield DemandRow(each.id, each.entry.name, text)
 
     def _leave_out(
         self, findings: Findings, entry: CatalogueEntry, service_id: str | None, fault: LeftOut
     ) -> None:
-        self._spool.flush()
-        subject = subject_of(self._text(service_id or "", entry))
+        subject = read_subject(self._text(service_id or "", entry))
         tally = findings.tallies[entry.source]
         findings.withdraw(tally, entry.position, service_id, fault, subject)
 
     def annotations(self, ids: Iterable[str]) -> Iterator[bytes]:
         """Yield the encoded annotations of these services."""
-        self._spool.flush()
         for service_id in ids:
             yield self._annotations(self._services[service_id])
 
     def _annotations(self, entry: CatalogueEntry) -> bytes:
-        start, stop = entry.annotations_start, entry.annotations_stop
-        return os.pread(self._spool.fileno(), stop - start, start) if start < stop else b""
+        return self._read(entry.annotations_start, entry.annotations_stop)
 
     def _text(self, service_id: str, entry: CatalogueEntry) -> bytes:
         if entry.row != NOT_KEPT:
             return bytes(self._kept.run(entry.row, entry.row + 1).content)
-        text = os.pread(self._spool.fileno(), entry.stop - entry.start, entry.start)
+        text = self._read(entry.start, entry.stop)
         if entry.id is None:
             text = b'{"id":"%b",%b' % (service_id.encode(), text[1:])
         return text
-
-    def _write(self, source: int, position: str, record: Normalised) -> CatalogueEntry:
-        entry = _entry(source, position, record.facts)
-        entry.start, entry.stop = self._spool_text(record.text)
-        self._annotate(entry, Annotations(record.facts.outputs))
-        return entry
 
     def _annotate(self, entry: CatalogueEntry, annotations: Annotations) -> None:
         """Set the annotations of a service, unless there are none."""
         if text := annotations.encode():
             entry.annotations_start, entry.annotations_stop = self._spool_text(text)
 
+    def _read(self, start: int, stop: int) -> bytes:
+        self._spool.flush()
+        return os.pread(self._spool.fileno(), stop - start, start)
+
     def _spool_text(self, text: bytes) -> tuple[int, int]:
         """Write a text to the spool; returns where it starts and stops."""
         start = self._end
         self._end += self._spool.write(text)
         return start, self._end
-
-
-def _entry(source: int, position: str, facts: Facts) -> CatalogueEntry:
-    return CatalogueEntry(
-        source=source,
-        position=position,
-        id=facts.id,
-        domain=facts.domain,
-        name=facts.name,
-        enriched=facts.enriched,
-        payers=Payers(0, min(int(facts.payers), MAX_PAYERS)),
-        endpoints=facts.endpoints,
-        summary_derived=bool(facts.summary),
-    )
 
 
 class _Domains:

@@ -23,8 +23,8 @@ _scheme = re.compile(r"^https?://")
 class Identity(Struct):
     """The identity of a service: its own id, if any, its domain, and the trust in its source.
 
-    The path of a service that shares its domain follows the domain. `is_rest` tells the service of
-    the resources that no catalogue record of its domain names.
+    domain: followed by the path of a service that shares the domain
+    is_rest: whether its resources are those that no catalogue record of the domain names
     """
 
     given: str | None
@@ -36,15 +36,14 @@ class Identity(Struct):
 def derive_ids(
     services: Sequence[Identity], decisions: Decisions, taken_down: Collection[str] = ()
 ) -> list[str]:
-    """Return the id of each service: its own, or one derived from its domain.
+    """Return the id of each service: its own, or else an id derived from its domain.
 
-    A derived id is the domain in lower case with hyphens for dots and colons: the plain id. A path
-    follows with a hyphen for each run of other characters than letters, digits, `_` and `~`. Of
-    several domains with one plain id the one that has it in the served snapshot keeps it, then the
-    more trusted, then the first; the others have a short hash of the domain appended. An id of its
-    own belongs to a service whatever is derived. A service without a domain whose own id another
-    derives is the same service. Ids that are `taken_down` keep their domains although these are
-    gone.
+    The plain id is the domain in lower case with hyphens for dots and colons, followed by the words
+    of a path with a hyphen before each. Several domains may have one plain id: the domain that has
+    it in the served snapshot keeps it, else the most trusted, else the first; a short hash is
+    appended to the others. An own id belongs to its service, whatever is derived. A service without
+    a domain and a service that derives its id are the same. Ids that are `taken_down` keep their
+    domains.
     """
     hosts = [_host(each) for each in services]
     owners = _find_owners(services, hosts, decisions)

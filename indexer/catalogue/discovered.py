@@ -57,10 +57,9 @@ def describe_services(groups: list[bytes]) -> list[ValidatedRecord | None]:
 
 def _describe(group: Group) -> ValidatedRecord:
     grouped = [GroupedResource(decode_resource(encoded), trust) for encoded, trust in group.members]
-    service = group_resources(group.domain, grouped, group.limit)
-    text = b'{"id":"%b",%b' % (group.id.encode(), msgspec.json.encode(service)[1:])
+    record, listed = group_resources(group.domain, grouped, group.limit)
+    text = msgspec.json.encode({"id": group.id} | record)
     normalised = normalise(SourceRecord("", text))
-    listed = sorted((each for each in grouped if each.in_record), key=lambda each: each.number)
-    outputs = [each.resource.output for each in listed]
+    outputs = [each.output for each in listed]
     normalised.facts.outputs = outputs if any(outputs) else []
     return answer_of(normalised, [each.in_record for each in grouped])

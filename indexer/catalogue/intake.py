@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from datetime import datetime
 from itertools import chain, count
@@ -17,8 +17,8 @@ from indexer.catalogue.catalogue import Catalogue, CatalogueEntry
 from indexer.catalogue.known_records import Stored
 from indexer.catalogue.normaliser import RecordNormaliser, Result
 from indexer.catalogue.record import Normalised, given_id
-from indexer.catalogue.refused import subject_of
-from indexer.documents.document import Document, Reader
+from indexer.catalogue.refused import read_subject
+from indexer.documents.document import Document
 from indexer.errors import (
     IndexerError,
     InvalidRecord,
@@ -33,24 +33,24 @@ from indexer.openapi.reading import read_openapi
 from indexer.options import BuildOptions, Kind, OnError
 from indexer.progress import Stage
 from indexer.sources.accepted import AcceptedListings, AcceptedSource, remove_unused
-from indexer.sources.findings import Finding, Findings, State, Tally
+from indexer.sources.findings import Findings, State, Tally
 from indexer.sources.inputs import Input
 from indexer.sources.records import LISTS, SourceRecord, read_records
 from indexer.sources.subjects import Subject
-from indexer.x402 import resource as x402
 from indexer.x402.discovery import Discovery, SourceResources
+from indexer.x402.outline import subject_of
 from indexer.x402.readings import ReadResource
-from indexer.x402.resource import OLD, Rules
-from service.schema.listings import Fate
+from indexer.x402.resource import given_url
+from indexer.x402.rules import OLD, Rules
 
 OTHER_KIND = "records of another kind"
 DUPLICATE = "duplicate listings"
-READERS: Mapping[Kind, Reader] = {
+READERS: Mapping[Kind, Callable[[Document], Iterator[SourceRecord]]] = {
     Kind.OPENAPI: read_openapi,
     Kind.MPP: read_directory,
     Kind.MANIFEST: read_manifest,
 }
-"""The readers of documents; lists are read item by item."""
+"""Yield for each operation of a document a resource or a fault; lists are read item by item."""
 
 
 class Reading(Struct):
@@ -180,7 +180,7 @@ class Intake:
             except InvalidRecord as fault:
                 self._refuse(reading, record, fault)
                 is_excused = isinstance(fault, LeftOut) and (fault.rule == OLD or has_new_rules)
-                if is_excused and (url := x402.given_url(record.text)):
+                if is_excused and (url := given_url(record.text)):
                     reading.left_out.add(url)
                 fault.__traceback__ = None  # refers to the record, which has the fault
         if tally.records and tally.left_out.get(OTHER_KIND) == tally.records:
@@ -198,8 +198,7 @@ class Intake:
         elif kind is Kind.RESOURCES:
             self._add_resource(reading, record, readings.read(record))
         else:
-            valid = result or self._normaliser.known.normalise(record)
-            self._add_record(reading, record, valid)
+            self._add_record(reading, record, result or self._normaliser.known.normalise(record))
 
     def _add_resource(self, reading: Reading, record: SourceRecord, found: ReadResource) -> None:
         outline = found.outline
@@ -208,14 +207,13 @@ class Intake:
             reading.tally.published += 1
         else:
             fault = LeftOut(DUPLICATE, "$.resource", "is listed again, newer or more complete")
-            position, number = worse
-            subject = x402.subject_of(self._discovery.readings.outline(number))
-            self._findings.refuse(reading.tally, position, given_id(record.text), fault, subject)
+            subject = subject_of(self._discovery.outline(worse))
+            identity = given_id(record.text)
+            self._findings.refuse(reading.tally, worse.position, identity, fault, subject)
         for notice in outline.notices:
-            place = (reading.tally.source, record.position, given_id(record.text))
-            finding = Finding(*place, notice.path, notice.reason, Fate.NOTED)
-            subject = x402.subject_of(outline)
-            self._findings.note(reading.tally, notice.kind, finding, subject)
+            identity = given_id(record.text)
+            subject = subject_of(outline)
+            self._findings.note(reading.tally, record.position, identity, notice, subject)
         if worse is None or worse.position != record.position:
             key = outline.given, outline.method, outline.tool
             reading.listings.add(" ".join(filter(None, key)), outline.payees, outline.price)
@@ -226,22 +224,19 @@ class Intake:
         """Add a valid record of a catalogue as far as its source may say it; raises LeftOut."""
         facts = valid.facts
         reading.listings.add(facts.id or facts.domain, facts.payees, facts.highest)
-        options = reading.input.options
-        admitted = admit(record.text, facts, options, self._rules)
-        for fault, address in admitted.faults:
+        text, faults = admit(record.text, facts, reading.input.options, self._rules)
+        for fault, address in faults:
             subject = Subject(() if address is None else (address,))
             self._findings.refuse(
                 reading.tally, record.position, given_id(record.text), fault, subject
             )
-        if admitted.text is not None:
-            text = SourceRecord(record.position, admitted.text)
-            valid = self._normaliser.known.normalise(text)
-        entry = self._catalogue.spool(reading.number, record.position, valid)
-        reading.entries.append(entry)
+        if text is not None:
+            valid = self._normaliser.known.normalise(SourceRecord(record.position, text))
+        reading.entries.append(self._catalogue.spool(reading.number, record.position, valid))
         reading.tally.published += 1
 
     def _refuse(self, reading: Reading, record: SourceRecord, fault: InvalidRecord) -> None:
-        subject = subject_of(record.text)
+        subject = read_subject(record.text)
         self._findings.refuse(reading.tally, record.position, given_id(record.text), fault, subject)
 
     def _judge(self, reading: Reading, source: AcceptedSource) -> None:

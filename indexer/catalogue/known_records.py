@@ -27,8 +27,8 @@ from indexer.sources.fact_store import (
 )
 from indexer.sources.fingerprint import hash_program
 from indexer.sources.records import SourceRecord
+from indexer.x402.outline import Outline
 from indexer.x402.readings import ReadResource
-from indexer.x402.resource import Outline
 
 NOT_KEPT = -1
 """The row of a record that the last snapshot does not store."""
@@ -45,7 +45,7 @@ class Stored(NamedTuple):
 
 
 class ValidatedRecord(NamedTuple):
-    """A record that was validated: its compact JSON and its hash, empty of a resource, and facts.
+    """A validated record: compact JSON and its hash, both empty for a resource, and facts.
 
     flags: for each resource of a discovered service, whether its record has the resource
     """
@@ -115,8 +115,7 @@ def open_known_records(reuse: ReuseStore, policy: Policy, staging: Path) -> Know
     """
     for path in reuse.facts():
         with suppress(FactsDamaged):
-            facts = open_facts(path, program_of_facts(policy), staging)
-            return KnownRecords(facts, reuse.records)
+            return KnownRecords(open_facts(path, program_of_facts(policy), staging), reuse.records)
     return KnownRecords(FactStore(folder=staging))
 
 

@@ -61,19 +61,6 @@ class Work(Struct, Generic[T]):
     function: Callable[[list[bytes]], ValidatedRecords]
 
 
-class Batch(Struct, Generic[T]):
-    """Subjects that follow each other, what is known of them, and the answers for the others.
-
-    new: ordinals of the subjects that `answers` are about
-    """
-
-    subjects: Sequence[T]
-    digests: list[bytes]
-    known: list[Known]
-    new: list[int]
-    answers: Future[ValidatedRecords] | ValidatedRecords
-
-
 class RecordNormaliser:
     """Normalises records in their order, in a pool from `WORKERS_FROM` bytes of new records on.
 
@@ -136,13 +123,13 @@ class RecordNormaliser:
         self, subjects: Iterable[T], work: Work[T]
     ) -> Iterator[tuple[T, Result, Sequence[bool]]]:
         """Yield the subjects with their results, and with the flags of new ones."""
-        started: deque[Batch[T]] = deque()
+        started: deque[Iterator[tuple[T, Result, Sequence[bool]]]] = deque()
         for batch in _batches(subjects, work.size):
             started.append(self._start(batch, work))
             while len(started) > self._read_ahead:
-                yield from self._finish(started.popleft())
+                yield from started.popleft()
         while started:
-            yield from self._finish(started.popleft())
+            yield from started.popleft()
 
     @property
     def _read_ahead(self) -> int:
@@ -150,8 +137,13 @@ class RecordNormaliser:
         is_worth_it = self._pool.workers > 1 and self._new_bytes >= WORKERS_FROM
         return WAITING * self._pool.workers if is_worth_it else 0
 
-    def _start(self, subjects: list[T], work: Work[T]) -> Batch[T]:
-        """Look the subjects up, and send the new ones to a worker where that is worth it."""
+    def _start(
+        self, subjects: list[T], work: Work[T]
+    ) -> Iterator[tuple[T, Result, Sequence[bool]]]:
+        """Look the subjects up, and send the new ones to a worker where that is worth it.
+
+        Returns the results, which wait for the worker.
+        """
         digests = [work.digest(subject) for subject in subjects]
         known = self.known.find(digests)
         is_known = map(work.is_known, subjects, known)
@@ -163,19 +155,26 @@ class RecordNormaliser:
             answers = self._pool.submit(work.function, contents)
         else:
             answers = work.function(contents)
-        return Batch(subjects, digests, known, new, answers)
+        return self._finish(subjects, digests, known, new, answers)
 
-    def _finish(self, batch: Batch[T]) -> Iterator[tuple[T, Result, Sequence[bool]]]:
-        answers = batch.answers
+    def _finish(
+        self,
+        subjects: list[T],
+        digests: list[bytes],
+        known: list[Known],
+        new: list[int],
+        answers: Future[ValidatedRecords] | ValidatedRecords,
+    ) -> Iterator[tuple[T, Result, Sequence[bool]]]:
+        """Yield the subjects with their results; `answers` are about the ordinals `new`."""
         if isinstance(answers, Future):
             answers = wait_for(answers)
-        answered = dict(zip(batch.new, answers, strict=True))
-        for ordinal, (subject, known) in enumerate(zip(batch.subjects, batch.known, strict=True)):
+        answered = dict(zip(new, answers, strict=True))
+        for ordinal, subject in enumerate(subjects):
             if ordinal not in answered:
-                self.reused += known is not None
-                yield subject, known, ()
+                self.reused += known[ordinal] is not None
+                yield subject, known[ordinal], ()
             elif answer := answered[ordinal]:
-                yield subject, self.known.add(batch.digests[ordinal], answer), answer.flags
+                yield subject, self.known.add(digests[ordinal], answer), answer.flags
             else:
                 yield subject, None, ()
 

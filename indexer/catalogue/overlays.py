@@ -26,8 +26,10 @@ from indexer.text import (
     printable,
     shorten,
 )
+from indexer.untrusted import raw_members
+from indexer.x402.endpoints import name_endpoints
 from service.schema.profiles import Profile
-from service.urls import ascii_host, is_url, parse_url
+from service.urls import ascii_host, find_url, is_url, parse_url
 
 MAX_FILE = 64 * 2**20  # bytes, decompressed
 SUMMARY = "priceSummary"
@@ -35,8 +37,6 @@ EMPTY, NULL = b"{}", b"null"
 WITHOUT_SUMMARY = b'{"priceSummary":null}'
 PREFIXES = frozenset(("domain", "payee"))
 PATCHED = frozenset(("domain", "id"))
-
-_object = msgspec.json.Decoder(dict[str, Raw])
 
 
 class OverlayKey(NamedTuple):
@@ -58,19 +58,6 @@ class Patch(Struct):
     profile: bytes = b""
 
 
-class _Url(Struct):
-    """The URL of an endpoint."""
-
-    url: str
-
-
-class _RecordUrls(Struct):
-    """The part of a record that says which endpoints it has."""
-
-    endpoints: list[_Url]
-
-
-_urls = msgspec.json.Decoder(_RecordUrls)
 _host = re.compile(r"https?://([^/?#\":]+)")
 _profile = msgspec.json.Decoder(Profile)
 
@@ -92,7 +79,7 @@ class Overlay(Struct):
 
     def names(self, field: str) -> bool:
         """Whether a patch names this field of the service."""
-        return any(field in _object.decode(patch.text) for patch in self.patches)
+        return any(field in raw_members(patch.text) for patch in self.patches)
 
 
 class Overlays:
@@ -112,7 +99,7 @@ class Overlays:
         if patch is None:
             self._removals.setdefault(key, place)
             return
-        members = _object.decode(patch)
+        members = raw_members(patch)
         profile = _read_profile(members.pop("profile", None), place)
         is_url = key.field == "url"
         if key.field not in PATCHED and not (is_url and profile and not members):
@@ -152,18 +139,14 @@ class Overlays:
         is_plain = text.isascii() and b"\\" not in text
         if is_plain and self._hosts.isdisjoint(_host.findall(text.decode().lower())):
             return {}  # without a look at each URL
-        urls = enumerate(each.url for each in _urls.decode(text).endpoints)
+        urls = enumerate(each.url for each in name_endpoints(text))
         described = {number: self.describe_url(url) for number, url in urls}
         return {number: profile for number, profile in described.items() if profile}
 
     def describe_url(self, url: str) -> Profile | None:
         """Return the profile of the endpoint of a URL, if there is one."""
-        if not self._hosts:
-            return None
-        try:
-            key = OverlayKey("url", parse_url(url).identity)
-        except ValueError:
-            return None
+        parsed = find_url(url) if self._hosts else None
+        key = OverlayKey("url", parsed.identity if parsed else "")
         if key in self._removals or key not in self._patches:
             return None
         self._taken.add(key)
@@ -181,14 +164,13 @@ class Overlays:
 def read_overlays(paths: Iterable[str]) -> Overlays:
     """Return the overlays of these files.
 
-    A file, plain or gzip, holds JSON objects, one after the other or in an array. An object
-    whose `id` is a string is a patch of this service: `{"id":"a","enriched":true}`. Any other
-    holds patches by key, where null removes: `{"a":{"enriched":true},"b":null}`. A key is the id of
-    a service, `domain:HOST` for all services of a host, or, with null only, `payee:ADDRESS` for
-    everything that pays an address or the URL of an endpoint. The member `profile` describes a
-    service, or the endpoint of a URL, and is no part of the record. Patches of one key apply in the
-    order of files and lines. Raises SourceError when a file is missing, empty, no such JSON, or
-    patches an id itself.
+    A file, plain or gzip, holds JSON objects, in sequence or in an array. An object whose `id` is a
+    string is a patch of that service: `{"id":"a","enriched":true}`. Other objects hold patches by
+    key, where null removes: `{"a":{"enriched":true},"b":null}`. A key is the id of a service,
+    `domain:HOST` for all services of a host, or, with null only, `payee:ADDRESS` or the URL of an
+    endpoint. The member `profile` describes a service, or the endpoint of a URL, and is no part of
+    the record. Patches of one key apply in the order of files and lines. Raises SourceError for a
+    file that is missing, empty, no such JSON, or patches an id.
     """
     overlays = Overlays()
     for path in paths:
@@ -220,13 +202,13 @@ def apply_overlay(text: bytes, overlay: Overlay, *, summary_derived: bool) -> by
 def merge_patch(target: bytes, patch: bytes) -> bytes:
     """Return a JSON text with a merge patch applied; neither has white space around it.
 
-    Values that stay are as they were written, in their order; new ones follow. Of members with one
-    name the last counts.
+    Values that stay keep their text and their order; new values follow. Of members with one name
+    the last counts.
     """
     if not patch.startswith(b"{"):
         return patch
-    merged = _object.decode(target) if target.startswith(b"{") else {}
-    for name, change in _object.decode(patch).items():
+    merged = raw_members(target) if target.startswith(b"{") else {}
+    for name, change in raw_members(patch).items():
         if bytes(change) == b"null":
             merged.pop(name, None)
         else:
@@ -297,7 +279,7 @@ class _File:
         """
         for start, stop in self._objects():
             text = self._text[start:stop].encode()
-            given_id = bytes(_object.decode(text).get("id", b""))
+            given_id = bytes(raw_members(text).get("id", b""))
             if given_id.startswith(b'"'):
                 yield self._patch(json.loads(given_id), text, start)
                 continue
@@ -319,7 +301,7 @@ class _File:
                 f"{place}: {shown} stands where the id of a service does, whose patch is an "
                 'object or null; a patch alone has an "id" in it'
             )
-        members = _object.decode(patch)
+        members = raw_members(patch)
         own_id = bytes(members.pop("id", b""))
         if own_id and not (own_id.startswith(b'"') and json.loads(own_id) == name):
             raise SourceError(

@@ -23,7 +23,7 @@ from indexer.sources.findings import Findings
 from indexer.sources.inputs import Input
 from indexer.x402.discovery import Discovery
 from indexer.x402.listing import Listing
-from indexer.x402.resource import Rules
+from indexer.x402.rules import Rules
 from service.schema.probes import NO_PROBE_FACTS, ProbeFacts, Terms
 
 MAX_TERMS = 2**14
@@ -158,8 +158,7 @@ def _add_listings(
     listed: gets the reading of each endpoint that is no tool
     """
     numbers = array("i")
-    listings = discovery.listings(entry.group) if entry.has_group else ()
-    for place, listing in listings:
+    for place, listing in discovery.listings(entry.group):
         number = targets.add(listing.endpoint.url, listing.endpoint.method, listing.url)
         numbers.append(number)
         if not listing.tool:

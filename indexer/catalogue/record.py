@@ -16,11 +16,11 @@ from indexer.errors import InvalidRecord
 from indexer.sources.denials import fold_address
 from indexer.sources.records import SourceRecord
 from indexer.text import check_depth, decode_or_invalid
-from indexer.x402.testnets import mainnet_prices
-from indexer.x402.untrusted import string_of
+from indexer.tokens.testnets import mainnet_prices
+from indexer.untrusted import raw_items, raw_members, string_of
+from indexer.x402.endpoints import name_endpoints
 from service.schema.records import CatalogueRecord, Endpoint, EndpointQuality, PriceSummary, Pricing
-from service.schema.values import NULL
-from service.urls import parse_url
+from service.urls import find_url
 
 CENT = Decimal("0.01")
 MICRO = Decimal("0.000001")
@@ -77,21 +77,6 @@ class Identifiers(Struct):
     resource: Raw | UnsetType = UNSET
 
 
-class PaidEndpoint(Struct, rename="camel"):
-    """An endpoint, with `payTo` of any JSON type: catalogue records may hold anything there."""
-
-    pay_to: Raw = NULL
-
-
-class PaidRecord(Struct):
-    """A record of which only the endpoints are decoded."""
-
-    endpoints: list[PaidEndpoint]
-
-
-_paid = msgspec.json.Decoder(PaidRecord)
-_members = msgspec.json.Decoder(dict[str, Raw])
-_endpoints = msgspec.json.Decoder(list[Raw])
 _identifiers = msgspec.json.Decoder(Identifiers)
 _decoder = msgspec.json.Decoder(CatalogueRecord)
 
@@ -152,9 +137,8 @@ def given_id(text: bytes) -> Raw | None:
 def summarise_prices(endpoints: Iterable[Endpoint]) -> PriceSummary | None:
     """Return the range and the average of the prices of a service, or None without any.
 
-    Only prices in the currency of most endpoints count, and those on test networks only where
-    there are no others. The average is over the fixed prices of the scheme `exact`; without one
-    the cost varies.
+    Prices count in the currency of most endpoints, and on test networks only without others. The
+    average is over fixed prices of the scheme `exact`; without any the cost varies.
     """
     prices = mainnet_prices(endpoint.pricing for endpoint in endpoints)
     bounded = [(pricing, amounts) for pricing in prices if (amounts := _amounts(pricing))]
@@ -185,7 +169,7 @@ def summarise_prices(endpoints: Iterable[Endpoint]) -> PriceSummary | None:
 
 def read_payees(text: bytes) -> list[str]:
     """Return `payTo` of each endpoint of a valid record, empty where that is no string."""
-    return [string_of(endpoint.pay_to) for endpoint in _paid.decode(text).endpoints]
+    return [string_of(endpoint.pay_to) for endpoint in name_endpoints(text)]
 
 
 def _payers(quality: EndpointQuality | UnsetType | None) -> int:
@@ -199,9 +183,8 @@ def _payees(text: bytes) -> list[str]:
 
 
 def _is_plain(url: str) -> bool:
-    try:
-        parsed = parse_url(url)
-    except ValueError:  # the URL of a catalogue record may be any text
+    parsed = find_url(url)
+    if parsed is None:  # the URL of a catalogue record may be any text
         return True
     return parsed.scheme == "https" and not parsed.is_private and not parsed.has_credentials
 
@@ -219,9 +202,9 @@ def _compact(text: bytes) -> bytes:
     compact = msgspec.json.format(text, indent=-1)
     if OURS.encode() not in compact and b"\\u" not in compact:  # a name may have escapes
         return compact
-    record = _members.decode(compact)
-    given = _endpoints.decode(record["endpoints"])
-    endpoints = [_members.decode(endpoint) for endpoint in given]
+    record = raw_members(compact)
+    given = raw_items(record["endpoints"])
+    endpoints = [raw_members(endpoint) for endpoint in given]
     if OURS not in record and not any(OURS in endpoint for endpoint in endpoints):
         return compact
     record.pop(OURS, None)

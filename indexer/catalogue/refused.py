@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -11,24 +11,23 @@ from indexer.errors import InvalidRecord
 from indexer.sources.denials import fold_address
 from indexer.sources.subjects import NOTHING, Subject, make_subject
 from indexer.text import check_depth
+from indexer.untrusted import decode_object, mapping, objects
 from indexer.x402.advice import advise
-from indexer.x402.metadata import read_metadata
-from indexer.x402.parameters import read_input
+from indexer.x402.members.metadata import read_metadata
+from indexer.x402.members.parameters import read_input
 from indexer.x402.resource import url_of, with_route
-from indexer.x402.untrusted import decode_object, mapping
-from service.urls import ParsedUrl, parse_url
+from service.urls import ParsedUrl, find_url
 
 MAX_URLS = 1_000
 """URLs of one record: more than a discovered service has, and an endless list is cut."""
 
 
-def subject_of(text: bytes) -> Subject:
+def read_subject(text: bytes) -> Subject:
     """Return the subject of a record of either kind, valid or not."""
     values = _decode(text)
     if isinstance(values.get("endpoints"), list):
-        endpoints = [each for each in values["endpoints"] if isinstance(each, dict)][:MAX_URLS]
-        urls = [each.get("url") for each in endpoints]
-        return make_subject(_parse(urls), _payees(endpoints))
+        endpoints = objects(values, "endpoints")[:MAX_URLS]
+        return make_subject(_parse(each.get("url") for each in endpoints), _payees(endpoints))
     return _subject_of_resource(values)
 
 
@@ -51,26 +50,22 @@ def _subject_of_resource(values: dict[str, Any]) -> Subject:
         _, url, described = url_of(values)
     except InvalidRecord:
         return NOTHING
-    accepts = values.get("accepts")
-    items = accepts if isinstance(accepts, list) else []
-    entries = [each for each in items if isinstance(each, dict)]
+    entries = objects(values, "accepts")
     extension = mapping(mapping(values, "extensions"), "bazaar")
     templated = url
     with suppress(ValueError):  # of a URL that is none
         templated = with_route(url, extension.get("routeTemplate"))
     schemas = [entry.get("outputSchema") for entry in entries]
-    schema = next((each for each in schemas if mapping(each, "input")), None)
-    declared = read_input(extension, schema, templated)
+    declared = read_input(extension, schemas, templated)
     description = read_metadata([values, described, values.get("metadata")]).description
     advice = advise(values, entries, url, declared, description)
     return make_subject(_parse([url, templated]), _payees(entries[:MAX_URLS]), advice)
 
 
-def _parse(urls: list[Any]) -> Iterator[ParsedUrl]:
+def _parse(urls: Iterable[Any]) -> Iterator[ParsedUrl]:
     for url in urls:
-        if isinstance(url, str):
-            with suppress(ValueError):
-                yield parse_url(url)
+        if isinstance(url, str) and (parsed := find_url(url)):
+            yield parsed
 
 
 def _payees(items: list[dict[str, Any]]) -> Iterator[str]:

@@ -1,1 +1,1 @@
-"""The command line: a module for each command, and the printing of results."""
+"""The command line: the commands, and the printing of results."""

@@ -1,35 +1,32 @@
-"""`build`: builds a snapshot from sources, publishes it and reports."""
+"""`build` and `check`: read sources, publish a snapshot of them or nothing, and report."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
 
-from indexer.build import build_snapshot
-from indexer.cli.command import PUBLISHING
+from indexer.build import build_snapshot, check_sources
+from indexer.cli.command import PUBLISHING, Command
 from indexer.cli.options.declared import add_declared
-from indexer.cli.options.engine import add_engine_options, parse_cluster
-from indexer.cli.options.ranking import add_ranking_options, parse_ranking
+from indexer.cli.options.searching import (
+    add_engine_options,
+    add_ranking_options,
+    parse_cluster,
+    parse_ranking,
+)
 from indexer.cli.options.sources import add_source_options, parse_reading
 from indexer.cli.terminal import announce
 from indexer.errors import Misuse
-from indexer.options import BuildOptions, ClusterOptions
+from indexer.options import BuildOptions
 from indexer.progress import Progress
 from indexer.report import Report
+from indexer.search_options import ClusterOptions
 from indexer.sources.findings import MAX_EXAMPLES, State, Tally
 from indexer.text import one_line
 from service.schema.listings import Fate
-
-SUMMARY = "build a snapshot from sources and publish it"
-EXAMPLES: tuple[str, ...] = (
-    "build seeds/services.jsonl",
-    "build catalogue.toml",
-    "build services.jsonl --transactions 'payments/*.parquet'",
-    "build https://feed.example/discovery/resources --rejects bad.jsonl --on-error last",
-)
 
 SHORTEST_STAGE = 0.1  # seconds
 
@@ -41,11 +38,16 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add_declared(parser, BuildOptions, ("endpoints", "keep", "downloads", *PUBLISHING))
     add_engine_options(parser)
     add_declared(parser, ClusterOptions)
-    add_report_options(parser)
+    _add_report_options(parser)
 
 
-def add_report_options(parser: argparse.ArgumentParser) -> None:
-    """Add the form of the report."""
+def add_check_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of a check."""
+    add_source_options(parser)
+    _add_report_options(parser)
+
+
+def _add_report_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--quiet", action="store_true", help="print nothing but errors")
     parser.add_argument("--json", action="store_true", help="print the report as one JSON object")
 
@@ -57,21 +59,29 @@ def run(options: argparse.Namespace) -> int:
     )
     if build_options.publish and not build_options.downloads:
         raise Misuse("--publish pushes the downloads of a snapshot: leave --no-downloads out")
-    progress = Progress(quiet=options.quiet or options.json)
-    print_report(build_snapshot(build_options, progress), options, build_options.out)
-    return 0
+    return _report(build_snapshot, build_options, options)
 
 
-def print_report(report: Report, options: argparse.Namespace, artifacts: Path) -> None:
-    """Print a report as the options ask for."""
+def check(options: argparse.Namespace) -> int:
+    """Check the sources, and print the report."""
+    return _report(check_sources, BuildOptions(**parse_reading(options)), options)
+
+
+def _report(
+    act: Callable[[BuildOptions, Progress], Report],
+    build_options: BuildOptions,
+    options: argparse.Namespace,
+) -> int:
+    """Build or check, and print the report as the options ask for."""
+    report = act(build_options, Progress(quiet=options.quiet or options.json))
     if options.json:
         announce(msgspec.json.encode(report))
     elif not options.quiet:
-        announce("\n".join(_describe(report, artifacts)))
+        announce("\n".join(_describe(report, build_options.out)))
+    return 0
 
 
 def _describe(report: Report, artifacts: Path) -> Iterator[str]:
-    """Yield the lines of a report for a person."""
     for tally in report.sources:
         yield from _describe_source(tally)
     yield from (f"  {finding.fate} {finding}" for finding in report.first_findings)
@@ -100,7 +110,6 @@ def _describe(report: Report, artifacts: Path) -> Iterator[str]:
 
 
 def _describe_snapshot(report: Report, artifacts: Path) -> Iterator[str]:
-    """Yield the lines about what was made and published."""
     counts = f"{report.services:,} services, {report.endpoints:,} endpoints"
     if report.resources:
         counts += f", {report.resources:,} listed resources"
@@ -156,3 +165,22 @@ def _format_size(size: float) -> str:
             return f"{size:.0f} {unit}"
         size /= 1000
     return f"{size:.1f} GB"
+
+
+BUILD = Command(
+    "build a snapshot from sources and publish it",
+    (
+        "build seeds/services.jsonl",
+        "build catalogue.toml",
+        "build services.jsonl --transactions 'payments/*.parquet'",
+        "build https://feed.example/discovery/resources --rejects bad.jsonl --on-error last",
+    ),
+    add_options,
+    run,
+)
+CHECK = Command(
+    "read sources and report, and publish nothing",
+    ("check catalogue.toml", "check services.jsonl --rejects bad.jsonl"),
+    add_check_options,
+    check,
+)

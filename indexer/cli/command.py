@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 import shlex
+from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple
 
 from indexer.options import ARTIFACTS
 
@@ -13,17 +14,16 @@ PUBLISHING = ("publish", "sign")
 """Fields of BuildOptions that count where a snapshot is published."""
 
 
-class Command(Protocol):
-    """A module with a command; its examples are command lines without the program."""
+class Command(NamedTuple):
+    """A command: its help, examples of its command line without the program, and its functions.
 
-    SUMMARY: str
-    EXAMPLES: tuple[str, ...]
+    run: takes the options and `prog`, the program as called; returns the exit status
+    """
 
-    def add_options(self, parser: argparse.ArgumentParser) -> None:
-        """Add the options."""
-
-    def run(self, options: argparse.Namespace) -> int:
-        """Run with options that have `prog`, the program as called; returns the exit status."""
+    summary: str
+    examples: tuple[str, ...]
+    add_options: Callable[[argparse.ArgumentParser], None]
+    run: Callable[[argparse.Namespace], int]
 
 
 def add_artifacts_option(parser: argparse.ArgumentParser, meaning: str) -> None:

@@ -10,18 +10,14 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta, Struct
 
+from indexer.cli.command import Command
 from indexer.cli.options.declared import add_declared, given
-from indexer.cli.options.ranking import add_ranking_options, parse_ranking
+from indexer.cli.options.searching import add_ranking_options, parse_ranking
 from indexer.cli.terminal import answer
 from indexer.declarations import Flag, Number
 from indexer.relevance import NDCG_DEPTH, Judgement, evaluate, interval
 from indexer.text import shorten
 
-SUMMARY = "judge the ranking of a corpus by queries"
-EXAMPLES: tuple[str, ...] = (
-    "evaluate --corpus corpus.jsonl --queries queries.jsonl",
-    "evaluate --corpus corpus.jsonl --queries queries.jsonl --compare encoder=none",
-)
 HEADER = "queries   nDCG@10   95 % of resamples   recall@24"
 MAX_CHANGES = 5
 
@@ -157,3 +153,14 @@ def _describe(judgement: Judgement) -> Iterable[str]:
     yield f"{judgement.ndcg:.4f}  {judgement.query}"
     yield f"  wanted    {', '.join(judgement.wanted)}"
     yield f"  returned  {', '.join(judgement.returned[:NDCG_DEPTH]) or 'nothing'}"
+
+
+EVALUATE = Command(
+    "judge the ranking of a corpus by queries",
+    (
+        "evaluate --corpus corpus.jsonl --queries queries.jsonl",
+        "evaluate --corpus corpus.jsonl --queries queries.jsonl --compare encoder=none",
+    ),
+    add_options,
+    run,
+)

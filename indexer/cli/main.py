@@ -10,19 +10,7 @@ import signal
 import sys
 from io import TextIOWrapper
 
-from indexer.cli import (
-    build,
-    check,
-    diff,
-    evaluate,
-    probe,
-    query,
-    rollback,
-    search,
-    show,
-    verify,
-    why,
-)
+from indexer.cli import build, evaluate, probe, query, search, show, snapshots, why
 from indexer.cli.command import Command
 from indexer.errors import IndexerError
 from indexer.processes.resources import GC_THRESHOLDS
@@ -32,17 +20,17 @@ from service.errors import PublishingFailed, SnapshotUnavailable
 from service.urls import PackageMissing
 
 COMMANDS: dict[str, Command] = {
-    "build": build,
-    "check": check,
-    "search": search,
-    "show": show,
-    "why": why,
-    "query": query,
-    "diff": diff,
-    "verify": verify,
-    "rollback": rollback,
-    "evaluate": evaluate,
-    "probe": probe,
+    "build": build.BUILD,
+    "check": build.CHECK,
+    "search": search.SEARCH,
+    "show": show.SHOW,
+    "why": why.WHY,
+    "query": query.QUERY,
+    "diff": snapshots.DIFF,
+    "verify": snapshots.VERIFY,
+    "rollback": snapshots.ROLLBACK,
+    "evaluate": evaluate.EVALUATE,
+    "probe": probe.PROBE,
 }
 FIRST_STEPS = ("build", "search", "show")
 SCRIPT = "ratecard"
@@ -72,7 +60,7 @@ def main(arguments: list[str] | None = None, prog: str = "python -m indexer") ->
 def parse_options(arguments: list[str], prog: str) -> argparse.Namespace:
     """Parse a command line, or exit; the options have `run`, of the command, and `prog`."""
     serve = f"{prog} serve" if prog == SCRIPT else "python -m service"
-    first_steps = [f"{prog} {COMMANDS[name].EXAMPLES[0]}" for name in FIRST_STEPS]
+    first_steps = [f"{prog} {COMMANDS[name].examples[0]}" for name in FIRST_STEPS]
     parser = Parser(
         prog=prog,
         description="Build the snapshot that the service answers from, search it, compare "
@@ -84,9 +72,9 @@ def parse_options(arguments: list[str], prog: str) -> argparse.Namespace:
     for name, command in COMMANDS.items():
         subparser = subparsers.add_parser(
             name,
-            help=command.SUMMARY,
-            description=f"{command.SUMMARY.capitalize()}.",
-            examples=[f"{prog} {example}" for example in command.EXAMPLES],
+            help=command.summary,
+            description=f"{command.summary.capitalize()}.",
+            examples=[f"{prog} {example}" for example in command.examples],
         )
         subparser.set_defaults(run=command.run, prog=prog)
         command.add_options(subparser)

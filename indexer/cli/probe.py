@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from indexer.cli.command import add_artifacts_option
+from indexer.cli.command import Command, add_artifacts_option
 from indexer.cli.options.declared import add_declared, given
 from indexer.cli.terminal import answer
 from indexer.errors import IndexerError
@@ -14,12 +14,6 @@ from indexer.progress import Progress
 
 if TYPE_CHECKING:
     from indexer.probing.prober import ProbeReport
-
-SUMMARY = "visit the listed endpoints unpaid, and write what they answer"
-EXAMPLES: tuple[str, ...] = (
-    "probe --out probes.jsonl --contact https://catalogue.example/probes",
-    "probe --out probes.jsonl --contact operator@catalogue.example --every 12h --post",
-)
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -38,8 +32,7 @@ def run(options: argparse.Namespace) -> int:
             f"endpoints are visited by {error.name}, which is not installed: "
             "install ratecard with the extra [indexer]"
         ) from error
-    declared = given(options, ProbeOptions)
-    probe_options = ProbeOptions(artifacts=options.artifacts, **declared)
+    probe_options = ProbeOptions(artifacts=options.artifacts, **given(options, ProbeOptions))
     report = probe(probe_options, Progress(quiet=options.quiet))
     return 0 if options.quiet else answer(_describe(report))
 
@@ -56,3 +49,14 @@ def _describe(report: ProbeReport) -> str:
             "or has stopped answering"
         )
     return "\n".join(lines)
+
+
+PROBE = Command(
+    "visit the listed endpoints unpaid, and write what they answer",
+    (
+        "probe --out probes.jsonl --contact https://catalogue.example/probes",
+        "probe --out probes.jsonl --contact operator@catalogue.example --every 12h --post",
+    ),
+    add_options,
+    run,
+)

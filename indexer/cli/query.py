@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from indexer.cli.command import add_artifacts_option
+from indexer.cli.command import Command, add_artifacts_option
 from indexer.cli.terminal import answer
 from indexer.errors import IndexerError
 from indexer.text import shorten
@@ -17,13 +17,6 @@ from indexer.whoosh_index.files import open_whoosh_index
 from indexer.whoosh_index.schema import parse_query
 from service.errors import REBUILD
 from service.snapshot.snapshot import Snapshot, open_snapshot
-
-SUMMARY = "list the services that match a query in the language of Whoosh"
-EXAMPLES: tuple[str, ...] = (
-    "query 'description:premium AND category:data'",
-    "query 'name:weather* NOT id:*-example' --ids",
-    "query category:gambling --json | jq -c '.services[] | {(.id): null}' > removals.json",
-)
 
 
 class Match(Struct):
@@ -40,13 +33,7 @@ class Matches(Struct):
     services: list[Match]
 
 
-class _Name(Struct):
-    """The part of a record that is printed."""
-
-    name: str
-
-
-_record = msgspec.json.Decoder(_Name)
+_match = msgspec.json.Decoder(Match)
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -70,7 +57,7 @@ def run(options: argparse.Namespace) -> int:
     query = parse_query(" ".join(options.words))
     snapshot = open_snapshot(options.artifacts)
     ids = _search(snapshot, options, query)
-    shown = [Match(each, _name(snapshot, each)) for each in ids[: options.limit]]
+    shown = [_read(snapshot, each) for each in ids[: options.limit]]
     if options.json:
         return answer(msgspec.json.encode(Matches(len(ids), shown)))
     if not shown:
@@ -90,16 +77,28 @@ def _search(snapshot: Snapshot, options: argparse.Namespace, query: Any) -> list
     return [service_id for _, service_id in sorted(hits)]
 
 
-def _name(snapshot: Snapshot, service_id: str) -> str:
+def _read(snapshot: Snapshot, service_id: str) -> Match:
     record = snapshot.find(service_id)
     if record is None:
         raise IndexerError(
             f"the Whoosh index has {shorten(service_id)}, and the snapshot has not; {REBUILD}"
         )
-    return _record.decode(record).name
+    return _match.decode(record)
 
 
 def _count(text: str) -> int:
     if not text.isascii() or not text.isdecimal() or not int(text):
         raise argparse.ArgumentTypeError(f"expected a number from 1, got {text!r}")
     return int(text)
+
+
+QUERY = Command(
+    "list the services that match a query in the language of Whoosh",
+    (
+        "query 'description:premium AND category:data'",
+        "query 'name:weather* NOT id:*-example' --ids",
+        "query category:gambling --json | jq -c '.services[] | {(.id): null}' > removals.json",
+    ),
+    add_options,
+    run,
+)

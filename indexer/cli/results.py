@@ -75,7 +75,7 @@ def answer_page(
 def describe_explanations(
     explanations: Sequence[Explanation], names: Sequence[str], offset: int
 ) -> Iterator[str]:
-    """Yield a line for each result: its score, and the parts of that."""
+    """Yield a line for each result: its score as the sum of its parts."""
     for rank, (each, name) in enumerate(zip(explanations, names, strict=True), offset + 1):
         parts = [f"{word.score:.2f} {_describe_term(word.word, word.term)}" for word in each.words]
         if each.similarity is not None:

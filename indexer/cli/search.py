@@ -11,40 +11,36 @@ import msgspec
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from indexer.cli.command import add_artifacts_option, command_line
-from indexer.cli.endpoints import search_endpoints
+from indexer.cli.command import Command, add_artifacts_option, command_line
 from indexer.cli.results import YES, Row, answer_page
 from indexer.cli.terminal import answer
 from indexer.errors import Misuse
 from indexer.text import shorten
-from service.api.endpoints import SearchEndpoints
+from service.api.endpoints import (
+    SearchEndpoints,
+    endpoint_list_body,
+    find_endpoints,
+)
 from service.api.query_string import Operation, parse
 from service.api.services import ListServices, SearchServices, ServiceSelection, find, list_body
 from service.errors import InvalidParameter
 from service.filtering.filters import Sort
 from service.networks import network_label
-from service.prices import is_upto, service_price
+from service.prices import endpoint_price, is_upto, offer_pricing, service_price
 from service.schema.records import EndpointQuality, Service
-from service.schema.responses import ServiceList
+from service.schema.responses import EndpointList, FoundEndpoint, ServiceList
 from service.snapshot.snapshot import Snapshot, open_snapshot
-
-SUMMARY = "search what is published, or list it"
-EXAMPLES: tuple[str, ...] = (
-    "search weather forecast",
-    "search weather --network Base --max-price 0.01 --sort price",
-    "search weather --json | jq -r '.services[].id'",
-    "search weather forecast --endpoints --max-price 0.01",
-    "search is this wallet sanctioned --explain",
-)
 
 FILTERS = ("category", "network", "max_price")
 OPTIONS = {"q": "QUERY", "maxPrice": "--max-price"}
 """The names of request parameters on the command line, where they differ."""
-COLUMNS = ("#", "name", "id", "category", "networks", "price", "curated", "calls/30d")
+SERVICE_COLUMNS = ("#", "name", "id", "category", "networks", "price", "curated", "calls/30d")
+ENDPOINT_COLUMNS = ("#", "method", "url", "service", "price", "network")
 
 T = TypeVar("T", bound=Operation)
 
 _services = msgspec.json.Decoder(ServiceList)
+_endpoints = msgspec.json.Decoder(EndpointList)
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -92,17 +88,50 @@ def run(options: argparse.Namespace) -> int:
         if not options.words and not any(getattr(options, name) for name in FILTERS):
             raise Misuse("--endpoints needs words, --category, --network or --max-price")
         search = _parse(options, SearchEndpoints)
-        return search_endpoints(open_snapshot(options.artifacts), search, options)
-    kind = SearchServices if options.words else ListServices
-    request = _parse(options, kind)
+        return _search_endpoints(open_snapshot(options.artifacts), search, options)
+    request = _parse(options, SearchServices if options.words else ListServices)
     snapshot = open_snapshot(options.artifacts)
     body = bytes(list_body(snapshot, request, asyncio.run(find(snapshot, request))))
     if options.json:
         return answer(body)
     page = _services.decode(body)
     hint = "" if page.total else _suggest(snapshot, request, options)
-    rows = [*map(_row, page.services)]
-    return answer_page("service", COLUMNS, rows, page, page.total, options, hint=hint)
+    rows = [*map(_service_row, page.services)]
+    return answer_page("service", SERVICE_COLUMNS, rows, page, page.total, options, hint=hint)
+
+
+def _search_endpoints(
+    snapshot: Snapshot, request: SearchEndpoints, options: argparse.Namespace
+) -> int:
+    """Answer as the service answers a request, as JSON or as a table."""
+    hits = asyncio.run(find_endpoints(snapshot, request))
+    body = bytes(endpoint_list_body(snapshot, request, hits))
+    if options.json:
+        return answer(body)
+    page = _endpoints.decode(body)
+    prices = map(snapshot.endpoints.price_of, hits.ordinals, hits.offers)
+    is_cut = page.listed < page.total
+    note = f" (at most 3 of a service; {page.total:,} match)" if is_cut else ""
+    hint = f"try other words, or list the services: {command_line(options, 'search')}"
+    rows = [*map(_endpoint_row, page.endpoints, prices)]
+    return answer_page(
+        "endpoint", ENDPOINT_COLUMNS, rows, page, page.listed, options, note=note, hint=hint
+    )
+
+
+def _endpoint_row(endpoint: FoundEndpoint, price: tuple[float, str] | None) -> Row:
+    """Return the row of an endpoint, with the terms of the offer that satisfies the filters.
+
+    `price` is the price of the offer, None where the record has the price.
+    """
+    pricing = offer_pricing(endpoint.pricing, endpoint.match, price)
+    method, url = shorten(endpoint.method), shorten(endpoint.url)
+    details = (
+        endpoint.service.id,
+        shorten(str(endpoint_price(pricing))),
+        shorten(network_label(pricing.network or "")),
+    )
+    return Row(url, endpoint.service.id, (method, url, *details))
 
 
 def networks_of(service: Service) -> list[str]:
@@ -143,7 +172,7 @@ def _parse(options: argparse.Namespace, kind: type[T]) -> T:
         raise Misuse(f"{name} {reason}") from error
 
 
-def _row(service: Service) -> Row:
+def _service_row(service: Service) -> Row:
     category, networks = shorten(service.category or ""), ", ".join(networks_of(service))
     details = price_of(service), YES if service.enriched else "", f"{calls_of(service):,}"
     cells = shorten(service.name), service.id, category, networks, *details
@@ -160,3 +189,17 @@ def _suggest(snapshot: Snapshot, request: ServiceSelection, options: argparse.Na
     if options.words:
         return f"try other words, or list all: {command_line(options, 'search')}"
     return ""
+
+
+SEARCH = Command(
+    "search what is published, or list it",
+    (
+        "search weather forecast",
+        "search weather --network Base --max-price 0.01 --sort price",
+        "search weather --json | jq -r '.services[].id'",
+        "search weather forecast --endpoints --max-price 0.01",
+        "search is this wallet sanctioned --explain",
+    ),
+    add_options,
+    run,
+)

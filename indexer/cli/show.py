@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
@@ -12,7 +12,7 @@ import msgspec
 from msgspec import UNSET, Raw
 
 from indexer.catalogue.derived_ids import MAX_ID
-from indexer.cli.command import add_artifacts_option, command_line
+from indexer.cli.command import Command, add_artifacts_option, command_line
 from indexer.cli.search import calls_of, networks_of, price_of
 from indexer.cli.terminal import answer, answer_drawn
 from indexer.errors import IndexerError
@@ -29,9 +29,6 @@ from service.snapshot.snapshot import Snapshot, open_snapshot
 
 if TYPE_CHECKING:  # rich is an optional dependency, which scripts do without
     from rich.console import Console
-
-SUMMARY = "show a service: its endpoints, prices and how to call them"
-EXAMPLES: tuple[str, ...] = ("show tidewatch-example",)
 
 Styled = str | tuple[str, str]
 """Text, or text with a style of rich."""
@@ -55,26 +52,15 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Show a service; raises IndexerError, with similar ids, where none has the id."""
     snapshot = open_snapshot(options.artifacts)
-    record = snapshot.find(options.id)
-    if record is None:
+    ordinal = snapshot.id_table.find(options.id)
+    if ordinal is None:
         raise IndexerError(_not_found(snapshot, options))
+    record = snapshot.services.text(ordinal)
     if options.json:
         return answer(record)
-    service = _service.decode(record)
-    ordinal = snapshot.id_table.find(options.id)
-    beyond = 0 if ordinal is None else snapshot.resources.beyond(ordinal)
-    own = [] if ordinal is None else snapshot.endpoints.of_service(ordinal)
-    probed = [*map(snapshot.endpoints.probe_facts, own)]
-    profiles = _profiles(snapshot, ordinal)
-    return answer_drawn(lambda console: _draw_service(console, service, probed, profiles, beyond))
-
-
-def _profiles(snapshot: Snapshot, ordinal: int | None) -> list[Profile | None]:
-    """Return the profile of a service, then those of its endpoints, in the order of the record."""
-    if ordinal is None:
-        return []
-    endpoints = map(snapshot.profiles.read_endpoint, snapshot.endpoints.of_service(ordinal))
-    return [snapshot.profiles.read_service(ordinal), *endpoints]
+    return answer_drawn(
+        lambda console: _draw_service(console, snapshot, ordinal, _service.decode(record))
+    )
 
 
 def _not_found(snapshot: Snapshot, options: argparse.Namespace) -> str:
@@ -94,32 +80,21 @@ def _not_found(snapshot: Snapshot, options: argparse.Namespace) -> str:
     return f"{fault}; there is {', '.join(similar)}\n  for example: {example}"
 
 
-def _draw_service(
-    console: Console,
-    service: Service,
-    probed: Sequence[ProbeFacts],
-    profiles: list[Profile | None],
-    beyond: int,
-) -> None:
-    """Draw the service, then each endpoint with its price, its parameters and how to call it.
-
-    probed: what probers saw of each endpoint
-    profiles: of the service and of its endpoints
-    beyond: the number of endpoints that its record does not have
-    """
-    of_service, *of_endpoints = profiles or [None]
+def _draw_service(console: Console, snapshot: Snapshot, ordinal: int, service: Service) -> None:
+    """Draw the service, then each endpoint with its price, its parameters and how to call it."""
+    numbers = snapshot.endpoints.of_service(ordinal)
     _draw(console, 0, (shorten(service.name, MAX_TEXT), "bold"))
     _draw(console, 0, shorten(service.description, MAX_TEXT))
     console.print()
     for label, value in _facts(service):
         if value:
             _draw(console, LABEL_WIDTH, value, label=label)
-    _draw_profile(console, 0, of_service)
-    for endpoint, facts, profile in zip(service.endpoints, probed, of_endpoints, strict=True):
+    _draw_profile(console, 0, snapshot.profiles.read_service(ordinal))
+    for endpoint, number in zip(service.endpoints, numbers, strict=True):
         console.print()
-        _draw_endpoint(console, endpoint, facts)
-        _draw_profile(console, 2, profile)
-    if beyond:
+        _draw_endpoint(console, endpoint, snapshot.endpoints.probe_facts(number))
+        _draw_profile(console, 2, snapshot.profiles.read_endpoint(number))
+    if beyond := snapshot.resources.beyond(ordinal):
         console.print()
         more = f"{beyond:,} more endpoints are beyond the bounds of a record: /discovery has them"
         _draw(console, 0, (more, "dim"))
@@ -202,3 +177,11 @@ def _draw_line(console: Console, indent: int, part: Styled) -> None:
     from rich.text import Text  # noqa: PLC0415  # an optional dependency
 
     console.print(Text.assemble(" " * indent, part), soft_wrap=True)
+
+
+SHOW = Command(
+    "show a service: its endpoints, prices and how to call them",
+    ("show tidewatch-example",),
+    add_options,
+    run,
+)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import msgspec
 from msgspec import UNSET
 
-from indexer.cli.command import add_artifacts_option, command_line
+from indexer.cli.command import Command, add_artifacts_option, command_line
 from indexer.cli.terminal import answer
 from indexer.errors import IndexerError, Misuse
 from indexer.text import printable, shorten
@@ -18,12 +18,6 @@ from service.schema.listings import ListingFate, ListingReport
 from service.snapshot.listings import position_hash
 from service.snapshot.snapshot import Snapshot, open_snapshot
 from service.urls import MAX_URL
-
-SUMMARY = "say why a URL, or a record of a source, is listed or not"
-EXAMPLES: tuple[str, ...] = (
-    "why https://api.tidewatch.example/v1/tides",
-    "why --source seeds/services.jsonl --position 3",
-)
 
 _report = msgspec.json.Decoder(ListingReport)
 
@@ -40,8 +34,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Say why something is listed or not; raises IndexerError where no source names it."""
     snapshot = open_snapshot(options.artifacts)
-    explanation = _explain(snapshot, options)
-    body = explanation.body(snapshot)
+    body = _explain(snapshot, options).body(snapshot)
     if options.json:
         return answer(body)
     return answer("\n".join(_lines(_report.decode(body))))
@@ -83,3 +76,14 @@ def _describe(fate: ListingFate) -> str:
     facts = [fate.path, fate.reason]
     reason = ": ".join(shorten(each) for each in facts if each is not UNSET)
     return f"{fate.source}: {fate.fate}{where}{number}{reason and f': {reason}'}"
+
+
+WHY = Command(
+    "say why a URL, or a record of a source, is listed or not",
+    (
+        "why https://api.tidewatch.example/v1/tides",
+        "why --source seeds/services.jsonl --position 3",
+    ),
+    add_options,
+    run,
+)

@@ -1,4 +1,4 @@
-"""Annotations: what is known of a service and its endpoints, and is not in its record."""
+"""Annotations: facts of a service and its endpoints that are not in its record."""
 
 from __future__ import annotations
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
+from itertools import count
 from math import nan
-from struct import Struct
 
 import msgspec
 import numpy as np
@@ -17,9 +18,11 @@ from indexer.columns.record_columns import (
     EMPTY,
     ENDPOINT,
     ENDPOINT_RUNS,
+    PRICE_RANGE,
     SERVICE,
     SERVICE_RUNS,
     RecordColumns,
+    packer,
 )
 from indexer.columns.records import (
     DEPRECATED,
@@ -37,8 +40,8 @@ from indexer.columns.records import (
 from indexer.record_store import KEY_SIZE, Keys
 from indexer.sources.subjects import Address, find_address
 from indexer.text import is_own_text
-from indexer.x402.testnets import mainnet_prices
-from indexer.x402.untrusted import string_of
+from indexer.tokens.testnets import mainnet_prices
+from indexer.untrusted import string_of
 from service.filtering.facets import ENDPOINT_KEYS, SERVICE_KEYS
 from service.networks import network_key, network_label
 from service.schema.values import NULL
@@ -46,10 +49,7 @@ from service.storage.hash_table import text_hash
 
 NO_ADDRESS = Address(0, 0)
 
-# The same layout as the dtypes of these names.
-_service = Struct("<iid??III")
-_endpoint = Struct("<II??QQQQIdqiiiii")
-_price_range = Struct("<idd")
+_service, _endpoint, _price_range = map(packer, (SERVICE, ENDPOINT, PRICE_RANGE))
 _network_key = lru_cache(maxsize=1024)(network_key)
 _network_label = lru_cache(maxsize=1024)(network_label)
 
@@ -58,7 +58,7 @@ class Extractor:
     """Extracts the columns of records, one by one."""
 
     def __init__(self) -> None:
-        self._numbers = _Numbers({"": EMPTY})
+        self._numbers = defaultdict(count(EMPTY + 1).__next__, {"": EMPTY})
         self._texts = bytearray()
         self._services = bytearray()
         self._endpoints = bytearray()
@@ -100,7 +100,7 @@ class Extractor:
         return key, contents
 
     def columns(self, keys: Keys, annotations: Keys) -> RecordColumns:
-        """Return the columns of the records, given their hashes and those of their annotations."""
+        """Return the columns of the records, given the hashes of records and annotations."""
         return RecordColumns(
             keys=keys,
             annotations=annotations,
@@ -185,7 +185,7 @@ class Extractor:
 
 
 def endpoint_key(url: str, method: str, tool: str) -> int:
-    """Return a hash of what identifies an endpoint of a service."""
+    """Return a hash of the method, the tool and the URL of an endpoint."""
     return text_hash(f"{method}\n{tool}\n{url}")
 
 
@@ -213,11 +213,3 @@ def _endpoints_start(text: bytes, members: dict[str, Raw]) -> int:
             break
         start += size_of(raw) + 1
     return start
-
-
-class _Numbers(dict[str, int]):
-    """Numbers of strings in the order in which they came first."""
-
-    def __missing__(self, string: str) -> int:
-        number = self[string] = len(self)
-        return number

@@ -49,11 +49,29 @@ class Ragged(NamedTuple):
         return [text.decode() for text in self.texts()]
 
 
-def bounds_of(sizes: npt.NDArray[np.uint32]) -> Integers:
+def bounds_of(sizes: npt.NDArray[np.integer[Any] | np.bool_]) -> Integers:
     """Return where runs of these sizes start, and the last one stops."""
     bounds = np.zeros(len(sizes) + 1, np.int64)
     np.cumsum(sizes, out=bounds[1:])
     return bounds
+
+
+def is_first(*columns: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+    """Return which of sorted rows differ from the row before."""
+    differs = np.ones(len(columns[0]), np.bool_)
+    differs[1:] = False
+    for column in columns:
+        differs[1:] |= column[1:] != column[:-1]
+    return differs
+
+
+def first_equal(*columns: npt.NDArray[Any]) -> Integers:
+    """Return for each row the first row that is equal to it."""
+    order = np.lexsort(columns)  # stable
+    distinct = is_first(*(column[order] for column in columns))
+    rows = np.empty(len(order), np.int64)
+    rows[order] = order[distinct][np.cumsum(distinct) - 1]
+    return rows
 
 
 def positions(bounds: Integers, rows: AnyIntegers) -> Integers:
@@ -67,6 +85,13 @@ def concatenate_ragged(parts: Sequence[Ragged]) -> Ragged:
     """Return the rows of all parts, of which there is at least one."""
     sizes, items = zip(*parts, strict=True)
     return Ragged(np.concatenate(sizes), np.concatenate(items))
+
+
+def rank_texts(texts: Sequence[bytes]) -> tuple[list[bytes], Integers]:
+    """Return the distinct texts in byte order, and the position of each text among them."""
+    ordered = sorted(set(texts))
+    rank = {text: position for position, text in enumerate(ordered)}
+    return ordered, np.fromiter(map(rank.__getitem__, texts), np.int64, len(texts))
 
 
 def ragged_texts(texts: Sequence[bytes]) -> Ragged:

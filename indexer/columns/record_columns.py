@@ -6,6 +6,8 @@ Texts that repeat are numbers of a table of strings, in which the empty string i
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
+from struct import Struct
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,12 +18,16 @@ from indexer.columns.ragged import (
     Ragged,
     bounds_of,
     concatenate_ragged,
+    first_equal,
     positions,
     ragged_texts,
 )
 from indexer.record_store import KEY_SIZE, Keys
 from service.search.postings import Integers
+from service.storage.container import Array, Arrays, Layout, open_arrays, write_arrays
 
+STRUCT_CODES = {"b1": "?", "i4": "i", "i8": "q", "u4": "I", "u8": "Q", "f8": "d"}
+"""Codes of `struct` by those of NumPy."""
 EMPTY = 0
 """The number of the empty string."""
 
@@ -81,6 +87,29 @@ ENDPOINT_RUNS: dict[str, np.dtype[Any]] = {"tag": NUMBER}
 """An endpoint without tags has those of its service."""
 
 
+_runs = [
+    ("strings", "strings", TEXT),
+    *((f"service_{name}", "services", dtype) for name, dtype in SERVICE_RUNS.items()),
+    *((f"endpoint_{name}", "endpoints", dtype) for name, dtype in ENDPOINT_RUNS.items()),
+]
+RECORD_COLUMNS = Layout(
+    "The values that a snapshot needs of its records.",
+    keys=Array("|u1", f"services,{KEY_SIZE}", "hashes of the records"),
+    annotations=Array("|u1", f"services,{KEY_SIZE}", "hashes of their annotations"),
+    texts=Array("|u1", f"services,{KEY_SIZE}", "hashes of the searched texts"),
+    services=Array(SERVICE.str, "services"),
+    endpoints=Array(ENDPOINT.str, "endpoints"),
+    **{
+        part: array
+        for name, rows, dtype in _runs
+        for part, array in {
+            f"{name}_sizes": Array("<u4", rows, "how many items each row has"),
+            name: Array(dtype.str, f"items of {name}"),
+        }.items()
+    },
+)
+
+
 class RecordColumns(NamedTuple):
     """The columns of n services, and of their m endpoints in the same order.
 
@@ -89,7 +118,7 @@ class RecordColumns(NamedTuple):
     texts: uint8[n, 16], the key of the searched texts of each
     services: SERVICE[n]
     endpoints: ENDPOINT[m]
-    service_runs, endpoint_runs: what is ragged, by name
+    service_runs, endpoint_runs: the ragged columns, by name
     strings: the table of strings
     """
 
@@ -122,7 +151,7 @@ class RecordColumns(NamedTuple):
         return _without_unused_strings(taken)
 
     def find(self, keys: Keys) -> npt.NDArray[np.int32]:
-        """Return the rows of the services of these keys, -1 for those that are not here."""
+        """Return the row of each key, -1 for a key that is not here."""
         return find_keys(self.keys, keys)
 
     def numbers(self) -> list[npt.NDArray[np.int32]]:
@@ -135,16 +164,53 @@ class RecordColumns(NamedTuple):
         ]
 
 
+def write_columns(path: Path, columns: RecordColumns) -> None:
+    """Write columns, for `open_columns`."""
+    arrays: Arrays = {
+        "keys": columns.keys,
+        "annotations": columns.annotations,
+        "texts": columns.texts,
+        "services": columns.services.view(SERVICE.str),
+        "endpoints": columns.endpoints.view(ENDPOINT.str),
+    }
+    runs = [columns.strings, *columns.service_runs.values(), *columns.endpoint_runs.values()]
+    for (name, _, dtype), run in zip(_runs, runs, strict=True):
+        arrays |= {f"{name}_sizes": run.sizes, name: run.items.view(dtype.str)}
+    write_arrays(path, RECORD_COLUMNS, arrays)
+
+
+def open_columns(path: Path) -> RecordColumns:
+    """Map columns that this program wrote; raises SnapshotDamaged."""
+    arrays = open_arrays(path, RECORD_COLUMNS, cold=RECORD_COLUMNS.arrays)
+
+    def ragged(name: str, dtype: np.dtype[np.generic]) -> Ragged:
+        return Ragged(arrays[f"{name}_sizes"], arrays[name].view(dtype))
+
+    return RecordColumns(
+        keys=arrays["keys"],
+        annotations=arrays["annotations"],
+        texts=arrays["texts"],
+        services=arrays["services"].view(SERVICE),
+        endpoints=arrays["endpoints"].view(ENDPOINT),
+        service_runs={name: ragged(f"service_{name}", each) for name, each in SERVICE_RUNS.items()},
+        endpoint_runs={
+            name: ragged(f"endpoint_{name}", each) for name, each in ENDPOINT_RUNS.items()
+        },
+        strings=ragged("strings", TEXT),
+    )
+
+
+def packer(dtype: np.dtype[np.void]) -> Struct:
+    """Return what packs the fields of one row of a dtype, which are not aligned."""
+    codes = (STRUCT_CODES[dtype[name].str[1:]] for name in dtype.names or ())
+    return Struct("<" + "".join(codes))
+
+
 def find_keys(known: Keys, wanted: Keys) -> npt.NDArray[np.int32]:
     """Return the first row of each wanted key among the known ones, or -1."""
     halves = np.ascontiguousarray(np.concatenate((known, wanted))).view(np.uint64)
-    order = np.lexsort((halves[:, 1], halves[:, 0]))  # stable: known ones before the wanted ones
-    ordered = halves[order]
-    is_first = np.ones(len(order), np.bool_)
-    is_first[1:] = (ordered[1:] != ordered[:-1]).any(axis=1)
-    rows = np.empty(len(order), np.int32)
-    rows[order] = order[is_first][np.cumsum(is_first) - 1]
-    return np.where(rows[len(known) :] < len(known), rows[len(known) :], np.int32(-1))
+    rows = first_equal(*halves.T)[len(known) :]
+    return np.where(rows < len(known), rows, -1).astype(np.int32)
 
 
 def concatenate(parts: Sequence[RecordColumns]) -> RecordColumns:

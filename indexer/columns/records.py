@@ -14,10 +14,10 @@ from msgspec import Raw, Struct
 from indexer.columns.annotations import NO_ANNOTATIONS, Annotations
 from indexer.record_store import KEY_SIZE
 from indexer.text import is_own_text
-from indexer.x402.naming import host_labels
-from indexer.x402.output import read_output
-from indexer.x402.parameters import path_parameters
-from indexer.x402.untrusted import string_of
+from indexer.untrusted import string_of
+from indexer.x402.members.naming import host_labels
+from indexer.x402.members.output import read_output
+from indexer.x402.members.parameters import path_parameters
 from service.filtering.facets import folded
 from service.schema.listings import Advice
 from service.schema.profiles import Profile, searched_text
@@ -178,7 +178,7 @@ class IndexedService(Struct, rename="camel", gc=False):
     status: Raw = NULL
 
     def contents(self, annotations: Annotations = NO_ANNOTATIONS) -> Contents:
-        """Return the searched texts; the host is that of the first endpoint without a domain."""
+        """Return the searched texts; without a domain the first endpoint gives the host."""
         host = self.domain
         if not host and self.endpoints:
             scheme, _, address = self.endpoints[0].url.partition("://")

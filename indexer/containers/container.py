@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 import msgspec
 from msgspec import Raw, Struct
@@ -57,7 +57,7 @@ class DamagedText(Exception):
 class Container(Struct, frozen=True):
     """A list of items, or a document.
 
-    items: positions and texts, once; a text is valid JSON unless it is a line
+    items: positions and texts, to be read once; only a line may be invalid JSON
     kind: of a document, which is the only item; None for a list
     key: of the list in its envelope; empty for JSON lines, an array and a single record
     is_lines: whether each line is an item; one of more than MAX_RECORD bytes is cut short
@@ -74,19 +74,21 @@ def open_container(file: io.BufferedReader, max_bytes: int, kind: Kind | None = 
     """Read JSON lines as a stream, and an array, an envelope or a document whole.
 
     An envelope is an object with one of LIST_KEYS and none of RECORD_KEYS; null is an empty list. A
-    document has the members of one of FORMATS. Both have up to `max_bytes`. `kind` is what the
-    operator declares it to be, where an envelope may be either.
-    Raises NoList, BeyondBounds and DamagedText.
+    document has the members of one of FORMATS. Raises NoList, BeyondBounds and DamagedText.
+
+    max_bytes: of an array, an envelope or a document
+    kind: the declared kind, for an object that may be an envelope or a document
     """
     number, line = _first_line(file)
     if not line:
         raise DamagedText("is empty; a list of nothing is written as []")
-    skipped = 0
-    if len(line) > MAX_RECORD:
-        is_document = _starts_document(line)
-    else:
-        skipped = _skip_blanks(file)
-        is_document = _is_document(line, following=file.peek(1)[:1])
+    is_cut = len(line) > MAX_RECORD
+    skipped = 0 if is_cut else _skip_blanks(file)
+    start = line.lstrip()[:1]
+    is_document = start == b"["
+    if start == b"{":
+        following = b"" if is_cut else file.peek(1)[:1]
+        is_document = _starts_document(line) if is_cut else _is_document(line, following)
     if not is_document:
         return Container(_lines(file, number, line, skipped), is_lines=True)
     # Blank lines are replaced, so that a fault keeps its line.
@@ -133,13 +135,10 @@ def _skip_blanks(file: io.BufferedReader) -> int:
 
 
 def _is_document(line: bytes, following: bytes) -> bool:
-    """Whether a first line starts an array or an envelope and is no record on its own.
+    """Whether a first line with an object starts an envelope and is no record on its own.
 
     `following` is the next character that is not blank, empty at the end of the file.
     """
-    start = line.lstrip()[:1]
-    if start != b"{":
-        return start == b"["
     try:
         members = decode_members(line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -151,13 +150,10 @@ def _is_document(line: bytes, following: bytes) -> bool:
 
 
 def _starts_document(prefix: bytes) -> bool:
-    """Whether a first line that is longer than a record may be starts an array or an envelope.
+    """Whether an object that is longer than a record may be is an envelope.
 
     The first key with a meaning decides, since reading all of them takes a second.
     """
-    start = prefix.lstrip()[:1]
-    if start != b"{":
-        return start == b"["
     depth = 0
     for token in _token.finditer(prefix):
         if token[0] in b"[{":
@@ -219,10 +215,7 @@ def _open_document(masked: bytes, text: bytes, first_line: int, kind: Kind | Non
         if opening := _opening.match(text):
             _raw.decode(masked)
             elements = split(masked, opening.end(), text.rindex(b"]"))
-            texts: Iterator[bytes] = map(bytes, elements)
-            if masked is not text:
-                texts = unmask(elements, masked, text, 0)
-            return Container(_positioned("", texts))
+            return Container(_items("", elements, masked, masked, text))
         members = decode_members(masked)
     except RecursionError as error:
         raise BeyondBounds(
@@ -242,11 +235,8 @@ def _open_document(masked: bytes, text: bytes, first_line: int, kind: Kind | Non
         if body != b"null":
             raise NoList(f"is not a list of services or resources: `{key}` has another value")
         return Container(iter(()), key=key, pagination=pagination)
-    elements = split(body, 1, len(body) - 1)
-    texts = map(bytes, elements)
-    if masked is not text:
-        texts = unmask(elements, body, text, masked.index(body))
-    return Container(_positioned(key, texts), key=key, pagination=pagination)
+    items = _items(key, split(body, 1, len(body) - 1), body, masked, text)
+    return Container(items, key=key, pagination=pagination)
 
 
 def _open_described(document: Format, text: bytes) -> Container:
@@ -255,6 +245,11 @@ def _open_described(document: Format, text: bytes) -> Container:
     return Container(iter([("", text.strip())]), document.kind)
 
 
-def _positioned(key: str, texts: Iterable[bytes]) -> Iterator[tuple[str, bytes]]:
-    for index, text in enumerate(texts):
-        yield f"{key}[{index}]", text
+def _items(
+    key: str, elements: Iterator[Raw], body: bytes, masked: bytes, text: bytes
+) -> Iterator[tuple[str, bytes]]:
+    """Return the positions of the elements of `body`, and their texts as `text` has them."""
+    texts: Iterator[bytes] = map(bytes, elements)
+    if masked is not text:
+        texts = unmask(elements, body, text, masked.index(body))
+    return ((f"{key}[{index}]", each) for index, each in enumerate(texts))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import islice
 
 import msgspec
@@ -30,13 +30,13 @@ _service = msgspec.json.Decoder(_DirectoryService)
 _endpoint = msgspec.json.Decoder(_DirectoryEndpoint)
 
 
-def is_directory(services: Raw) -> bool:
-    """Whether the first service that tells is one of a directory.
+def is_directory(members: Mapping[str, Raw]) -> bool:
+    """Whether the first of `services` that is no catalogue record has the form of a directory.
 
-    Endpoints of a record have a `url`; those of a directory have a `path` or `route` below the
+    Endpoints of a record have a `url`, endpoints of a directory a `path` or `route` below the
     `serviceUrl` of their service.
     """
-    verdicts = map(_is_service, _first(services))
+    verdicts = map(_is_service, _first(members["services"]))
     return next((each for each in verdicts if each is not None), False)
 
 

@@ -66,10 +66,6 @@ def _lists_described(members: Members) -> bool:
     return resource is not UNSET and bytes(resource).startswith(b"{")
 
 
-def _lists_services(members: Members) -> bool:
-    return is_directory(members["services"])
-
-
 def _first_of(value: Raw) -> bytes:
     """Return the first element of a list, empty where there is none."""
     try:
@@ -94,7 +90,7 @@ FORMATS = (
     Format("an AsyncAPI document", frozenset(("asyncapi",))),
     Format("an OpenRPC document", frozenset(("openrpc",))),
     Format("a linkset", frozenset(("linkset",)), advice="name the documents that it links to"),
-    Format("an MPP directory", frozenset(("services",)), Kind.MPP, fits=_lists_services),
+    Format("an MPP directory", frozenset(("services",)), Kind.MPP, fits=is_directory),
     Format("a manifest", frozenset(("resources",)), Kind.MANIFEST, fits=_lists_addresses),
     Format("a manifest", frozenset(("items",)), Kind.MANIFEST, fits=_lists_described),
 )
@@ -109,7 +105,7 @@ OTHER_KEYS = (LAST_UPDATED,)
 def recognise(members: Members, kind: Kind | None = None) -> Format | None:
     """Return the format of an object with these members, None for a list or a record.
 
-    kind: what the operator declares it to be, where its members leave that open
+    kind: the declared kind, which decides where the members leave it open
     """
     for each in FORMATS:
         is_declared = kind is not None and each.kind is kind

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
-from indexer.x402.offers import CHARGE, MAX_NAME
-from indexer.x402.prices import base_units, in_units
-from indexer.x402.stablecoins import Asset, Stablecoins
-from indexer.x402.untrusted import line
+from indexer.errors import InvalidRecord
+from indexer.tokens.stablecoins import Asset, Stablecoins
+from indexer.untrusted import line
+from indexer.x402.members.offers import CHARGE, MAX_NAME
 
 REQUEST = "request"
 UNIT = "unit of use"
@@ -40,9 +41,12 @@ def read_amount(value: Any) -> str:
     return f"{whole}.{fraction}" if fraction else whole
 
 
-def read_base_units(value: Any, decimals: int) -> str:
-    """Return an amount of base units in units of the currency; raises ValueError."""
-    return in_units(base_units(value), decimals)
+def amount_or_invalid(read: Callable[[Any], str], value: Any, path: str) -> str:
+    """Read the amount at a JSON path, an empty one for null; raises InvalidRecord."""
+    try:
+        return "" if value is None else read(value)
+    except ValueError as error:
+        raise InvalidRecord(path, f"is not a price: {error}") from error
 
 
 def find_currency(stablecoins: Stablecoins, network: str, name: str) -> Asset | None:

@@ -8,9 +8,12 @@ import msgspec
 from msgspec import Struct, field
 
 from indexer.sources.records import DESCRIBED
-from indexer.x402.described import DescribedResource
+from indexer.untrusted import items, line, text
+from indexer.x402.members.described import DescribedResource
+from indexer.x402.members.metadata import MAX_NAME, MAX_TAGS
 
 Schema = dict[str, Any]
+MAX_TEXT = 5_000  # characters
 GROUPS = {"path": "pathParams", "query": "queryParams", "body": "body"}
 """The members of a declared input, by the groups of parameters."""
 
@@ -25,8 +28,8 @@ class DescribedOperation(Struct, kw_only=True):
     described: None for an operation that is not listed
     """
 
-    url: str
-    method: str
+    url: str = ""
+    method: str = ""
     service_name: str = ""
     category: str = ""
     icon_url: str = ""
@@ -39,6 +42,7 @@ class DescribedOperation(Struct, kw_only=True):
 
 def encode_resource(operation: DescribedOperation) -> bytes:
     """Return the JSON of a resource."""
+    schemas = {GROUPS[group]: schema for group, schema in operation.parameters.items()}
     fields = {
         DESCRIBED: operation.described,
         "resource": operation.url,
@@ -49,9 +53,20 @@ def encode_resource(operation: DescribedOperation) -> bytes:
         "iconUrl": operation.icon_url,
         "lastUpdated": operation.updated,
         "tags": operation.tags,
-        "extensions": {"bazaar": _declare(operation)},
+        "extensions": {"bazaar": declare_input({"method": operation.method}, schemas)},
     }
     return _encode({name: value for name, value in fields.items() if value})
+
+
+def read_text(value: Any) -> str:
+    """Return a text of a document, without blanks at its ends and cut at MAX_TEXT."""
+    return text(value).strip()[:MAX_TEXT]
+
+
+def read_names(values: dict[str, Any], key: str) -> list[str]:
+    """Return the distinct names in the list under a key, of MAX_TAGS at most."""
+    names = (line(each, MAX_NAME) for each in items(values, key, MAX_TAGS))
+    return list(dict.fromkeys(filter(None, names)))
 
 
 def declare_input(declared: Schema, schemas: Schema) -> Schema:
@@ -61,8 +76,3 @@ def declare_input(declared: Schema, schemas: Schema) -> Schema:
         "info": {"input": {"type": "http"} | declared},
         "schema": {"type": "object", "properties": properties},
     }
-
-
-def _declare(operation: DescribedOperation) -> Schema:
-    schemas = {GROUPS[group]: schema for group, schema in operation.parameters.items()}
-    return declare_input({"method": operation.method}, schemas)

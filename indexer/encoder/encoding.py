@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from functools import lru_cache, partial
 from itertools import chain
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +17,6 @@ import numpy.typing as npt
 from indexer.encoder.quantising import (
     EncodedTexts,
     add_vectors,
-    concatenate,
     quantise_rows,
 )
 from indexer.encoder.words import CACHED_PIECES, LONGEST_CACHED, words_of_piece
@@ -31,16 +29,6 @@ MOST_PIECES = 512
 BATCH = 4096  # texts
 TITLE_WEIGHT = 0.6
 """Weight of the name of a service, or the path of an endpoint, beside the whole text."""
-
-
-class DocumentEncoder(Protocol):
-    """Encodes documents; `service.search.semantic.encoders.QueryEncoder` encodes queries."""
-
-    def add(self, title: str, text: str) -> None:
-        """Add a document: its whole text, and its title apart."""
-
-    def encoded(self) -> EncodedTexts:
-        """Return the vectors of all documents, in the order in which they were added."""
 
 
 class TextEncoder:
@@ -69,7 +57,8 @@ class TextEncoder:
     def encoded(self) -> EncodedTexts:
         """Return the vectors of all documents."""
         self._flush()
-        return concatenate(self._encoded)
+        rows, inverse_lengths = zip(*self._encoded, strict=True)
+        return EncodedTexts(np.concatenate(rows), np.concatenate(inverse_lengths))
 
     def _add_pieces(self, text: str, start: int) -> None:
         pieces, stop = self._pieces, start + MOST_PIECES
@@ -107,11 +96,6 @@ class TextEncoder:
         return in_order
 
 
-def open_text_encoder(folder: Path) -> DocumentEncoder:
-    """Return the encoder of documents of a folder."""
-    return TextEncoder(folder)
-
-
 @lru_cache(maxsize=1)
 def open_pieces(folder: Path) -> tuple[PieceNumbers, npt.NDArray[np.int32]]:
     """Return the word pieces of an encoder and their vectors, kept for the next texts."""
@@ -126,12 +110,12 @@ class PieceNumbers(dict[str, tuple[int, ...]]):
         self._of_word = lru_cache(CACHED_PIECES)(partial(word_pieces, numbers))
 
     def __missing__(self, text: str) -> tuple[int, ...]:
-        pieces = list(chain.from_iterable(self.words_of(text)))
+        pieces = tuple(chain.from_iterable(self.words_of(text)))
         if len(text) <= LONGEST_CACHED:
             if len(self) == CACHED_PIECES:
                 self.clear()
-            self[text] = tuple(pieces)
-        return tuple(pieces)
+            self[text] = pieces
+        return pieces
 
     def words_of(self, text: str) -> list[tuple[int, ...]]:
         """Return the numbers of the pieces of each word of a text without blanks."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -34,14 +33,8 @@ def quantise_rows(sums: npt.NDArray[np.int32]) -> EncodedTexts:
 
 
 def no_vectors(count: int) -> EncodedTexts:
-    """Return vectors of no dimensions, those of texts that are not encoded."""
+    """Return vectors of no dimensions, for texts that are not encoded."""
     return EncodedTexts(np.empty((count, 0), np.int8), np.zeros(count, np.float32))
-
-
-def concatenate(vectors: Iterable[EncodedTexts]) -> EncodedTexts:
-    """Return the vectors of several parts as those of one."""
-    rows, inverse_lengths = zip(*vectors, strict=True)
-    return EncodedTexts(np.concatenate(rows), np.concatenate(inverse_lengths))
 
 
 def add_vectors(left: EncodedTexts, right: EncodedTexts, weight: float = 1.0) -> EncodedTexts:

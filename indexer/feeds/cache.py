@@ -61,9 +61,8 @@ class CacheEntry(Struct):
 class FeedCache:
     """The folder of one feed: texts named by their hashes, and an entry that names one of them.
 
-    The entry is replaced last and by a rename, so that it always names a complete text. A text
-    that it no longer names is removed when the feed is next read, so that a build can still read
-    the file after another build has replaced it.
+    The entry is replaced last, by a rename, and always names a complete text. Other texts stay
+    until the feed is next read, so that a build can read a text that another build has replaced.
     """
 
     def __init__(self, cache: Path, url: httpx.URL, source: SourceOptions) -> None:

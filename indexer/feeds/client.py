@@ -24,7 +24,7 @@ from stamina.instrumentation import set_on_retry_hooks
 
 from indexer.errors import SourceError
 from indexer.feeds.threads import run_in_thread
-from indexer.feeds.transport import FeedAddresses, ForbiddenAddress, Transport
+from indexer.feeds.transport import ForbiddenAddress, Transport, check_feed
 from indexer.feeds.url import origin, redirect_target, shown_url, with_parameters
 from indexer.options import Limits, SourceOptions
 from indexer.text import GZIP_MAGIC
@@ -64,9 +64,10 @@ class PermanentError(Exception):
 class FeedClient:
     """Requests to the server of one feed, and to the servers that it redirects to.
 
-    `deadline` is in seconds of the clock of the event loop. User, password, headers and parameters
-    of the source are sent to the scheme, host and port of the feed only. `on_bytes` is called with
-    the length of each chunk.
+    User, password, headers and parameters of the source are sent to the origin of the feed only.
+
+    deadline: in seconds of the clock of the event loop
+    on_bytes: called with the length of each chunk
     """
 
     def __init__(
@@ -80,10 +81,9 @@ class FeedClient:
         self._source = source
         self._origin = origin(url)
         self._auth = httpx.BasicAuth(url.username, url.password) if url.userinfo else None
-        _, host, port = self._origin
-        addresses = FeedAddresses(host, port, allow_private=limits.allow_private)
+        check = partial(check_feed, feed=self._origin[1:], allow_private=limits.allow_private)
         self._http = httpx.AsyncClient(
-            transport=Transport(addresses.check),
+            transport=Transport(check),
             headers=HEADERS,
             timeout=limits.silence,
         )
@@ -111,9 +111,10 @@ class FeedClient:
     ) -> Parsed:
         """Write the decompressed body of a response to a file and return `parse(response)`.
 
-        `parse` runs in a thread, and raises TransientError for a body that is worth another
-        request, or PermanentError. Raises SourceError when attempts, the limit's unless given, or
-        bytes run out.
+        parse: runs in a thread; raises TransientError to request the body again, or PermanentError
+        attempts: that of the limits unless given
+
+        Raises SourceError when attempts or bytes run out.
         """
 
         async def attempt() -> Parsed:

@@ -71,18 +71,14 @@ def fetch_feeds(
 ) -> list[Feed | SourceError]:
     """Read feeds concurrently, each completely and within limits of its own, into `cache`.
 
-    A page of services, resources or items is the first of a walk by link, cursor, page number or
-    offset; its items become JSON lines, each as received and each text once. A feed that changes
-    during a walk is walked again, and after three walks all items that were received are taken,
-    those of the last walk first. Any other content is a plain file, which is kept as received, but
-    decompressed.
+    A feed in pages is walked by link, cursor, page number or offset, unless it was walked less than
+    `every` ago; its items become JSON lines, each text once. A feed that changes during a walk is
+    walked again; after three walks all items are taken, those of the last walk first. Other content
+    is a plain file, which is requested each time, conditionally, and kept decompressed.
 
-    A feed in pages that was walked less than `every` ago is not requested, and walked whole after
-    that. A plain file is requested each time, conditionally. `from_scratch` uses nothing that is
-    cached. Feeds that were not read for 30 days are removed from the cache.
-
-    Returns the error in the place of a feed that cannot be read; the cache keeps its previous
-    content for that feed.
+    `from_scratch` uses nothing that is cached. Feeds that were not read for 30 days are removed
+    from the cache. Returns the error in the place of a feed that cannot be read, whose cached
+    content stays.
     """
     remove_unused(cache)
     return asyncio.run(_read_all(sources, cache, limits, progress, from_scratch=from_scratch))

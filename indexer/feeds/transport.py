@@ -22,40 +22,40 @@ class ForbiddenAddress(Exception):
     """A host has an address that it may not be read from; the message says why and what to do."""
 
 
-class FeedAddresses:
-    """The addresses that a feed may be read from.
+def check_feed(
+    host: str,
+    port: int,
+    ip: IPv4Address | IPv6Address,
+    *,
+    feed: tuple[str, int],
+    allow_private: bool,
+) -> None:
+    """Raise ForbiddenAddress for an address that a feed may not be read from.
 
-    `host` and `port` are of the feed. An IP address that the operator wrote is allowed
-    whatever it is, and so is `localhost`. Any other name must resolve to public addresses, or with
-    `allow_private` to private ones, but never to addresses of
-    instance metadata. All other hosts, which are targets of redirects, must be public.
+    feed: host and port of its URL; other hosts are targets of redirects, and must be public
+
+    An IP address that the operator wrote is allowed, and so is `localhost`. Other names must have
+    public addresses, or with `allow_private` private ones, but never those of instance metadata.
     """
-
-    def __init__(self, host: str, port: int, *, allow_private: bool) -> None:
-        self._feed = (host, port)
-        self._allow_private = allow_private
-
-    def check(self, host: str, port: int, ip: IPv4Address | IPv6Address) -> None:
-        """Raise ForbiddenAddress for an address that may not be read from."""
-        where = _describe(host, ip)
-        if (host, port) != self._feed:
-            if is_metadata(ip) or not is_public(ip):
-                raise ForbiddenAddress(
-                    f"redirects to {where}, which is not a public address; to read the feed from "
-                    "there, give that URL as the source"
-                )
-        elif is_ip_address(host) or (host == "localhost" and ip.is_loopback):
-            return
-        elif is_metadata(ip):
+    where = _describe(host, ip)
+    if (host, port) != feed:
+        if is_metadata(ip) or not is_public(ip):
             raise ForbiddenAddress(
-                f"{where} is a link-local or metadata address, where clouds serve credentials; "
-                "check the name, or give the address instead of the name if it is right"
+                f"redirects to {where}, which is not a public address; to read the feed from "
+                "there, give that URL as the source"
             )
-        elif not is_public(ip) and not self._allow_private:
-            raise ForbiddenAddress(
-                f"{where} is not a public address; if the feed is in a private network, add "
-                "--allow-private-feeds"
-            )
+    elif is_ip_address(host) or (host == "localhost" and ip.is_loopback):
+        return
+    elif is_metadata(ip):
+        raise ForbiddenAddress(
+            f"{where} is a link-local or metadata address, where clouds serve credentials; "
+            "check the name, or give the address instead of the name if it is right"
+        )
+    elif not is_public(ip) and not allow_private:
+        raise ForbiddenAddress(
+            f"{where} is not a public address; if the feed is in a private network, add "
+            "--allow-private-feeds"
+        )
 
 
 def check_listed(

@@ -14,27 +14,24 @@ import msgspec
 from msgspec import Raw, Struct
 
 from indexer.containers.elements import split
-from indexer.documents.authority import Authority
-from indexer.documents.base import Base
 from indexer.documents.document import Document
-from indexer.documents.resource import Schema, declare_input
+from indexer.documents.resource import Schema, declare_input, read_text
 from indexer.errors import InvalidRecord, LeftOut
 from indexer.sources.records import DESCRIBED, SourceRecord
 from indexer.text import decode_or_invalid
-from indexer.x402.described import DescribedResource, Fields, ServiceTexts, encode_fields
-from indexer.x402.parameters import MAX_METHOD
-from indexer.x402.resource import SIZE, url_of
-from indexer.x402.tools import server_of, tool_of_url
-from indexer.x402.untrusted import decode_object, mapping, string_of, text
+from indexer.untrusted import decode_object, mapping, objects, raw_members, string_of, text
+from indexer.x402.members.described import DescribedResource, Fields, ServiceTexts, encode_fields
+from indexer.x402.members.parameters import MAX_METHOD
+from indexer.x402.members.tools import server_of, tool_of_url
+from indexer.x402.resource import url_of
+from indexer.x402.rules import SIZE
 from service.schema.values import NULL
 
 MAX_ENTRIES = 5_000  # of a manifest
-MAX_GUIDANCE = 5_000  # characters
 REPLACED = frozenset((DESCRIBED, "url", "method", "resource", "endpoints"))
 """Members of entries that resources do not have, or not as they came."""
 
 _encode = msgspec.json.Encoder(decimal_format="number").encode
-_fields = msgspec.json.Decoder(Fields)
 _line = re.compile(r"\s*(?:([A-Za-z]{3,7})\s+)?(\S+)\s*")
 
 
@@ -70,9 +67,8 @@ class _ManifestReader:
     """Reads the entries of one manifest."""
 
     def __init__(self, document: Document, instructions: str) -> None:
-        self._authority = Authority(document.source)
-        self._base = Base(document.source)
-        guidance = text(instructions).strip()[:MAX_GUIDANCE]
+        self._document = document
+        guidance = read_text(instructions)
         self._texts = ServiceTexts(guidance=guidance, has_names=False) if guidance else None
         self._count = 0
 
@@ -82,11 +78,11 @@ class _ManifestReader:
         try:
             values, fields = _decode(entry)
             path, method, given = _address(values)
-            url = self._base.resolve(given, path)
+            url = self._document.resolve(given, path)
             fields = _complete(values, fields, method, url)
             content = encode_fields(fields)
             server = server_of(decode_object(content), {}) if tool_of_url(url) else ""
-            self._authority.check(path, server or url)
+            self._document.check_host(path, server or url)
             if self._count >= MAX_ENTRIES:
                 reason = f"follows {MAX_ENTRIES:,} entries, the most of one manifest"
                 raise LeftOut(SIZE, path, reason)
@@ -105,7 +101,7 @@ def _decode(entry: bytes) -> tuple[dict[str, Any], Fields]:
         return {"url": string_of(Raw(entry))}, {}
     if not entry.startswith(b"{"):
         raise InvalidRecord("$", "Expected `string` or `object`")
-    return decode_object(entry), _fields.decode(entry)
+    return decode_object(entry), raw_members(entry)
 
 
 def _address(values: dict[str, Any]) -> tuple[str, str, str]:
@@ -125,7 +121,7 @@ def _complete(values: dict[str, Any], fields: Fields, method: str, url: str) -> 
     completed = {name: value for name, value in fields.items() if name not in REPLACED}
     encoded = Raw(_encode(url))
     if isinstance(values.get("resource"), dict):
-        encoded = Raw(_encode(_fields.decode(fields["resource"]) | {"url": encoded}))
+        encoded = Raw(_encode(raw_members(fields["resource"]) | {"url": encoded}))
     completed["resource"] = encoded
     extensions = mapping(values, "extensions")
     extension = {} if mapping(extensions, "bazaar") else _declare(values, method)
@@ -137,20 +133,17 @@ def _complete(values: dict[str, Any], fields: Fields, method: str, url: str) -> 
 def _declare(values: dict[str, Any], method: str) -> Schema:
     """Return the extension that declares the input of an entry, empty where `accepts` does so."""
     given = mapping(values, "input")
-    has_schema = any(mapping(each.get("outputSchema"), "input") for each in _accepts(values))
+    has_schema = any(
+        mapping(each.get("outputSchema"), "input") for each in objects(values, "accepts")
+    )
     if not given and (has_schema or not method):
         return {}
-    schemas = {name: value for name, value in given.items() if isinstance(value, dict)}
-    declared = {name: value for name, value in given.items() if name not in schemas}
+    groups = {name: value for name, value in given.items() if isinstance(value, dict)}
+    declared = {name: value for name, value in given.items() if name not in groups}
     route = declared.pop("routeTemplate", None)
-    extension = declare_input(declared | {"method": method}, schemas)
+    extension = declare_input(declared | {"method": method}, groups)
     if route is not None:
         extension["routeTemplate"] = route
     if output := mapping(values, "output"):
         extension["info"]["output"] = output
     return extension
-
-
-def _accepts(values: dict[str, Any]) -> list[dict[str, Any]]:
-    given = values.get("accepts")
-    return [each for each in given if isinstance(each, dict)] if isinstance(given, list) else []

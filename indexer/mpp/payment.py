@@ -5,13 +5,13 @@ from __future__ import annotations
 from itertools import islice
 from typing import Any, TypeGuard
 
-from indexer.documents.amounts import find_currency, read_base_units, read_unit
+from indexer.documents.amounts import amount_or_invalid, find_currency, read_unit
 from indexer.errors import InvalidRecord
 from indexer.options import Kind
-from indexer.x402.offers import MAX_DESCRIPTION, MAX_NAME, MAX_OFFERS, MPP
-from indexer.x402.prices import base_units
-from indexer.x402.stablecoins import Asset, Stablecoins
-from indexer.x402.untrusted import line, mapping, text
+from indexer.tokens.stablecoins import Asset, Stablecoins
+from indexer.untrusted import items, line, mapping, text
+from indexer.x402.members.offers import MAX_DESCRIPTION, MAX_NAME, MAX_OFFERS, MPP
+from indexer.x402.members.prices import base_units, in_units
 from service.schema.offers import MAX_DECIMALS, PaymentOffer
 
 ADDRESS = "0x"
@@ -34,10 +34,10 @@ def read_offers(
 ) -> list[PaymentOffer]:
     """Return an offer for each method of a payment at a JSON path; raises InvalidRecord.
 
-    methods: those of the service, which a payment without methods has
+    methods: of the service, for a payment without methods
 
-    Where the methods have different decimals, the base units have no common meaning, and no offer
-    has an amount in units of its currency. The amount of a dynamic payment is a lower bound.
+    Base units mean nothing where the methods have different decimals: no offer has an amount then.
+    The amount of a dynamic payment is a lower bound.
     """
     own = payment.get("methods")
     names = _names(payment.get("method")) or _names(own) or _names(methods) or [""]
@@ -45,15 +45,12 @@ def read_offers(
         name: _currency(name, payment, (mapping(own, name), mapping(methods, name)), stablecoins)
         for name in names
     }
-    digits = units = ""
-    try:
-        if payment.get("amount") not in (None, ""):
-            digits = base_units(payment["amount"])
-            decimals, *others = {each.decimals for _, each in currencies.values()}
-            if not others and decimals >= 0:
-                units = read_base_units(digits, decimals)
-    except ValueError as error:
-        raise InvalidRecord(f"{path}.amount", f"is not a price: {error}") from error
+    stated = None if payment.get("amount") == "" else payment.get("amount")
+    digits = amount_or_invalid(base_units, stated, f"{path}.amount")
+    decimals = {each.decimals for _, each in currencies.values()}
+    units = ""
+    if digits and len(decimals) == 1 and min(decimals) >= 0:
+        units = in_units(digits, min(decimals))
     words = (text(payment.get(key), MAX_DESCRIPTION) for key in ("amountHint", "description"))
     description = next(filter(None, words), "")
     intent, is_dynamic = line(payment.get("intent"), MAX_NAME), payment.get("dynamic") is True
@@ -87,11 +84,11 @@ def _names(value: Any) -> list[str]:
 def _currency(
     method: str, payment: dict[str, Any], stated: tuple[dict[str, Any], ...], known: Stablecoins
 ) -> tuple[str, Asset]:
-    """Return the name of the currency of a method, and its unit; unknown decimals are negative.
+    """Return the name and the unit of the currency of a method; unknown decimals are negative.
 
     stated: the method as the payment and as the service describe it
     """
-    assets = [asset for each in stated for asset in _list(each.get("assets"))]
+    assets = [asset for each in stated for asset in items(each, "assets", MAX_OFFERS)]
     places = (*stated[:1], payment, *stated[1:])
     named = [each.get("currency") for each in places] + (assets if len(assets) == 1 else [])
     name = next(filter(None, (line(each, MAX_NAME) for each in named)), "")
@@ -107,7 +104,3 @@ def _currency(
 
 def _is_decimals(value: Any) -> bool:
     return type(value) is int and 0 <= value <= MAX_DECIMALS
-
-
-def _list(value: Any) -> list[Any]:
-    return value[:MAX_OFFERS] if isinstance(value, list) else []

@@ -9,18 +9,20 @@ import msgspec
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
-from indexer.documents.authority import Authority
-from indexer.documents.bounds import MAX_RESOURCES, MAX_TEXT, Bounds
-from indexer.documents.document import FREE, Document
-from indexer.documents.resource import DescribedOperation, encode_resource
+from indexer.documents.document import FREE, Bounds, Document
+from indexer.documents.resource import (
+    DescribedOperation,
+    encode_resource,
+    read_names,
+    read_text,
+)
 from indexer.errors import InvalidRecord, LeftOut
 from indexer.mpp.payment import is_paid, read_offers
 from indexer.sources.records import SourceRecord
 from indexer.text import decode_or_invalid
-from indexer.x402.described import DescribedResource, ServiceTexts
-from indexer.x402.metadata import MAX_NAME, MAX_TAGS
-from indexer.x402.stablecoins import Stablecoins
-from indexer.x402.untrusted import decode_object, line, mapping, text
+from indexer.untrusted import decode_object, line, mapping
+from indexer.x402.members.described import DescribedResource, ServiceTexts
+from indexer.x402.members.metadata import MAX_NAME, MAX_TAGS
 from service.urls import MAX_URL
 
 WITHOUT_ENDPOINTS = "services without endpoints"
@@ -47,12 +49,12 @@ def read_directory(document: Document) -> Iterator[SourceRecord]:
     except InvalidRecord as fault:
         yield SourceRecord("", b"", fault)
         return
-    authority, bounds = Authority(document.source), Bounds(MAX_OPERATIONS, MAX_RESOURCES)
+    bounds = Bounds(MAX_OPERATIONS)
     for number, item in enumerate(services):
         position = f"services[{number}]"
         try:
             service = _decode(bytes(item), f"$.{position}")
-            reader = _ServiceReader(service, position, authority, bounds, document.stablecoins)
+            reader = _ServiceReader(service, position, document, bounds)
         except InvalidRecord as fault:
             yield SourceRecord(position, b"", fault)
         else:
@@ -71,16 +73,11 @@ class _ServiceReader:
     """Reads the endpoints of one service; raises InvalidRecord for a service that has none."""
 
     def __init__(
-        self,
-        service: dict[str, Any],
-        position: str,
-        authority: Authority,
-        bounds: Bounds,
-        stablecoins: Stablecoins,
+        self, service: dict[str, Any], position: str, document: Document, bounds: Bounds
     ) -> None:
         place = f"$.{position}"
         base = line(service.get("serviceUrl") or service.get("url"), MAX_URL)
-        authority.check(f"{place}.serviceUrl", base)
+        document.check_host(f"{place}.serviceUrl", base)
         endpoints = service.get("endpoints")
         if endpoints is None or endpoints == []:
             raise LeftOut(WITHOUT_ENDPOINTS, f"{place}.endpoints", "lists no endpoints")
@@ -88,9 +85,10 @@ class _ServiceReader:
             raise InvalidRecord(f"{place}.endpoints", "Expected `array`")
         self._position, self._endpoints = position, endpoints
         self._base = base.partition("#")[0].partition("?")[0].rstrip("/")
-        self._bounds, self._stablecoins = bounds, stablecoins
+        self._bounds, self._stablecoins = bounds, document.stablecoins
         self._methods = service.get("methods")
-        self._service = _describe(service, self._base)
+        self._texts = _read_texts(service, self._base)
+        self._shared = _describe(service)
 
     def read(self) -> Iterator[SourceRecord]:
         """Yield the record of each endpoint."""
@@ -98,39 +96,31 @@ class _ServiceReader:
             yield self._read(endpoint, f"{self._position}.endpoints[{number}]")
 
     def _read(self, endpoint: Any, position: str) -> SourceRecord:
-        """Return the record of an endpoint; that of a refused one has its URL alone."""
+        """Return the record of an endpoint; that of a refused one has no payment."""
         place, content = f"$.{position}", b""
         try:
             method, path = _route(endpoint, place)
-            operation = DescribedOperation(
+            operation = replace(
+                self._shared,
                 url=f"{self._base}/{path.lstrip('/')}",
                 method=method,
-                description=_text(endpoint.get("description")),
+                description=read_text(endpoint.get("description")),
             )
             content = encode_resource(operation)
-            complete = self._complete(operation, endpoint.get("payment"), f"{place}.payment")
-            content = self._bounds.fit(encode_resource(complete), place)
+            operation.described = self._pay(endpoint.get("payment"), f"{place}.payment")
+            content = self._bounds.fit(encode_resource(operation), place)
         except InvalidRecord as fault:
             return SourceRecord(position, content, fault)
         return SourceRecord(position, content)
 
-    def _complete(
-        self, operation: DescribedOperation, payment: Any, place: str
-    ) -> DescribedOperation:
-        """Return a paid endpoint with its values; raises LeftOut for a free one."""
+    def _pay(self, payment: Any, place: str) -> DescribedResource:
+        """Return the ways to pay for an endpoint; raises LeftOut for a free one."""
         if not is_paid(payment, place):
             reason = "is free: its payment has no `amount`, and is not `dynamic`"
             raise LeftOut(FREE, place, reason)
         self._bounds.count(place)
         offers = read_offers(payment, self._methods, place, self._stablecoins)
-        assert self._service.described is not None  # noqa: S101  # by `_describe`
-        return replace(
-            self._service,
-            url=operation.url,
-            method=operation.method,
-            description=operation.description,
-            described=replace(self._service.described, offers=offers, place=place),
-        )
+        return DescribedResource(offers, place, self._texts)
 
 
 def _route(endpoint: Any, place: str) -> tuple[str, str]:
@@ -146,28 +136,28 @@ def _route(endpoint: Any, place: str) -> tuple[str, str]:
     return method, path
 
 
-def _describe(service: dict[str, Any], base: str) -> DescribedOperation:
+def _describe(service: dict[str, Any]) -> DescribedOperation:
     """Return the values that all endpoints of a service share."""
-    categories, provider = _names(service.get("categories")), mapping(service, "provider")
-    icon = line(service.get("icon"), MAX_URL) or line(provider.get("icon"), MAX_URL)
-    texts = ServiceTexts(
-        description=_text(service.get("description")),
-        info=_info(categories, mapping(service, "docs")),
-        url=base,
+    categories, provider = read_names(service, "categories"), mapping(service, "provider")
+    return DescribedOperation(
+        service_name=line(service.get("name"), MAX_NAME),
+        category=next(iter(categories), ""),
+        tags=[*read_names(service, "tags"), *categories[1:]][:MAX_TAGS],
+        icon_url=line(service.get("icon"), MAX_URL) or line(provider.get("icon"), MAX_URL),
+        updated=line(service.get("updatedAt"), MAX_NAME),
+    )
+
+
+def _read_texts(service: dict[str, Any], url: str) -> ServiceTexts:
+    provider = mapping(service, "provider")
+    return ServiceTexts(
+        description=read_text(service.get("description")),
+        info=_info(read_names(service, "categories"), mapping(service, "docs")),
+        url=url,
         provider=line(provider.get("name"), MAX_NAME),
         provider_url=line(provider.get("url"), MAX_URL),
         integration=INTEGRATIONS.get(line(service.get("integration"), MAX_NAME), ""),
         status=line(service.get("status"), MAX_NAME),
-    )
-    return DescribedOperation(
-        url=base,
-        method="",
-        service_name=line(service.get("name"), MAX_NAME),
-        category=next(iter(categories), ""),
-        tags=[*_names(service.get("tags")), *categories[1:]][:MAX_TAGS],
-        icon_url=icon,
-        updated=line(service.get("updatedAt"), MAX_NAME),
-        described=DescribedResource(service=texts),
     )
 
 
@@ -177,12 +167,3 @@ def _info(categories: list[str], docs: dict[str, Any]) -> bytes:
     given = {name: link for name, link in links.items() if link}
     info = {name: value for name, value in (("categories", categories), ("docs", given)) if value}
     return msgspec.json.encode(info) if info else b""
-
-
-def _text(value: Any) -> str:
-    return text(value).strip()[:MAX_TEXT]
-
-
-def _names(value: Any) -> list[str]:
-    given = value[:MAX_TAGS] if isinstance(value, list) else []
-    return list(dict.fromkeys(filter(None, (line(each, MAX_NAME) for each in given))))

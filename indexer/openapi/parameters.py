@@ -11,7 +11,7 @@ from typing import Any
 
 from indexer.documents.resource import Schema
 from indexer.openapi.references import REF, References
-from indexer.x402.untrusted import mapping, text
+from indexer.untrusted import items, mapping, text
 
 MAX_PARAMETERS = 100  # of one operation, and as many in its body
 MAX_NAME = 200  # characters
@@ -37,8 +37,8 @@ class Parameters:
         Those of its path come after its own.
         """
         groups: dict[str, Schema] = {}
-        for given in (operation.get("parameters"), item.get("parameters")):
-            for each in given[:MAX_PARAMETERS] if isinstance(given, list) else ():
+        for values in (operation, item):
+            for each in items(values, "parameters", MAX_PARAMETERS):
                 self._add(groups, self._references.follow(each))
         if body := self._read_body(operation):
             groups[BODY] = body
@@ -100,14 +100,14 @@ class Parameters:
                 is_new = name not in properties and len(properties) < MAX_PARAMETERS
                 if is_new and text(name, MAX_NAME):
                     properties[name] = self._outline(value)
-            names = each.get("required") if is_required else ()  # of alternatives none is
-            for name in names[:MAX_PARAMETERS] if isinstance(names, list) else ():
+            names = items(each, "required", MAX_PARAMETERS) if is_required else ()
+            for name in names:  # of alternatives none is required
                 if isinstance(name, str):
                     required[name] = None
             parts = [
                 (self._references.follow(part), is_required and key == "allOf")
                 for key in ("allOf", "anyOf", "oneOf")
-                for part in _schemas(each, key)
+                for part in items(each, key, MAX_ALTERNATIVES)
             ]
             waiting += reversed(parts)
         if not properties:
@@ -126,7 +126,7 @@ class Parameters:
     def _make_outline(self, value: dict[str, Any], levels: int) -> Schema:
         schema = self._references.follow(value)
         outline: Schema = {}
-        for each in _schemas(schema, "allOf") if levels else ():
+        for each in items(schema, "allOf", MAX_ALTERNATIVES) if levels else ():
             outline |= self._outline(each, levels - 1)
         names = ("type", "enum", "default", "example", REF)
         outline |= {name: schema[name] for name in names if name in schema and _fits(schema[name])}
@@ -138,18 +138,14 @@ class Parameters:
         nested = ("items", "properties")
         outline |= {name: {} for name in nested if isinstance(schema.get(name), dict)}
         for key in ("anyOf", "oneOf") if levels else ():
-            alternatives = [self._outline(each, levels - 1) for each in _schemas(schema, key)]
+            given = items(schema, key, MAX_ALTERNATIVES)
+            alternatives = [self._outline(each, levels - 1) for each in given]
             if alternatives and _fits(alternatives):
                 outline[key] = alternatives
         words = text(value.get("description")) or text(schema.get("description"))
         if words:
             outline["description"] = words[:MAX_DESCRIPTION]
         return outline
-
-
-def _schemas(schema: dict[str, Any], key: str) -> list[Any]:
-    value = schema.get(key)
-    return value[:MAX_ALTERNATIVES] if isinstance(value, list) else []
 
 
 def _fits(value: Any) -> bool:

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Any
 
-from indexer.documents.amounts import find_currency, read_amount, read_base_units, read_unit
+from indexer.documents.amounts import amount_or_invalid, find_currency, read_amount, read_unit
 from indexer.errors import InvalidRecord
 from indexer.options import Kind
-from indexer.x402.offers import MAX_DESCRIPTION, MAX_NAME, MAX_OFFERS, MPP, USD, X402
-from indexer.x402.prices import base_units
-from indexer.x402.stablecoins import Stablecoins
-from indexer.x402.untrusted import line, mapping, text
+from indexer.tokens.stablecoins import Stablecoins
+from indexer.untrusted import line, mapping, text
+from indexer.x402.members.offers import MAX_DESCRIPTION, MAX_NAME, MAX_OFFERS, MPP, USD, X402
+from indexer.x402.members.prices import base_units, in_units
 from service.schema.offers import PaymentOffer
 
 EXTENSION = "x-payment-info"
@@ -34,16 +34,13 @@ def read_offers(
     info = operation.get(EXTENSION)
     if info in (None, False, True):
         return []
+    place = f"{path}['{EXTENSION}']"
     if not isinstance(info, dict):
-        raise InvalidRecord(_path(path), "Expected `object`")
-    offers = [*_read_price(info, _path(path)), *_read_mpp(info, _path(path), stablecoins)]
+        raise InvalidRecord(place, "Expected `object`")
+    offers = [*_read_price(info, place), *_read_mpp(info, place, stablecoins)]
     if len(offers) > MAX_OFFERS:
-        raise InvalidRecord(_path(path), f"has more than {MAX_OFFERS} ways to pay")
+        raise InvalidRecord(place, f"has more than {MAX_OFFERS} ways to pay")
     return offers
-
-
-def _path(path: str) -> str:
-    return f"{path}['{EXTENSION}']"
 
 
 def _read_price(info: dict[str, Any], path: str) -> Iterator[PaymentOffer]:
@@ -56,8 +53,10 @@ def _read_price(info: dict[str, Any], path: str) -> Iterator[PaymentOffer]:
     price = info.get("price")
     if not isinstance(price, dict):
         price = {"amount": price, "min": info.get("minPrice"), "max": info.get("maxPrice")}
+    given = {key: value for key, value in price.items() if value != ""}
     amount, least, most = (
-        _read_amount(price.get(key), f"{path}.price.{key}") for key in ("amount", "min", "max")
+        amount_or_invalid(read_amount, given.get(key), f"{path}.price.{key}")
+        for key in ("amount", "min", "max")
     )
     currency = line(price.get("currency"), MAX_NAME) or USD
     for protocol, details in _protocols(info.get("protocols")):
@@ -72,15 +71,6 @@ def _read_price(info: dict[str, Any], path: str) -> Iterator[PaymentOffer]:
             max_amount="" if amount else most,
             currency=currency if amount or least or most else "",
         )
-
-
-def _read_amount(value: Any, path: str) -> str:
-    if value in (None, ""):
-        return ""
-    try:
-        return read_amount(value)
-    except ValueError as error:
-        raise InvalidRecord(path, f"is not a price: {error}") from error
 
 
 def _protocols(protocols: Any) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -112,21 +102,16 @@ def _read_mpp(info: dict[str, Any], path: str, stablecoins: Stablecoins) -> Iter
 
 
 def _read_offer(offer: dict[str, Any], path: str, stablecoins: Stablecoins) -> PaymentOffer:
-    """Return an offer, whose amount is in base units of its currency and null where dynamic.
+    """Return an offer in base units of its currency; a dynamic offer has no amount.
 
-    The amount of another intent than a charge is for a unit of use, and not for a request.
+    Intents other than a charge have the price of a unit of use, and not of a request.
     """
     method, intent, name = (
         line(offer.get(key), MAX_NAME) for key in ("method", "intent", "currency")
     )
     currency = find_currency(stablecoins, method, name)
-    digits = amount = ""
-    try:
-        if offer.get("amount") is not None:
-            digits = base_units(offer["amount"])
-            amount = read_base_units(digits, currency.decimals) if currency else ""
-    except ValueError as error:
-        raise InvalidRecord(f"{path}.amount", f"is not a price: {error}") from error
+    digits = amount_or_invalid(base_units, offer.get("amount"), f"{path}.amount")
+    amount = in_units(digits, currency.decimals) if currency and digits else ""
     return PaymentOffer(
         protocol=MPP,
         stated_by=Kind.OPENAPI,

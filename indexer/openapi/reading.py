@@ -2,30 +2,36 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 
-from indexer.documents.authority import Authority
-from indexer.documents.bounds import MAX_RESOURCES, MAX_TEXT, Bounds
-from indexer.documents.document import FREE, Document
-from indexer.documents.resource import DescribedOperation, encode_resource
+from indexer.documents.document import FREE, Bounds, Document
+from indexer.documents.resource import (
+    DescribedOperation,
+    encode_resource,
+    read_names,
+    read_text,
+)
 from indexer.errors import InvalidRecord, LeftOut
 from indexer.openapi.parameters import Parameters
 from indexer.openapi.payment import is_paid, read_offers
 from indexer.openapi.references import References
-from indexer.openapi.servers import Servers
 from indexer.sources.records import SourceRecord
-from indexer.x402.described import DescribedResource, ServiceTexts
-from indexer.x402.metadata import MAX_NAME, MAX_TAGS
-from indexer.x402.untrusted import decode_object, line, mapping, text
+from indexer.untrusted import decode_object, line, mapping
+from indexer.x402.members.described import DescribedResource, ServiceTexts
+from indexer.x402.members.metadata import MAX_NAME
+from service.urls import MAX_URL
 
 VERSION = "3."
 PATH_ITEM_METHODS = ("get", "put", "post", "delete", "options", "head", "patch", "trace")
 MAX_OPERATIONS = 5_000  # paid ones of a document
 MAX_INFO = 8 * 1024  # bytes
+MAX_DEFAULT = 256  # characters of a variable
 
+_variable = re.compile(r"\{([^{}]*)\}")
 _encode = msgspec.json.Encoder(decimal_format="number").encode
 
 
@@ -55,18 +61,17 @@ class _OperationReader:
 
     def __init__(self, document: Document, values: dict[str, Any]) -> None:
         info, extension = mapping(values, "info"), mapping(values, "x-service-info")
-        self._authority = Authority(document.source)
-        self._servers = Servers(values, document.source)
+        self._document, self._servers = document, values.get("servers")
         self._parameters = Parameters(References(values))
-        self._stablecoins = document.stablecoins
         self._name = line(info.get("title"), MAX_NAME)
-        self._category, *self._tags = [*_names(extension.get("categories")), ""]
+        self._category, *self._tags = [*read_names(extension, "categories"), ""]
+        encoded = _encode(extension) if extension else b""
         self._texts = ServiceTexts(
-            description=_text(info.get("description")),
-            guidance=_text(info.get("x-guidance")),
-            info=_encode_info(extension),
+            description=read_text(info.get("description")),
+            guidance=read_text(info.get("x-guidance")),
+            info=encoded if len(encoded) <= MAX_INFO else b"",
         )
-        self._bounds = Bounds(MAX_OPERATIONS, MAX_RESOURCES)
+        self._bounds = Bounds(MAX_OPERATIONS)
 
     def read_path(self, path: str, item: Any) -> Iterator[SourceRecord]:
         """Yield the records of one path."""
@@ -88,12 +93,13 @@ class _OperationReader:
         position, content = f"{method.upper()} {path}", b""
         try:
             operation = _operation(item, method, place)
-            url = self._servers.url_of(path, item, operation, place)
+            servers = (operation.get("servers"), item.get("servers"), self._servers)
+            url = _url_of(self._document, path, servers, place)
             described = DescribedOperation(
                 url=url, method=method.upper(), description=_describe(operation, item)
             )
             content = encode_resource(described)
-            self._authority.check(place, url)
+            self._document.check_host(place, url)
             self._complete(described, operation, item, place)
             content = self._bounds.fit(encode_resource(described), place)
         except InvalidRecord as fault:
@@ -112,11 +118,11 @@ class _OperationReader:
             reason = "is free: it has neither `x-payment-info` nor a response 402"
             raise LeftOut(FREE, place, reason)
         self._bounds.count(place)
-        offers = read_offers(operation, place, self._stablecoins)
+        offers = read_offers(operation, place, self._document.stablecoins)
         described.described = DescribedResource(offers, place, self._texts)
         described.service_name = self._name
         described.category = self._category
-        described.tags = [*_names(operation.get("tags")), *filter(None, self._tags)]
+        described.tags = [*read_names(operation, "tags"), *filter(None, self._tags)]
         described.parameters = self._parameters.read(operation, item)
 
 
@@ -127,27 +133,28 @@ def _operation(item: dict[str, Any], method: str, place: str) -> dict[str, Any]:
     return operation
 
 
+def _url_of(document: Document, path: str, servers: tuple[Any, ...], place: str) -> str:
+    """Return the URL of an operation on its first server; raises InvalidRecord.
+
+    servers: those of the operation, of its path and of the document, of which the first ones count
+    """
+    first = next((each[0] for each in servers if isinstance(each, list) and each), None)
+    server = first if isinstance(first, dict) else {}
+    variables = mapping(server, "variables")
+    url = _variable.sub(
+        lambda match: line(mapping(variables, match[1]).get("default"), MAX_DEFAULT),
+        line(server.get("url"), MAX_URL) or "/",
+    )
+    url = document.resolve(url, place).partition("#")[0].partition("?")[0]
+    return f"{url.rstrip('/')}/{path.lstrip('/')}"
+
+
 def _describe(operation: dict[str, Any], item: dict[str, Any]) -> str:
     """Return the summary and the description of an operation, else those of its path."""
     for values in (operation, item):
-        summary, description = (_text(values.get(key)) for key in ("summary", "description"))
+        summary, description = (read_text(values.get(key)) for key in ("summary", "description"))
         if summary and description and not description.startswith(summary.rstrip(".")):
             return f"{summary.rstrip('.')}. {description}"
         if description or summary:
             return description or summary
     return ""
-
-
-def _text(value: Any) -> str:
-    return text(value).strip()[:MAX_TEXT]
-
-
-def _names(value: Any) -> list[str]:
-    given = value[:MAX_TAGS] if isinstance(value, list) else []
-    names = (line(each, MAX_NAME) for each in given)
-    return list(dict.fromkeys(filter(None, names)))
-
-
-def _encode_info(extension: dict[str, Any]) -> bytes:
-    encoded = _encode(extension) if extension else b""
-    return encoded if len(encoded) <= MAX_INFO else b""

@@ -20,10 +20,10 @@ class References:
         self._external: dict[str, dict[str, Any]] = {}
 
     def follow(self, value: Any) -> dict[str, Any]:
-        """Return the object that a value is or refers to, an empty one where there is none.
+        """Return the object that a value is or refers to, or an empty one.
 
-        A reference to another document is returned as it is, and a cycle is an empty object. An
-        object stays the same one, so that its id is a key.
+        References to other documents are returned as they are; a cycle is an empty object. A value
+        always gives the same object, so that its id is a key.
         """
         for _ in range(MAX_HOPS):
             if not isinstance(value, dict):

@@ -51,7 +51,7 @@ class ClusterDocuments:
             yield {ORDINAL: ordinal, SERVICE: service, TERMS: f"{_token(GROUP, bonus)} {terms}"}
 
     def _terms(self, ordinals: range) -> list[str]:
-        """Return the tokens of the terms of each of these documents."""
+        """Return the tokens of each document of a range."""
         owners, terms, impacts = self._rare(ordinals)
         dense = self._dense[:, ordinals.start : ordinals.stop]
         rows, places = dense.nonzero()

@@ -29,8 +29,8 @@ from opensearchpy.helpers import streaming_bulk
 
 from indexer.errors import IndexerError
 from indexer.opensearch.documents import ClusterDocuments
-from indexer.options import ClusterOptions
 from indexer.progress import Progress
+from indexer.search_options import ClusterOptions
 from service.opensearch.index import FIELDS, META, ORDINAL, index_name, settings
 from service.search.postings import read_header
 
@@ -187,7 +187,6 @@ class SearchCluster:
         return states
 
     def _age(self, name: str) -> float:
-        """Return the age of an index in seconds."""
         described = self._client.indices.get_settings(index=name)[name]["settings"]["index"]
         return time.time() - int(described["creation_date"]) / 1000
 
@@ -208,8 +207,6 @@ class SearchCluster:
         self._client.indices.put_mapping(index=name, body={"_meta": meta})
 
     def _fill(self, name: str, documents: ClusterDocuments, advance: Callable[[int], None]) -> None:
-        """Load the documents of an index by several threads."""
-
         def fill(ordinals: range) -> int:
             actions = (
                 {"_index": name, "_id": str(document[ORDINAL]), "_source": document}

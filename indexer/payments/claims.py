@@ -12,9 +12,9 @@ from msgspec import Raw, Struct
 
 from indexer.payments.credit import NO_ENDPOINT, Claim
 from indexer.sources.decisions import Decisions
+from indexer.tokens.stablecoins import is_usd
+from indexer.untrusted import string_of
 from indexer.x402.listing import Listing
-from indexer.x402.stablecoins import is_usd
-from indexer.x402.untrusted import string_of
 from service.networks import network_key
 from service.schema.records import Pricing
 from service.schema.values import NULL
@@ -56,8 +56,7 @@ _record = msgspec.json.Decoder(ClaimedRecord)
 class Claims:
     """Ranks claims: by trust in their source, then by whether they counted in the served snapshot.
 
-    A claim that counted is one of the best to its payee and network: who names the address of
-    another later never ranks as high.
+    So nobody who later names the payee of another ranks as high.
     """
 
     def __init__(self, decisions: Decisions) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from difflib import get_close_matches
 
 from indexer.errors import SourceError
-from indexer.payments.files import PaymentInput
+from indexer.payments.files import PaymentInput, sql_text
 from indexer.text import one_line
 
 # Column to recognised names. Where a file has several of them, the first listed here counts.
@@ -84,6 +84,19 @@ def check_columns(source: PaymentInput, names: list[str]) -> dict[str, str]:
             )
         del columns["amount"]
     return columns
+
+
+def complete(source: PaymentInput, expressions: dict[str, str]) -> dict[str, str]:
+    """Return the texts of a file with columns: null where empty, and the chain that is given.
+
+    An empty `success` means failed; a missing column does not.
+    """
+    texts = {column: f"nullif({text}, '')" for column, text in expressions.items()}
+    if source.chain:
+        texts.setdefault("chain", sql_text(source.chain))
+    if "success" in texts:
+        texts["success"] = f"coalesce({texts['success']}, '')"
+    return texts
 
 
 def project(expressions: dict[str, str]) -> str:

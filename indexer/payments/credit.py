@@ -226,8 +226,7 @@ def count_credits(payments: DuckDBPyConnection, services: Iterable[Sequence[Clai
         connection.execute(query, {"start": start})
     connection.execute("RESET disabled_optimizers")
     ((credited, shared),) = connection.execute(TOTALS).fetchall()
-    inputs = read_inputs(connection, start)
-    return Credits(credited, shared, inputs, read_demand(connection, count))
+    return Credits(credited, shared, read_inputs(connection, start), read_demand(connection, count))
 
 
 def fill_usage(text: bytes, demand: ServiceDemand) -> bytes:

@@ -14,7 +14,7 @@ from indexer.processes.resources import duckdb_memory
 from indexer.progress import Progress
 from indexer.sources.findings import Findings
 from indexer.text import printable
-from indexer.x402.stablecoins import KNOWN_STABLECOINS, Stablecoins
+from indexer.tokens.stablecoins import KNOWN_STABLECOINS, Stablecoins
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -30,10 +30,9 @@ def check_payment_files(inputs: Sequence[PaymentInput]) -> None:
     Raises SourceError when a file is missing, unreadable, of no known format or lacks a column.
     """
     if inputs:
-        _require_duckdb()
-        from indexer.payments.load import check_files  # noqa: PLC0415  # needs duckdb
-
         with _query_errors():
+            from indexer.payments.load import check_files  # noqa: PLC0415  # needs duckdb
+
             check_files(inputs)
 
 
@@ -62,11 +61,6 @@ def open_payments(
     if not inputs:
         yield None
         return
-    _require_duckdb()
-    import duckdb  # noqa: PLC0415  # optional
-
-    from indexer.payments.load import load_payments  # noqa: PLC0415  # needs duckdb
-
     database = str(staging / "payments.duckdb")
     if "?" in database or printable(database) != database:
         raise IndexerError(  # DuckDB takes `?` for a part of a URL and refuses other encodings
@@ -80,27 +74,30 @@ def open_payments(
         "threads": max(1, threads),
         "temp_directory": str(staging / "payments.tmp"),
     }
-    with _query_errors(), duckdb.connect(database, config=config) as connection:
-        with progress.stage("count the payments"):
-            load_payments(connection, inputs, staging, findings, now, stablecoins)
-        yield connection
+    with _query_errors():
+        import duckdb  # noqa: PLC0415  # optional
+
+        from indexer.payments.load import load_payments  # noqa: PLC0415  # needs duckdb
+
+        with duckdb.connect(database, config=config) as connection:
+            with progress.stage("count the payments"):
+                load_payments(connection, inputs, staging, findings, now, stablecoins)
+            yield connection
 
 
-def _require_duckdb() -> None:
+@contextmanager
+def _query_errors() -> Iterator[None]:
+    """Raise IndexerError when DuckDB is missing or fails.
+
+    KeyboardInterrupt is raised when Ctrl-C ends a query.
+    """
     try:
-        import duckdb  # noqa: F401, PLC0415  # optional
+        import duckdb  # noqa: PLC0415  # optional
     except ImportError as error:
         raise IndexerError(
             "payments are read by DuckDB, which is not installed: "
             "install ratecard with the extra [indexer]"
         ) from error
-
-
-@contextmanager
-def _query_errors() -> Iterator[None]:
-    """Raise IndexerError when DuckDB fails, and KeyboardInterrupt when Ctrl-C ends a query."""
-    import duckdb  # noqa: PLC0415  # optional
-
     try:
         yield
     except (duckdb.Error, IndexerError, RuntimeError) as error:

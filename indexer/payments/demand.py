@@ -6,6 +6,8 @@ Facts beside each other, none of them a verdict. The formulas are in docs/indexi
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
+from itertools import chain, groupby
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -74,7 +76,7 @@ class CreditedDemand(Struct, frozen=True):
     returning: payers on two UTC days at least
     counted_payers, counted_returning: the same without payments within a cycle
     last: of the newest payment, in milliseconds since 1970
-    volume, top_volume: in 10^-18 US dollars; that of the payer with the greatest one
+    volume, top_volume: in 10^-18 US dollars, of all payers and of the greatest one
     squared_calls, squared_shares: sums over payers, of shares of the volume in 1 / SHARES
     unmatched: payments of an amount that no endpoint asks
     shared: payments that fit other services as well, and are credited to none
@@ -104,7 +106,7 @@ class CreditedDemand(Struct, frozen=True):
 
 
 class ServiceDemand(Struct, frozen=True):
-    """The demand of a whole service, and that of its endpoints with credits of their own."""
+    """The demand of a service, and of its endpoints that have credits of their own."""
 
     whole: CreditedDemand
     endpoints: dict[int, CreditedDemand]
@@ -149,16 +151,12 @@ def read_inputs(connection: DuckDBPyConnection, start: int | None) -> PaymentInp
 
 
 def _by_service(connection: DuckDBPyConnection) -> Iterator[tuple[int, ServiceDemand]]:
-    rows = connection.execute(DEMAND)
-    last, demand = -1, None
-    while batch := rows.fetchmany(BATCH):
-        for seller, *figures in batch:
-            service, endpoint = divmod(seller, 2**ENDPOINT_BITS)
-            if not endpoint:  # the row of a service is before those of its endpoints
-                if demand is not None:
-                    yield last, demand
-                last, demand = service, ServiceDemand(CreditedDemand(*figures), {})
-            elif demand is not None:
-                demand.endpoints[endpoint - 1] = CreditedDemand(*figures)
-    if demand is not None:
-        yield last, demand
+    cursor = connection.execute(DEMAND)
+    rows = chain.from_iterable(iter(partial(cursor.fetchmany, BATCH), []))
+    for service, own in groupby(rows, lambda row: row[0] >> ENDPOINT_BITS):
+        (_, *figures), *others = own  # the row of a service is before those of its endpoints
+        endpoints = {
+            (seller & ENDPOINT_MASK) - 1: CreditedDemand(*of_endpoint)
+            for seller, *of_endpoint in others
+        }
+        yield service, ServiceDemand(CreditedDemand(*figures), endpoints)

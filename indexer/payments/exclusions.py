@@ -15,8 +15,8 @@ from indexer.payments.rules import (
     UNKNOWN_TOKEN,
     WRONG_DECIMALS,
 )
-from indexer.x402.stablecoins import Stablecoins
-from indexer.x402.testnets import is_test_network
+from indexer.tokens.stablecoins import Stablecoins
+from indexer.tokens.testnets import is_test_network
 
 BATCH = 10_000
 

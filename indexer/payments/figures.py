@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
-from msgspec import Struct
 
 from indexer.payments.demand import SHARES, CreditedDemand, PaymentInputs, ServiceDemand
+from indexer.probes.targets import decode_addressed
 from indexer.snapshot.demand import CountedDemand
 from indexer.snapshot.ecosystem import ATTO_IN_MICRO, format_milliseconds
 from service.schema.demand import (
@@ -23,25 +23,9 @@ DIGITS = 6
 """Decimal digits of shares."""
 
 
-class _Address(Struct):
-    """The URL and the method of an endpoint."""
-
-    url: str
-    method: str
-
-
-class _RecordAddresses(Struct):
-    """The endpoints of a record."""
-
-    endpoints: list[_Address]
-
-
-_record = msgspec.json.Decoder(_RecordAddresses)
-
-
 def describe_demand(text: bytes, demand: ServiceDemand) -> CountedDemand:
     """Return the demand of a service as its public schema has it, given its record."""
-    addresses = _record.decode(text).endpoints if demand.endpoints else []
+    addresses = decode_addressed(text).endpoints if demand.endpoints else []
     endpoints = [
         EndpointDemand(url=addresses[number].url, method=addresses[number].method, **_figures(each))
         for number, each in demand.endpoints.items()

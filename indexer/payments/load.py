@@ -27,7 +27,7 @@ from indexer.snapshot.ecosystem import NEWEST
 from indexer.sources.findings import Findings
 from indexer.sources.records import source_errors
 from indexer.text import describe_encoding, printable
-from indexer.x402.stablecoins import KNOWN_STABLECOINS, Stablecoins
+from indexer.tokens.stablecoins import KNOWN_STABLECOINS, Stablecoins
 
 CLOCK_SKEW = timedelta(hours=1)
 BATCH = 10_000
@@ -244,7 +244,6 @@ def _select(source: str, staged: str, columns: str) -> str:
 def _insert(
     connection: DuckDBPyConnection, file: PaymentFile, query: str, values: dict[str, int]
 ) -> int:
-    """Insert rows that are read from a file; returns their number."""
     try:
         ((count,),) = connection.execute(query, values).fetchall()
     except duckdb.Error as error:

@@ -8,8 +8,8 @@ import duckdb
 from duckdb import DuckDBPyConnection
 
 from indexer.errors import SourceError
-from indexer.payments.columns import check_columns, project
-from indexer.payments.files import PaymentFile, PaymentInput, is_gzip, sql_path, sql_text
+from indexer.payments.columns import check_columns, complete, project
+from indexer.payments.files import PaymentFile, PaymentInput, is_gzip, sql_path
 
 MAGIC = b"PAR1"
 MACROS = """
@@ -46,11 +46,7 @@ def open_parquet_file(
         raise SourceError(f"{name}: the Parquet data is damaged or cut short: {reason}") from error
     types = {column: kind for column, kind, *_ in described if column != "file_row_number"}
     columns = check_columns(source, [*types])
-    texts = {column: f"nullif({_text(key, types[key])}, '')" for column, key in columns.items()}
-    if "chain" not in texts and source.chain:
-        texts["chain"] = sql_text(source.chain)
-    if "success" in texts:  # a null means failed, a missing column does not
-        texts["success"] = f"coalesce({texts['success']}, '')"
+    texts = {column: _text(key, types[key]) for column, key in columns.items()}
     return PaymentFile(
         name=name,
         path=path,
@@ -62,7 +58,7 @@ def open_parquet_file(
         staged=f"""
 staged AS (
     SELECT file_row_number AS row, false AS blank, NULL::VARCHAR AS damage, false AS unclosed,
-        {project(texts)}
+        {project(complete(source, texts))}
     FROM source
 )
 """,  # noqa: S608  # made of constants and names of COLUMNS

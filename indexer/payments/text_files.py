@@ -16,7 +16,13 @@ import msgspec
 from msgspec import Raw, Struct
 
 from indexer.errors import SourceError
-from indexer.payments.columns import check_columns, column_names, find_columns, project
+from indexer.payments.columns import (
+    check_columns,
+    column_names,
+    complete,
+    find_columns,
+    project,
+)
 from indexer.payments.files import (
     FORMATS,
     PaymentFile,
@@ -187,11 +193,6 @@ def _keys(record: bytes) -> list[str]:
 
 def _stage_csv(source: PaymentInput, names: list[str], columns: dict[str, str]) -> str:
     values = {column: f"held[{names.index(name) + 1}]" for column, name in columns.items()}
-    texts = {column: f"nullif({value}, '')" for column, value in values.items()}
-    if "chain" not in texts and source.chain:
-        texts["chain"] = sql_text(source.chain)
-    if "success" in values:  # an empty value means failed, a missing column does not
-        texts["success"] = f"coalesce({values['success']}, '')"
     return f"""
 split AS (
     SELECT row, text, csv_values(text) AS held FROM source
@@ -206,7 +207,7 @@ staged AS (
             THEN concat('has ', len(held), ' of the {len(names)} values of the header')
             END) AS damage,
         held IS NULL AND has_odd_quotes(text) AS unclosed,
-        {project(texts)}
+        {project(complete(source, values))}
     FROM split
 )
 """  # noqa: S608  # made of constants and numbers

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 from indexer.probes.observation import Quote
 from indexer.sources.denials import fold_address
-from indexer.x402.prices import AMOUNT_KEYS, MAX_NAME, base_units
-from indexer.x402.untrusted import line
+from indexer.untrusted import line
+from indexer.x402.members.prices import AMOUNT_KEYS, MAX_NAME, base_units
 from service.networks import network_key
 from service.schema.probes import Terms
 
@@ -75,7 +75,7 @@ def quoted_terms(quotes: Iterable[Quote]) -> list[Terms]:
             scheme=each.scheme or "",
             network=each.network or "",
             asset=each.asset or "",
-            amount=_amount(each.amount),
+            amount=digits_of(each.amount),
             pay_to=each.pay_to or "",
         )
         for each in quotes
@@ -87,10 +87,12 @@ def _read(entry: dict[str, Any]) -> Terms:
         line(entry.get(key), MAX_NAME) for key in ("scheme", "network", "asset", "payTo")
     )
     amount = next((entry[key] for key in AMOUNT_KEYS if entry.get(key) not in (None, "")), None)
-    return Terms(scheme=scheme, network=network, asset=asset, amount=_amount(amount), pay_to=pay_to)
+    return Terms(
+        scheme=scheme, network=network, asset=asset, amount=digits_of(amount), pay_to=pay_to
+    )
 
 
-def _amount(value: Any) -> str:
+def digits_of(value: Any) -> str:
     """Return the digits of an amount, empty for none and for a dynamic one."""
     try:
         return base_units(value)

@@ -12,8 +12,8 @@ from msgspec import UNSET
 from indexer.probes.drift import TermsComparison, Verdict
 from indexer.probes.liveness import ObservedState, RowSpool, RunSpans, answer_of
 from indexer.probes.observation import Observation
-from indexer.probes.targets import NO_TARGET, Targets
-from indexer.x402.dates import MICROSECOND, SECOND, since_epoch
+from indexer.probes.targets import Targets
+from indexer.x402.members.dates import MICROSECOND, SECOND, since_epoch
 from service.schema.probes import NO_PROBE_FACTS, Drift, Probe, ProbeFacts, Terms
 from service.schema.values import EPOCH, Timestamp, format_timestamp
 
@@ -25,10 +25,10 @@ NO_NUMBER = -1
 
 
 class Latest(NamedTuple):
-    """An observation, ordered so that of several of one endpoint the greatest is shown.
+    """An observation; the greatest one of an endpoint is shown.
 
-    Observations that say something are greater than those that do not, then newer ones; at the same
-    moment the better answer wins, so that the order of lines does not matter.
+    Informative observations are greater than silent ones, then newer ones, then better answers: the
+    order of lines does not matter.
     """
 
     is_informative: bool
@@ -185,7 +185,7 @@ class Probed:
     def facts(self, target: int, *, has_terms: bool = True) -> ProbeFacts:
         """Return the facts of an endpoint.
 
-        has_terms: whether its URL identifies what is paid for, so that drift is its own
+        has_terms: whether its URL alone identifies the purchase, so that drift is its own
         """
         others = self._others.get(target, ())
         latest = self._latest.get(target)
@@ -211,11 +211,6 @@ class Probed:
             return None
         listed, instead = _drifted_terms.decode(quoted.terms)
         return Drift(listed=listed, quoted=instead, since=_start(self._drifts, target))
-
-    def find(self, url: str, methods: str) -> int | None:
-        """Return the number of an endpoint, spelled as it is listed, or None."""
-        number = self.targets.find(url, methods)
-        return None if number == NO_TARGET else number
 
 
 def _by_target(sources: Iterable[dict[int, Latest]]) -> dict[int, list[Latest]]:

@@ -1,23 +1,22 @@
-"""Liveness: what an observation says of an endpoint, and runs of observations that say the same."""
+"""Liveness: the answer of an endpoint in an observation, and runs of equal answers."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from enum import IntEnum
-from struct import Struct
 from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from indexer.probes.observation import Observation, Outcome
-from indexer.x402.dates import SECOND
+from indexer.x402.members.dates import SECOND
 
 DAY = 24 * 3600 * SECOND
 GONE = frozenset((404, 410))
 REFUSED = frozenset((401, 403, 405, 429))
 SERVER_ERROR = 500
-BUFFER = 2**20  # bytes
+BUFFER = 2**14  # rows
 CHUNK = 2**18  # rows
 
 ROW = np.dtype(
@@ -30,7 +29,6 @@ ROW = np.dtype(
         ("wildcard", "<i1"),
     ]
 )
-_row = Struct("<iiqbbb")
 LATEST = np.iinfo(np.int64).max
 NOT_SEEN = -1
 
@@ -71,9 +69,9 @@ def answer_of(observation: Observation) -> ObservedState:
 
 
 class RunSpans(NamedTuple):
-    """For each key the last rows of a kind without one of another kind after the first of them.
+    """The last run of rows of one kind, by key; a row of the other kind ends a run.
 
-    first, last: int64[keys], moments, NOT_SEEN as `last` where there is no such row
+    first, last: int64[keys], moments; `last` is NOT_SEEN without a run
     """
 
     first: Moments
@@ -91,14 +89,14 @@ class RowSpool:
     """Rows of trusted observations in a file, as files of observations may have any size."""
 
     def __init__(self, file: BinaryIO) -> None:
-        self._file, self._buffer, self._count = file, bytearray(), 0
+        self._file = file
+        self._buffer: list[tuple[int, ...]] = []
 
     def add(
         self, target: int, host: int, moment: int, answer: int, verdict: int, wildcard: int
     ) -> None:
         """Add a row."""
-        self._buffer += _row.pack(target, host, moment, answer, verdict, wildcard)
-        self._count += 1
+        self._buffer.append((target, host, moment, answer, verdict, wildcard))
         if len(self._buffer) >= BUFFER:
             self._flush()
 
@@ -124,5 +122,5 @@ class RowSpool:
 
     def _flush(self) -> None:
         self._file.seek(0, 2)
-        self._file.write(self._buffer)
+        self._file.write(np.array(self._buffer, ROW).tobytes())
         self._buffer.clear()

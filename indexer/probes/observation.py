@@ -10,7 +10,7 @@ import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from indexer.text import decode_or_invalid
-from indexer.x402.dates import parse_moment
+from indexer.x402.members.dates import parse_moment
 from service.urls import MAX_URL
 
 MAX_QUOTES = 100
@@ -38,7 +38,7 @@ class Outcome(StrEnum):
 
 
 class Quote(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One entry of `accepts` of a 402: a way to pay, None for what the entry does not say."""
+    """A way to pay, from an entry of `accepts` of a 402; None for members that it lacks."""
 
     scheme: ShortText | None = None
     network: ShortText | None = None
@@ -52,7 +52,7 @@ class Observation(Struct, kw_only=True):
     """One visit of an endpoint.
 
     observed_at: ISO 8601 or Unix time, None where the line is undated
-    quotes: all entries of the 402; `quote` of a line that has one alone becomes a list of one
+    quotes: all entries of the 402; a line with a single `quote` gets a list of one
     prober: the name that the prober gives itself
     wildcard: whether the host answers 402 to a path that cannot exist, None where nobody asked
     """
@@ -69,7 +69,6 @@ class Observation(Struct, kw_only=True):
     wildcard: bool | None = None
 
     def __post_init__(self) -> None:
-        """Replace a single quote by a list of one."""
         if not self.quotes and self.quote:
             self.quotes, self.quote = [self.quote], UNSET
 

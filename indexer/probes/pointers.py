@@ -13,14 +13,14 @@ from msgspec import Raw
 from indexer.errors import InvalidRecord, LeftOut
 from indexer.probes.facts import Latest, latest_of
 from indexer.probes.liveness import ObservedState
-from indexer.probes.reading import decode_line, judge_line
+from indexer.probes.reading import decode_line, judge_line, open_probes
 from indexer.probes.targets import NO_TARGET, Targets
 from indexer.sources.inputs import Input
-from indexer.sources.records import STANDARD_INPUT, SourceRecord, read_records
-from indexer.x402.dates import SECOND, since_epoch
-from indexer.x402.described import decode_fields, encode_fields
+from indexer.sources.records import STANDARD_INPUT, SourceRecord
 from indexer.x402.discovery import Discovery, Dropped, Place
-from indexer.x402.resource import Rules
+from indexer.x402.members.dates import SECOND, since_epoch
+from indexer.x402.members.described import decode_fields, encode_fields
+from indexer.x402.rules import Rules
 
 QUOTED = ("scheme", "network", "asset", "amount", "payTo")
 """Members of a quote that an entry of `accepts` has."""
@@ -37,9 +37,9 @@ class _Seen(NamedTuple):
 def quote_pointers(
     inputs: Iterable[Input], discovery: Discovery, rules: Rules, now: datetime
 ) -> None:
-    """List the pointers whose last observation by a trusted prober is a price of these days.
+    """List the pointers whose last observation by a trusted prober is a recent price.
 
-    The method is the one that was asked for, where a pointer has none. Raises SourceError.
+    A pointer without a method gets the method of the observation. Raises SourceError.
     """
     trusted = [each for each in inputs if each.options.trust > 0 and each.path != STANDARD_INPUT]
     if not trusted or not discovery.pointers:
@@ -68,11 +68,7 @@ def quote_pointers(
 
 def _observations(each: Input, targets: Targets, rules: Rules) -> Iterator[tuple[int, _Seen]]:
     """Yield the observations of pointers; the others are judged when all are read."""
-    if each.failure is not None:
-        raise each.failure
-    for record in read_records(
-        each.path, each.name, is_lines=True, max_items=each.options.max_items
-    ):
+    for record in open_probes(each):
         try:
             observation, moment, numbers = judge_line(decode_line(record), targets, rules)
         except InvalidRecord:
@@ -89,7 +85,7 @@ def _observations(each: Input, targets: Targets, rules: Rules) -> Iterator[tuple
 
 
 def _list(discovery: Discovery, pointers: Iterable[tuple[Place, _Seen]]) -> None:
-    """Make resources of pointers, the most trusted first; those of one key are one."""
+    """Make a resource of all pointers of a key, the most trusted first."""
     settled: set[int] = set()
     listed: dict[str, Place] = {}
     for pointer, seen in pointers:

@@ -1,10 +1,11 @@
-"""Reading the observations of probers: what each saw last, and the rows of the trusted ones."""
+"""Reading observations: the last one of each prober, and the rows of the trusted ones."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,8 +19,8 @@ from indexer.progress import Stage
 from indexer.sources.findings import Findings, State, Tally
 from indexer.sources.inputs import Input
 from indexer.sources.records import SourceRecord, read_records
-from indexer.x402.dates import NEVER
-from indexer.x402.resource import Rules
+from indexer.x402.members.dates import NEVER
+from indexer.x402.rules import Rules
 from service.schema.probes import Terms
 from service.urls import ParsedUrl, parse_url
 
@@ -61,47 +62,46 @@ def read_probes(
     with spool.open("w+b") as file:
         trusted = TrustedLines(RowSpool(file))
         others: list[dict[int, Latest]] = []
-        reader = _ObservationReader(targets, rules, findings, progress)
+        read = partial(_read_lines, targets, rules, findings, progress)
         for each in inputs:
             tally = findings.tally(each.name)
             tally.file, tally.read_at = each.shown_file, each.read_at or now
             if each.options.trust > 0:
-                for line in reader.lines(each, tally):
+                for line in read(each, tally):
                     _add(trusted, line, each.source_name, targets, terms_of)
                 findings.check(tally, max_rejects)
             else:
-                others.append(_read_untrusted(reader, each, tally))
+                others.append(_read_untrusted(read(each, tally), each.source_name, tally))
         probed = Probed(targets, trusted, others, now, rules.policy.probe_max_age)
     spool.unlink()
     return probed
 
 
-class _ObservationReader:
-    """Reads observations, and counts the lines that are no observations of listed endpoints."""
+def _read_lines(
+    targets: Targets, rules: Rules, findings: Findings, progress: Stage, each: Input, tally: Tally
+) -> Iterator[Line]:
+    """Yield the observations of listed endpoints, and count the other lines; raises SourceError."""
+    for record in open_probes(each):
+        progress.advance(len(record.text) + 1)
+        tally.records += 1
+        url: str | None = None
+        try:
+            observation = decode_line(record)
+            url = observation.url
+            line = judge_line(observation, targets, rules)
+        except InvalidRecord as fault:
+            findings.refuse(tally, record.position, url, fault)
+        else:
+            tally.published += 1
+            yield line
 
-    def __init__(self, targets: Targets, rules: Rules, findings: Findings, progress: Stage) -> None:
-        self._targets, self._rules = targets, rules
-        self._findings, self._progress = findings, progress
 
-    def lines(self, each: Input, tally: Tally) -> Iterator[Line]:
-        """Yield the observations of a file; raises SourceError."""
-        if each.failure is not None:
-            raise each.failure
-        options = each.options
-        records = read_records(each.path, each.name, is_lines=True, max_items=options.max_items)
-        for record in records:
-            self._progress.advance(len(record.text) + 1)
-            tally.records += 1
-            url: str | None = None
-            try:
-                observation = decode_line(record)
-                url = observation.url
-                line = judge_line(observation, self._targets, self._rules)
-            except InvalidRecord as fault:
-                self._findings.refuse(tally, record.position, url, fault)
-            else:
-                tally.published += 1
-                yield line
+def open_probes(each: Input) -> Iterator[SourceRecord]:
+    """Return the lines of a file of observations; raises SourceError."""
+    if each.failure is not None:
+        raise each.failure
+    options = each.options
+    return read_records(each.path, each.name, is_lines=True, max_items=options.max_items)
 
 
 def decode_line(record: SourceRecord) -> Observation:
@@ -135,7 +135,6 @@ def _parse(url: str) -> ParsedUrl:
 def _add(
     trusted: TrustedLines, line: Line, prober: str, targets: Targets, terms_of: TermsOf
 ) -> None:
-    """Add a line of a trusted prober."""
     observation, moment, numbers = line
     answer, latest = answer_of(observation), latest_of(observation, moment, prober)
     quoted = quoted_terms(observation.quotes) if answer is ObservedState.QUOTED else []
@@ -146,12 +145,12 @@ def _add(
         trusted.add(number, host, latest, comparison, wildcard=observation.wildcard)
 
 
-def _read_untrusted(reader: _ObservationReader, each: Input, tally: Tally) -> dict[int, Latest]:
+def _read_untrusted(lines: Iterable[Line], prober: str, tally: Tally) -> dict[int, Latest]:
     """Return the last observations of an untrusted prober, none if its file cannot be read."""
     seen: dict[int, Latest] = {}
     try:
-        for observation, moment, numbers in reader.lines(each, tally):
-            latest = latest_of(observation, moment, each.source_name)
+        for observation, moment, numbers in lines:
+            latest = latest_of(observation, moment, prober)
             for number in numbers:
                 seen[number] = max(latest, seen.get(number, latest))
     except SourceError as error:

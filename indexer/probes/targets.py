@@ -10,8 +10,8 @@ from functools import lru_cache
 import msgspec
 from msgspec import Raw, Struct
 
+from indexer.untrusted import string_of
 from indexer.x402.endpoints import pair_endpoints
-from indexer.x402.untrusted import string_of
 from service.schema.values import NULL
 from service.urls import ParsedUrl, parse_url
 
@@ -20,7 +20,7 @@ MAX_URLS = 2**14
 
 
 class Addressed(Struct):
-    """The address of an endpoint of a record; `tool` is that of MCP."""
+    """The address of an endpoint of a record; `tool` is its MCP tool, if it is one."""
 
     url: str
     method: str
@@ -40,7 +40,7 @@ decode_addressed = msgspec.json.Decoder(_ProbedRecord).decode
 
 
 class Targets:
-    """The endpoints that observations may name; those of one URL and the same methods are one."""
+    """The endpoints that observations may name; a URL with the same methods counts once."""
 
     def __init__(self) -> None:
         self._numbers: dict[tuple[str, str], int] = {}

@@ -71,8 +71,7 @@ class ProbeClient:
             "Connection": "close",
             "User-Agent": f"{AGENT}/{version()} (+{options.contact})",
         }
-        check = partial(check_listed, allow_private=options.allow_private)
-        self._transport = Transport(check)
+        self._transport = Transport(partial(check_listed, allow_private=options.allow_private))
         self.has_connected = False
 
     async def aclose(self) -> None:
@@ -80,9 +79,9 @@ class ProbeClient:
         await self._transport.aclose()
 
     async def request(
-        self, method: str, url: str, body: bytes | None = None, *, read: frozenset[int]
+        self, method: str, url: str, body: bytes | None = None, *, read: int | None = None
     ) -> Response:
-        """Request a URL, and read the body if the status is one of `read`.
+        """Request a URL, and read the body of a response with the status `read`.
 
         Raises NoResponse, or ForbiddenAddress for a host that may not be visited.
         """
@@ -110,7 +109,7 @@ class ProbeClient:
         content, is_whole = bytearray(), False
         try:
             async with asyncio.timeout_at(deadline):
-                if response.status_code in read:
+                if response.status_code == read:
                     is_whole = await self._receive(response, content)
         except FAULTS:
             pass  # the head alone is an answer

@@ -14,7 +14,7 @@ from msgspec import Struct
 from indexer.errors import IndexerError, InvalidRecord, Misuse
 from indexer.probes.observation import Observation, decode_observation, encode_observation
 from indexer.probing.targets import ObservedEndpoint
-from indexer.x402.dates import NEVER
+from indexer.x402.members.dates import NEVER
 from service.publishing.durable import make_folder, sync
 
 START = b'{"url":'
@@ -66,15 +66,8 @@ class ObservationLog:
             raise OSError(None, "the disk is full", self._file.name)
         os.fsync(self._file.fileno())
 
-    def last(self, endpoint: ObservedEndpoint) -> int:
-        """Return when an endpoint was last observed, in microseconds, or NEVER."""
-        return self._of(endpoint).moment
-
-    def wildcard(self, endpoint: ObservedEndpoint) -> bool | None:
-        """Return `wildcard` of the last observation of an endpoint."""
-        return self._of(endpoint).wildcard
-
-    def _of(self, endpoint: ObservedEndpoint) -> Earlier:
+    def last(self, endpoint: ObservedEndpoint) -> Earlier:
+        """Return the last observation of an endpoint, UNOBSERVED where there is none."""
         return self._earlier.get((endpoint.url, endpoint.method), UNOBSERVED)
 
 

@@ -1,4 +1,4 @@
-"""The run of a probe: which endpoints are due, and what is written of them."""
+"""The run of a probe: finds the endpoints that are due, and writes observations of them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from indexer.probing.schedule import take_turns
 from indexer.probing.targets import Site, Target, find_targets, group_by_site
 from indexer.probing.visits import OriginVisit, Recorder, observe
 from indexer.progress import Advance, Progress
-from indexer.x402.dates import SECOND, since_epoch
+from indexer.x402.members.dates import SECOND, since_epoch
 from service.snapshot.snapshot import open_snapshot
 
 
@@ -45,12 +45,13 @@ def probe(options: ProbeOptions, progress: Progress) -> ProbeReport:
     with ObservationLog.open(options.out) as log:
         now = since_epoch(datetime.now(UTC))
         recent = range(now - options.every * SECOND, now)
-        due = sorted((each for each in endpoints if log.last(each) not in recent), key=log.last)
+        observed = [(log.last(each), each) for each in endpoints]
+        in_order = sorted(observed, key=lambda pair: pair[0].moment)
+        due = [each for last, each in in_order if last.moment not in recent]
         wildcards = {
-            each.origin: wildcard
-            for each in endpoints
-            if isinstance(each, Target) and log.last(each) in recent
-            if (wildcard := log.wildcard(each)) is not None
+            each.origin: last.wildcard
+            for last, each in observed
+            if isinstance(each, Target) and last.moment in recent and last.wildcard is not None
         }
         sites = group_by_site(each for each in due if isinstance(each, Target))
         client = ProbeClient(options)

@@ -15,10 +15,11 @@ import httpx
 from msgspec.structs import replace
 
 from indexer.errors import InvalidRecord
+from indexer.probes.drift import digits_of
 from indexer.probes.observation import MAX_QUOTES, Quote
+from indexer.untrusted import decode_object, line
 from indexer.x402.listing import VERSIONS
-from indexer.x402.prices import AMOUNT_KEYS, MAX_NAME, base_units
-from indexer.x402.untrusted import decode_object, line
+from indexer.x402.members.prices import AMOUNT_KEYS, MAX_NAME
 
 HEADER = "payment-required"
 NOTHING = Quote()
@@ -26,7 +27,7 @@ _to_standard = str.maketrans("-_", "+/")  # of base64 for URLs
 
 
 def read_quotes(headers: httpx.Headers, body: bytes) -> list[Quote]:
-    """Return the ways to pay that a 402 states, those of its header first, each once."""
+    """Return the ways to pay that a 402 states, each once; its header is read before its body."""
     quotes = dict.fromkeys(
         quote for text in (_from_base64(headers.get(HEADER, "")), body) for quote in _read(text)
     )
@@ -62,14 +63,7 @@ def _read_entry(entry: dict[str, Any]) -> Quote:
     scheme, network, asset, pay_to = (
         line(entry.get(key), MAX_NAME) or None for key in ("scheme", "network", "asset", "payTo")
     )
-    amounts = filter(None, map(_amount, map(entry.get, AMOUNT_KEYS)))
+    amounts = filter(None, map(digits_of, map(entry.get, AMOUNT_KEYS)))
     return Quote(
         scheme=scheme, network=network, asset=asset, amount=next(amounts, None), pay_to=pay_to
     )
-
-
-def _amount(value: Any) -> str:
-    try:
-        return base_units(value)
-    except ValueError:
-        return ""

@@ -51,7 +51,7 @@ class Robots(Struct, frozen=True):
 
     @classmethod
     def parse(cls, text: bytes, agent: str) -> Self:
-        """Return the rules of the groups that name an agent, or else of those for all agents."""
+        """Return the rules of the groups that name an agent, or else of groups for all agents."""
         groups: dict[str, list[tuple[str, str]]] = {}
         agents: list[str] = []
         is_heading = False
@@ -94,7 +94,7 @@ DISALLOWED = Robots((Rule("/", allows=False),))
 
 
 def _normalise(path: str) -> str:
-    """Escape what is not ASCII, and write escapes in capitals."""
+    """Escape characters beyond ASCII, and write escapes in capitals."""
     return _escape.sub(lambda escape: escape[0].upper(), quote(path, safe=SAFE))
 
 

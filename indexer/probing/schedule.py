@@ -1,4 +1,4 @@
-"""The order of requests: one at a time, and with a pause between those of one site."""
+"""The order of requests: one at a time, with pauses between the requests to a site."""
 
 from __future__ import annotations
 

@@ -10,8 +10,8 @@ from msgspec import UNSET, Raw, Struct, field
 from msgspec.structs import replace
 
 from indexer.x402.endpoints import pair_endpoints
-from indexer.x402.naming import registrable_domain
-from indexer.x402.parameters import is_template
+from indexer.x402.members.naming import registrable_domain
+from indexer.x402.members.parameters import is_template
 from service.filtering.offers import NONE
 from service.schema.records import ParameterDescriptor
 from service.schema.values import NULL
@@ -73,10 +73,10 @@ _listing = msgspec.json.Decoder(_Listing)
 
 
 def find_targets(snapshot: Snapshot, *, post: bool) -> Iterator[ObservedEndpoint]:
-    """Yield each endpoint once that GET calls, or with `post` POST: a Target if it can be visited.
+    """Yield once each endpoint that is called by GET or, with `post`, by POST.
 
-    Templates without an example, MCP tools, other schemes than http and https, URLs with
-    credentials, and bodies without an example cannot.
+    A Target can be visited. Templates and bodies without an example, MCP tools, URLs with
+    credentials, and other schemes than http and https cannot.
     """
     seen: set[tuple[str, str]] = set()
     for facts in _endpoints(snapshot):
@@ -95,8 +95,7 @@ def find_targets(snapshot: Snapshot, *, post: bool) -> Iterator[ObservedEndpoint
         if visited is None or (method == "POST" and body is None):
             yield ObservedEndpoint(endpoint.url, method)
         else:
-            origin = _origin(visited)
-            yield Target(endpoint.url, method, visited.host, origin, visited.rest, body)
+            yield Target(endpoint.url, method, visited.host, _origin(visited), visited.rest, body)
 
 
 def _endpoints(snapshot: Snapshot) -> Iterator[_Facts]:
@@ -114,7 +113,7 @@ def _endpoints(snapshot: Snapshot) -> Iterator[_Facts]:
 
 
 def group_by_site(targets: Iterable[Target]) -> list[Site]:
-    """Group targets by site, those of most endpoints first."""
+    """Group targets by site, the sites of most endpoints first."""
     sites: dict[str, dict[str, list[Target]]] = defaultdict(lambda: defaultdict(list))
     for target in targets:
         sites[registrable_domain(target.host)][target.origin].append(target)

@@ -11,12 +11,13 @@ from typing import Any
 import httpx
 
 from indexer.feeds.transport import ForbiddenAddress
+from indexer.probes.liveness import REFUSED
 from indexer.probes.observation import Observation, Outcome, Quote
 from indexer.probing.client import AGENT, NoResponse, ProbeClient, Response
 from indexer.probing.quotes import read_quotes
 from indexer.probing.robots import DISALLOWED, Robots
 from indexer.probing.targets import ObservedEndpoint, Target
-from indexer.x402.naming import registrable_domain
+from indexer.x402.members.naming import registrable_domain
 from service.schema.values import format_timestamp
 from service.urls import DEFAULT_PORTS
 
@@ -26,17 +27,6 @@ MAX_SILENT = 5
 """Requests in a row without a response, after which a host is left alone until the next run."""
 MAX_ROBOTS_REDIRECTS = 5  # of robots.txt, within one site
 REDIRECTS = frozenset((301, 302, 303, 307, 308))
-NONE: frozenset[int] = frozenset()
-OK = frozenset((HTTPStatus.OK,))
-PAYMENT_REQUIRED = frozenset((HTTPStatus.PAYMENT_REQUIRED,))
-REFUSALS = frozenset(
-    (
-        HTTPStatus.UNAUTHORIZED,
-        HTTPStatus.FORBIDDEN,
-        HTTPStatus.METHOD_NOT_ALLOWED,
-        HTTPStatus.TOO_MANY_REQUESTS,
-    )
-)
 
 Recorder = Callable[[Observation], None]
 
@@ -94,7 +84,7 @@ class OriginVisit:
             if not url:
                 return
             try:
-                response = await self._client.request("GET", url, read=OK)
+                response = await self._client.request("GET", url, read=HTTPStatus.OK)
             except (NoResponse, ForbiddenAddress):
                 if not hop:
                     raise
@@ -128,7 +118,7 @@ class OriginVisit:
         if not allow(path) or not any(allow(target.rest) for target in self._targets):
             return
         try:
-            response = await self._client.request("GET", self._origin + path, read=NONE)
+            response = await self._client.request("GET", self._origin + path)
         except (NoResponse, ForbiddenAddress):
             pass  # the endpoints may answer all the same
         else:
@@ -156,7 +146,7 @@ class OriginVisit:
     async def _visit(self, target: Target) -> Observation:
         try:
             response = await self._client.request(
-                target.method, target.request, target.body, read=PAYMENT_REQUIRED
+                target.method, target.request, target.body, read=HTTPStatus.PAYMENT_REQUIRED
             )
         except NoResponse:
             return observe(target, Outcome.UNREACHABLE, wildcard=self._wildcard)
@@ -196,7 +186,7 @@ def _outcome(status: int, quotes: Sequence[Quote]) -> Outcome:
     """
     if quotes:
         return Outcome.QUOTED
-    return Outcome.BLOCKED if status in REFUSALS else Outcome.ANSWERED
+    return Outcome.BLOCKED if status in REFUSED else Outcome.ANSWERED
 
 
 def _rules(response: Response) -> Robots:

@@ -50,7 +50,7 @@ main thread blocked, does not wake it up."""
 
 
 class FunctionCall(NamedTuple):
-    """A call of a function; one that reports progress is given `advance` as its last argument."""
+    """A call of a function, which gets `advance` as its last argument if it reports progress."""
 
     function: Callable[..., Any]
     arguments: Sequence[Any]
@@ -72,8 +72,7 @@ class Pool:
     its share of the memory. Functions must be importable by name.
 
     jobs, memory: the processes and the bytes of memory of the build, at most
-    workers: the number of processes, at most; if it is 1, calls run in this process at once, as
-        all do `in_process`
+    workers: maximum number of processes; with 1, and `in_process`, calls run in this process
     """
 
     def __init__(self, jobs: int, memory: int, *, in_process: bool = False) -> None:

@@ -1,4 +1,4 @@
-"""A publication of copies: the pointer of the artifacts folder, and those of buckets."""
+"""A publication of copies: the pointers of the artifacts folder and of buckets."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ NEEDS_EXTRA = "--publish needs the extra `replica`: pip install 'ratecard[replic
 class Publisher:
     """Writes the pointer to the served snapshot, and pushes the snapshot to buckets.
 
-    Raises Misuse for URLs of buckets and for a file of a key that cannot be used. `keep` is the
-    number of snapshots that a bucket keeps, None for one more.
+    Raises Misuse for a URL or a key that cannot be used. `keep` is the number of snapshots that a
+    bucket keeps; None keeps all that it has.
     """
 
     def __init__(
@@ -64,8 +64,8 @@ class Publisher:
     def point(self, artifacts: Path, snapshot_id: str) -> None:
         """Name a snapshot by the pointer of the artifacts folder; called in `stage`.
 
-        A rollback calls this before it replaces CURRENT, so that the pointer never names what was
-        withdrawn, and a rollback that was killed can be repeated.
+        A rollback does so before it replaces CURRENT: the pointer never names a withdrawn snapshot,
+        and a rollback that was killed can be repeated.
         """
         copies, own = _copies(artifacts, snapshot_id), _read_own(artifacts)
         if self._is_due(own, copies[:1]):
@@ -75,10 +75,9 @@ class Publisher:
     def publish(self, artifacts: Path, progress: Progress) -> list[Pushed]:
         """Publish the served snapshot, if it has downloads or a pointer; called in `stage`.
 
-        The pointer names the served snapshot also where that has no downloads, as replicas may
-        keep it and must not stay at another one. A pointer that names it already stays, but for a
-        signed one: replicas may refuse old ones. Raises PublishingFailed; what was published then
-        stays.
+        A pointer also names a snapshot without downloads: replicas that still have it switch to it.
+        Signed pointers are always renewed, since replicas may refuse old ones. Raises
+        PublishingFailed; what was published then stays.
         """
         served = read_current(artifacts).id
         try:

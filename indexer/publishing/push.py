@@ -1,16 +1,15 @@
 """Pushing the copy of a snapshot to a bucket, and removing objects that no kept copy needs.
 
 The layout is that of `service.replicas.origin`. Objects are put before the manifest that names
-them, and the manifest before the pointer. Two publishers may push at once. An object is deleted
-only when it is older than GARBAGE_AFTER, and a reused object is put again from the age of
-REFRESHED_AFTER on, so that no publisher deletes an object that another has just reused. The clock
-of the store tells the age of an object, as the clocks of two publishers may differ by more.
+them, and the manifest before the pointer. Two publishers may push at once: an object is deleted
+only when it is older than GARBAGE_AFTER, and put again instead of reused from REFRESHED_AFTER on.
+Ages are told by the clock of the store, since the clocks of publishers may differ.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -69,8 +68,7 @@ def put_copy(bucket: ObjectBucket, downloads: Path, now: datetime) -> Pushed:
         for section in download.sections[path]:
             start, stop = section.frame.offset, section.frame.offset + section.frame.bytes
             contents[f"sections/{section.content.sha256}.zst"] = archive[start:stop]
-    index = msgspec.json.encode(download.section_index)
-    contents[f"sections/{download.manifest}.json"] = index
+    contents[f"sections/{download.manifest}.json"] = msgspec.json.encode(download.section_index)
     if download.base:
         name = f"patches/{download.base}-{download.id}"
         contents[f"{name}.zst"] = open_bytes(downloads / PATCHES)
@@ -97,17 +95,17 @@ def collect_garbage(bucket: ObjectBucket, now: datetime) -> int:
     stored = bucket.objects()
     kept: set[Copy] = set()
     for key in filter(_pointer.fullmatch, stored):
-        content = bucket.get(key)
-        if content is not None:
-            kept.update(_decode(bucket, key, content))
+        kept.update(_read(bucket, key, _decode_kept) or ())
     ids = {copy.id for copy in kept}
     named: set[str] = set()
     for digest in sorted(copy.manifest for copy in kept):
         manifest, sections = f"manifests/{digest}.json", f"sections/{digest}.json"
         named |= {manifest, sections}
-        if files := _read(bucket, manifest, _files):  # releases before format 12 keep whole files
+        if files := _read(
+            bucket, manifest, _files.decode
+        ):  # releases before format 12 keep whole files
             named.update(f"objects/{file.sha256}.zst" for file in files.files.values())
-        if index := _read(bucket, sections, _sections):
+        if index := _read(bucket, sections, _sections.decode):
             named.update(
                 f"sections/{section.sha256}.zst"
                 for file in index.sections.values()
@@ -130,24 +128,17 @@ def _is_fresh(stored: StoredObject | None, size: int, now: datetime) -> bool:
     return stored is not None and stored.bytes == size and now - stored.put_at < REFRESHED_AFTER
 
 
-def _decode(bucket: ObjectBucket, key: str, content: bytes) -> Iterable[Copy]:
-    try:
-        return _kept.decode(pointer_file_decoder.decode(content).pointer).kept
-    except (msgspec.MsgspecError, UnicodeError) as error:
-        raise _unreadable(bucket, key) from error
+def _decode_kept(content: bytes) -> list[Copy]:
+    return _kept.decode(pointer_file_decoder.decode(content).pointer).kept
 
 
-def _read(bucket: ObjectBucket, key: str, decoder: msgspec.json.Decoder[T]) -> T | None:
+def _read(bucket: ObjectBucket, key: str, decode: Callable[[bytes], T]) -> T | None:
     """Return a document of the bucket, None if somebody removed it."""
     content = bucket.get(key)
     try:
-        return None if content is None else decoder.decode(content)
+        return None if content is None else decode(content)
     except (msgspec.MsgspecError, UnicodeError) as error:
-        raise _unreadable(bucket, key) from error
-
-
-def _unreadable(bucket: ObjectBucket, key: str) -> PublishingFailed:
-    return PublishingFailed(
-        f"{bucket.name}: the snapshot is published, but {key} cannot be read, so that nothing old "
-        "is removed; remove the pointer that names it, and build again"
-    )
+        raise PublishingFailed(
+            f"{bucket.name}: the snapshot is published, but {key} cannot be read, so that nothing "
+            "old is removed; remove the pointer that names it, and build again"
+        ) from error

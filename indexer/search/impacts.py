@@ -94,7 +94,8 @@ class _Compiler:
                 shares = self._shares.take(self._documents(run))
                 counts = np.bincount(owners, shares, len(counts)).astype(np.int64)
             sizes[run.terms] += counts
-        is_frequent = (sizes > self._most_rare).tolist()
+        most_rare = max(FREQUENT, len(self._services) * self._config.dense_share)
+        is_frequent = (sizes > most_rare).tolist()
         start, total = 0, 0
         for term, size in enumerate(sizes.tolist()):
             if (is_frequent[term] or total + size > CHUNK) and term > start:
@@ -131,16 +132,11 @@ class _Compiler:
             writer.stream("group_bits", self._group_bits)
             writer.stream("champions", self._champions)
 
-    @property
-    def _most_rare(self) -> float:
-        """The most postings of a term that are sorted."""
-        return max(FREQUENT, len(self._services) * self._config.dense_share)
-
     def _documents(self, run: Run) -> npt.NDArray[np.int32]:
         return self._parts[run.path]["documents"][run.bounds[0] : run.bounds[-1]]
 
     def _expand(self, run: Run) -> Iterator[_Postings]:
-        """Yield the postings of a run by document; those of services are of each document."""
+        """Yield the postings of a run by document; postings of services are repeated for each."""
         documents = self._documents(run)
         counts = self._parts[run.path]["counts"][run.bounds[0] : run.bounds[-1]]
         terms = np.repeat(run.terms.astype(np.int64), np.diff(run.bounds))
@@ -265,5 +261,4 @@ def _bits(impacts: npt.NDArray[np.uint16]) -> npt.NDArray[np.uint64]:
 
 
 def _distinct(keys: Integers) -> Integers:
-    """Return the distinct ones of ascending keys."""
     return keys[np.flatnonzero(np.diff(keys, prepend=-1))]

@@ -10,12 +10,12 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from indexer.columns.ragged import AnyIntegers, Ragged, ragged_texts
+from indexer.columns.ragged import AnyIntegers, Ragged, ragged_texts, rank_texts
 from indexer.columns.record_columns import EMPTY, RecordColumns, of_strings
 from indexer.search.filters import FacetValues
+from indexer.tokens.stablecoins import is_usd
+from indexer.tokens.testnets import is_test_network
 from indexer.x402.listing import EntryKeys
-from indexer.x402.stablecoins import is_usd
-from indexer.x402.testnets import is_test_network
 from service.filtering.facets import OFFER_KEYS
 from service.filtering.offers import NONE
 from service.networks import network_label
@@ -47,12 +47,9 @@ class StringNumbers:
 
         The last item is NONE, which is its index.
         """
-        numbers = {string.encode(): number for string, number in self._numbers.items()}
-        strings = sorted(numbers)
+        strings, ranks = rank_texts([string.encode() for string in self._numbers])
         write_string_table(path, strings)
-        sorted_numbers = np.full(len(strings) + 1, NONE, np.int32)
-        sorted_numbers[[numbers[string] for string in strings]] = np.arange(len(strings))
-        return sorted_numbers
+        return np.append(ranks, NONE).astype(np.int32)
 
 
 class OfferWriter:
@@ -83,9 +80,9 @@ class OfferWriter:
         self._stops.append(position + entry.stop)
 
     def add_prices(self, columns: RecordColumns, is_unlisted: npt.NDArray[np.bool_]) -> Integers:
-        """Add the prices of those endpoints as offers that no feed lists, in their order.
+        """Add an offer for each endpoint that no feed lists; returns their ordinals, ascending.
 
-        Returns the ordinals of the endpoints that have offers now: some name nothing to pay.
+        An endpoint without price, network, scheme and payee gets none.
         """
         endpoints, strings = columns.endpoints, columns.strings
         is_offer = ~np.isnan(endpoints["price"])

@@ -1,4 +1,4 @@
-"""Documents of the index, and parts of it: the postings of those that a segment has."""
+"""Documents of the index, and its parts: the postings of the documents of a segment."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from indexer.segments.postings import GONE, FieldPostings, Numbers
+from indexer.columns.ragged import bounds_of
+from indexer.segments.postings import GONE, FieldPostings, First, Numbers, endpoint_numbers
 from indexer.segments.segment import Segment
 from indexer.segments.texts import Analysed
-from indexer.segments.vectors import First, endpoint_numbers
 
 FIELDS_OF_ENDPOINTS = {
     "name": "service_name",
@@ -33,8 +33,8 @@ FIELDS_OF_SERVICES = {
 class Part(NamedTuple):
     """The postings of some documents by field, and their words: each with a blank and its term.
 
-    Documents are ordinals. With `of_services` they are ordinals of services, and each document of
-    a service has the fields, unless the service is a document of its own.
+    of_services: the postings are by ordinal of service, and hold for each of its documents, unless
+        the service is a document of its own
     """
 
     fields: dict[str, FieldPostings]
@@ -63,8 +63,8 @@ class Documents(NamedTuple):
 def place_documents(endpoints: Numbers, resources: Numbers) -> Documents:
     """Return the documents, given how many endpoints and other resources each service has."""
     is_own = (endpoints == 0) & (resources == 0)
-    first = np.concatenate(([0], np.cumsum(endpoints, dtype=np.int64)))
-    others = first[-1] + np.concatenate(([0], np.cumsum(resources + is_own, dtype=np.int64)))
+    first = bounds_of(endpoints)
+    others = first[-1] + bounds_of(resources + is_own)
     numbers = np.arange(len(endpoints), dtype=np.int32)
     own = np.where(is_own, others[:-1], GONE).astype(np.int32)
     services = np.repeat(np.tile(numbers, 2), np.concatenate((endpoints, resources + is_own)))
@@ -82,10 +82,7 @@ def part_of(analysed: Analysed, documents: Numbers, owners: Numbers | None = Non
 
 
 def segment_parts(segment: Segment, ordinals: Numbers, documents: Documents) -> Iterator[Part]:
-    """Yield the parts of a segment: of the texts of services, and of those of endpoints.
-
-    `ordinals` has the ordinals of the services.
-    """
+    """Yield the parts of a segment, given the ordinals of its services."""
     services = part_of(segment.services, ordinals)
     own = {
         FIELDS_OF_SERVICES[name]: field.renumber(documents.own)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -62,15 +62,6 @@ class Popularity(NamedTuple):
         is_lowered = (self.alive < 0) | deprecated.astype(bool)
         prior: npt.NDArray[np.float64] = 0.5 * enriched + 0.5 * use - is_lowered
         return prior
-
-    def replace(self, numbers: Sequence[int], payers: Iterable[Payers]) -> Popularity:
-        """Return a copy in which these documents have other payers."""
-        if not numbers:
-            return self
-        values = np.array([*payers], np.int64)
-        returning, all_payers = self.returning.copy(), self.payers.copy()
-        returning[numbers], all_payers[numbers] = values[:, 0], values[:, 1]
-        return Popularity(returning, all_payers, self.alive)
 
 
 def popularity_of(

@@ -9,6 +9,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from indexer.columns.ragged import bounds_of
 from indexer.processes.pool import Pool, wait_for
 from indexer.processes.resources import release_memory
 from indexer.search.impacts import DENSE, RANGE, ScoredDocuments, compile_terms
@@ -72,7 +73,7 @@ def compile_postings(
 
 
 def _size_penalties(documents: Documents, config: SearchConfig) -> npt.NDArray[np.uint16]:
-    """Return what is subtracted from the sum of a document of each service."""
+    """Return the penalty of each service, by which the sum of a document is lowered."""
     sizes = np.bincount(documents.services, minlength=len(documents.own))
     penalties = config.size_penalty * config.impact_scale * np.log(np.maximum(sizes, 1))
     return np.minimum(np.rint(penalties), np.iinfo(np.uint16).max).astype(np.uint16)
@@ -91,8 +92,7 @@ def _join_ranges(
         for name in ("document", "group")
     )
     is_dense = frequencies > most_sparse
-    offsets = np.zeros(len(frequencies) + 1, np.int64)
-    np.cumsum(np.where(is_dense, 0, frequencies), out=offsets[1:])
+    offsets = bounds_of(np.where(is_dense, 0, frequencies))
     champions = min(CHAMPIONS, int(group_frequencies[is_dense].max(initial=0)))
     with writing_arrays(path, POSTINGS) as writer:
         writer.write("offsets", offsets)

@@ -53,10 +53,10 @@ class Vocabulary(NamedTuple):
 def begin_words(
     folder: Path, entries: Sequence[bytes], terms: Sequence[bytes], pool: Pool
 ) -> Vocabulary:
-    """Write what no frequency is needed for; returns the words for `write_query_expansion`.
+    """Write the files that need no frequencies; returns the words for `write_query_expansion`.
 
-    An entry is a word, a blank, and its term; entries ascend, as words do: none of their characters
-    sorts before the blank.
+    An entry is a word, a blank, and its term. Entries are in the order of their words, since no
+    character of a word sorts before the blank.
     """
     number = {term: position for position, term in enumerate(terms)}
     words, term_numbers = [], array("i")
@@ -124,9 +124,11 @@ def find_corrections(
 ) -> npt.NDArray[np.int32]:
     """Return for each word the term that it probably misspells, or -1.
 
-    A word of very few services probably misspells the most frequent of the words at one edit that
-    `rare_ratio` times as many have, stop words excepted. `frequencies` are the counts of services
-    of the words, `deletions` those of up to one letter.
+    A word of at most `rare_documents` services is corrected to the most frequent word at one edit
+    that has `rare_ratio` times as many, and is no stop word.
+
+    frequencies: the counts of services of the words
+    deletions: of up to one letter
     """
     corrections = np.full(len(words), -1, dtype=np.int32)
     rare_words = [

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import count, pairwise
+from itertools import accumulate, count, pairwise
+from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from indexer.columns.ragged import bounds_of
 from indexer.search.parts import Documents, Part
 from indexer.segments.postings import GONE, FieldPostings
 from service.search.config import SearchConfig
@@ -45,7 +47,7 @@ class Run(NamedTuple):
 
     path: of the postings of the part
     field: its number in the order of the weights
-    of_services: whether the documents are services, whose documents all have the field
+    of_services: as in `Part`
     terms: int32, the ranks of the terms, ascending
     bounds: int64[terms + 1], where the postings of each term begin
     """
@@ -82,9 +84,7 @@ def write_runs(
 ) -> Runs:
     """Write the postings part by part; one part is in memory at a time."""
     folder.mkdir()
-    numbers = defaultdict[bytes, int](
-        count().__next__
-    )  # numbered in the order in which they come first
+    numbers = defaultdict[bytes, int](count().__next__)  # in the order in which they come first
     words: set[bytes] = set()
     fields = {name: number for number, name in enumerate(config.field_weights)}
     lengths = _Lengths(documents, len(fields))
@@ -93,11 +93,12 @@ def write_runs(
         path = folder / f"part {position}"
         words.update(part.words)
         own = [(fields[name], each) for name, each in part.fields.items()]
-        for start, (field, each) in zip(_starts(own), own, strict=True):
+        starts = accumulate((len(each.documents) for _, each in own), initial=0)
+        for start, (field, each) in zip(starts, own, strict=False):
             lengths.add(field, each, of_services=part.of_services)
             own_terms = each.terms.texts()
             terms = np.fromiter(map(numbers.__getitem__, own_terms), np.int32, len(own_terms))
-            bounds = np.concatenate(([start], start + np.cumsum(each.sizes)))
+            bounds = start + bounds_of(each.sizes)
             runs.append(Run(path, field, part.of_services, terms, bounds))
         with writing_arrays(path, POSTINGS) as writer:
             writer.stream("documents", (each.documents for _, each in own))
@@ -107,7 +108,9 @@ def write_runs(
     ranks[[numbers[term] for term in in_order]] = np.arange(len(in_order))
     runs = [run._replace(terms=ranks[run.terms]) for run in runs]
     lengths.write(folder / "documents", prior, config.length_normalisation)
-    return Runs(sorted(runs, key=_field), in_order, folder / "documents", sorted(words))
+    return Runs(
+        sorted(runs, key=attrgetter("field")), in_order, folder / "documents", sorted(words)
+    )
 
 
 def divide_terms(
@@ -180,15 +183,3 @@ class _Lengths:
             total += int(lengths @ self._shares)
             having += int(self._shares[lengths > 0].sum())
         return max(total / max(having, 1), 1e-9)
-
-
-def _starts(fields: Sequence[tuple[int, FieldPostings]]) -> list[int]:
-    """Return where the postings of each field begin, end to end."""
-    starts = [0]
-    for _, each in fields:
-        starts.append(starts[-1] + len(each.documents))
-    return starts[:-1]
-
-
-def _field(run: Run) -> int:
-    return run.field

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from indexer.columns.ragged import bounds_of
 from indexer.encoder.quantising import EncodedTexts, add_vectors, quantise_rows
 from indexer.segments.postings import Numbers
 from service.search.semantic.vector_index import LEAST_PROBED, Rows
@@ -41,7 +42,7 @@ PROBED_GROUPS = 6
 def add_services(
     vectors: EncodedTexts, services: EncodedTexts, service_of: Numbers
 ) -> EncodedTexts:
-    """Add to the vectors of documents those of their services, each of length 1, in place."""
+    """Add the vectors of services to those of their documents, scaled to length 1, in place."""
     rows, inverse_lengths = vectors
     for start in range(0, len(rows), BATCH):
         batch = slice(start, start + BATCH)
@@ -69,8 +70,7 @@ def write_vectors(path: Path, vectors: EncodedTexts) -> None:
             block = slice(start, start + BLOCK)
             cells[block] = _nearest(rows[present[block]], centroids)
         centroids = _means(rows, present, cells, centroids)
-    bounds = np.zeros(count + 1, np.int64)
-    np.cumsum(np.bincount(cells, minlength=count), out=bounds[1:])
+    bounds = bounds_of(np.bincount(cells, minlength=count))
     order = np.concatenate((present[np.argsort(cells, kind="stable")], absent))
     positions = np.empty(len(order), np.int32)
     positions[order] = np.arange(len(order))
@@ -95,7 +95,7 @@ def _find_centroids(rows: Rows, present: npt.NDArray[np.int64], count: int) -> R
 
 
 def _nearest(rows: Rows, centroids: Rows) -> npt.NDArray[np.int64]:
-    """Return a centroid for each vector, in nine of ten cases that with the highest cosine.
+    """Return a centroid for each vector: in nine of ten cases the nearest.
 
     Each vector is compared with the centroids of the most similar groups only, group by group.
     """
@@ -168,9 +168,9 @@ def _means(
     cells: npt.NDArray[np.integer],
     centroids: Rows,
 ) -> Rows:
-    """Return the mean direction of the vectors of each cell; an empty one keeps its centroid.
+    """Return the mean direction of each cell; an empty cell keeps its centroid.
 
-    `cells` has the cell of each of these vectors.
+    numbers, cells: the rows of the vectors, and the cell of each
     """
     order = np.argsort(cells, kind="stable")
     present, starts = np.unique(cells[order], return_index=True)

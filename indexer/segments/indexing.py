@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from indexer.columns.extraction import Extractor
-from indexer.columns.files import write_columns
+from indexer.columns.record_columns import write_columns
 from indexer.processes.pool import Pool
 from indexer.progress import Advance, track
 from indexer.record_store import KEY_SIZE, Keys, record_key, write_record_store
@@ -28,7 +28,7 @@ PROGRESS_STEP = 500
 
 
 class Annotated(NamedTuple):
-    """A `RecordStore` of the annotations of services, and hashes of some of these."""
+    """A `RecordStore` of the annotations of all services, and the hashes of some."""
 
     path: Path
     keys: Keys
@@ -42,7 +42,7 @@ class Indexed(NamedTuple):
 
 
 def write_annotations(path: Path, texts: Iterable[bytes]) -> Annotated:
-    """Write the encoded annotations of services; those of none have a hash of zeros."""
+    """Write the encoded annotations of services; a service without any has a hash of zeros."""
     keys = bytearray()
 
     def hashed() -> Iterator[bytes]:
@@ -68,9 +68,12 @@ def index_in_parts(
 ) -> list[Indexed]:
     """Extract the columns of stored services, and index those whose texts are not `known`.
 
-    `ordinals` ascend, `keys` are the hashes of their records, `annotated` the annotations of all
-    services, and `known` are keys of texts. The parts, in this order, are files of `folder`.
-    `advance` is called from other threads.
+    Returns the parts in order, as files of `folder`.
+
+    ordinals, keys: of the services, ascending, and the hashes of their records
+    annotated: the annotations of all services
+    known: keys of texts
+    advance: called from other threads
     """
     if not len(ordinals):
         return []

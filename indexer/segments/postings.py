@@ -1,4 +1,4 @@
-"""Postings in arrays: renumbered, counted and merged."""
+"""Postings and vectors in arrays: renumbered, counted and merged."""
 
 from __future__ import annotations
 
@@ -8,12 +8,22 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from indexer.columns.ragged import AnyIntegers, Ragged, ragged_texts
+from indexer.columns.ragged import (
+    AnyIntegers,
+    Ragged,
+    bounds_of,
+    is_first,
+    ragged_texts,
+    rank_texts,
+)
+from indexer.encoder.quantising import EncodedTexts
 
 GONE = -1
 """Number of a document that is no longer there."""
 
 Numbers = npt.NDArray[np.int32]
+First = npt.NDArray[np.int64]
+"""int64[services + 1], the number of the first endpoint of each service."""
 
 
 class FieldPostings(NamedTuple):
@@ -34,27 +44,20 @@ class FieldPostings(NamedTuple):
         present = documents != GONE
         if present.all():
             return self._replace(documents=documents)
-        before = np.concatenate(([0], np.cumsum(present)))
-        bounds = np.concatenate(([0], np.cumsum(self.sizes)))
-        sizes = np.diff(before[bounds])
-        return self.select(sizes, documents[present], self.counts[present])
-
-    def select(self, sizes: AnyIntegers, documents: Numbers, counts: AnyIntegers) -> FieldPostings:
-        """Return other postings of the terms, but for the terms that have none."""
+        sizes = np.diff(bounds_of(present)[bounds_of(self.sizes)])
         used = np.flatnonzero(sizes)
-        return FieldPostings(self.terms.take(used), sizes[used].astype(np.int32), documents, counts)
+        return FieldPostings(
+            self.terms.take(used),
+            sizes[used].astype(np.int32),
+            documents[present],
+            self.counts[present],
+        )
 
 
 def merge_postings(parts: Sequence[FieldPostings], documents: int) -> FieldPostings:
     """Return the postings of one field of different documents, which are numbered together."""
-    own = [part.terms.texts() for part in parts]
-    terms = sorted({term for each in own for term in each})
-    rank = {term: number for number, term in enumerate(terms)}
-    owners = [
-        np.repeat(np.fromiter(map(rank.__getitem__, each), np.int64, len(each)), part.sizes)
-        for each, part in zip(own, parts, strict=True)
-    ]
-    keys = np.concatenate(owners) * max(documents, 1)
+    terms, ranks = rank_texts([term for part in parts for term in part.terms.texts()])
+    keys = np.repeat(ranks, np.concatenate([part.sizes for part in parts])) * max(documents, 1)
     keys += np.concatenate([part.documents for part in parts])
     order = np.argsort(keys, kind="stable")
     ranks, numbers = np.divmod(keys[order], max(documents, 1))
@@ -76,9 +79,7 @@ def count_pairs(
     keys = ranks * max(count, 1)
     keys += documents
     keys.sort()
-    is_first = np.ones(len(keys), np.bool_)
-    np.not_equal(keys[1:], keys[:-1], out=is_first[1:])
-    starts = np.flatnonzero(is_first)
+    starts = np.flatnonzero(is_first(keys))
     frequencies = np.diff(starts, append=len(keys))
     owners, numbers = np.divmod(keys[starts], max(count, 1))
     sizes = np.bincount(owners, minlength=len(terms))
@@ -89,3 +90,27 @@ def count_pairs(
         numbers.astype(np.int32),
         frequencies.astype(np.min_scalar_type(int(frequencies.max(initial=0)))),
     )
+
+
+def endpoint_numbers(own: First, numbers: Numbers, first_endpoints: First) -> Numbers:
+    """Return the new numbers of endpoints, given the new ones of their services, or GONE.
+
+    own, first_endpoints: the first endpoints of services, by the old and by the new numbers
+    """
+    sizes = np.diff(own)
+    is_gone = numbers == GONE
+    starts = np.where(is_gone, 0, first_endpoints[numbers])
+    moved = np.arange(own[-1]) + np.repeat(starts - own[:-1], sizes)
+    return np.where(np.repeat(is_gone, sizes), GONE, moved).astype(np.int32)
+
+
+def gather_vectors(
+    parts: Sequence[tuple[EncodedTexts, Numbers]], count: int, dimensions: int
+) -> EncodedTexts:
+    """Return `count` vectors by their new numbers, zeros for a number without a vector."""
+    rows, inverse_lengths = np.zeros((count, dimensions), np.int8), np.zeros(count, np.float32)
+    for vectors, numbers in parts:
+        present = np.flatnonzero(numbers != GONE)
+        rows[numbers[present]] = vectors.rows[present]
+        inverse_lengths[numbers[present]] = vectors.inverse_lengths[present]
+    return EncodedTexts(rows, inverse_lengths)

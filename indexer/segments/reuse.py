@@ -18,8 +18,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta, Struct
 
-from indexer.columns.files import open_columns
-from indexer.columns.record_columns import RecordColumns, no_columns
+from indexer.columns.record_columns import RecordColumns, no_columns, open_columns
 from indexer.record_store import RecordRun
 from indexer.sources.fingerprint import hash_program
 from service.errors import SnapshotUnavailable

@@ -12,14 +12,21 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from indexer.columns.ragged import Ragged
+from indexer.columns.ragged import Ragged, bounds_of
 from indexer.columns.records import ENDPOINT_FIELDS, SERVICE_FIELDS, Contents
-from indexer.encoder.encoding import open_text_encoder
+from indexer.encoder.encoding import TextEncoder
 from indexer.encoder.quantising import EncodedTexts, no_vectors
 from indexer.record_store import KEY_SIZE, Keys
-from indexer.segments.postings import GONE, FieldPostings, Numbers, merge_postings
+from indexer.segments.postings import (
+    GONE,
+    FieldPostings,
+    First,
+    Numbers,
+    endpoint_numbers,
+    gather_vectors,
+    merge_postings,
+)
 from indexer.segments.texts import Analysed, TokenFields
-from indexer.segments.vectors import First, endpoint_numbers, gather_vectors
 from service.storage.container import Array, Layout, open_arrays, writing_arrays
 
 SERVICE_WORDS, ENDPOINT_WORDS = "service words", "endpoint words"
@@ -126,7 +133,7 @@ class SegmentWriter:
         self._first_endpoints = array("q", [0])
         self._services = TokenFields(SERVICE_FIELDS)
         self._endpoints = TokenFields(ENDPOINT_FIELDS)
-        self._encoder = None if encoder is None else open_text_encoder(encoder)
+        self._encoder = None if encoder is None else TextEncoder(encoder)
 
     def add(self, key: bytes, contents: Contents) -> None:
         """Index the next service."""
@@ -175,7 +182,7 @@ def merge_segments(path: Path, selections: Sequence[SelectedServices]) -> None:
         keys.append(segment.keys[rows])
         sizes.append(np.diff(segment.first_endpoints)[rows])
         numbers.append(own)
-    first = np.concatenate(([0], np.cumsum(np.concatenate(sizes), dtype=np.int64)))
+    first = bounds_of(np.concatenate(sizes))
     moved = [
         _Moved(segment, own, endpoint_numbers(segment.first_endpoints, own, first))
         for segment, own in zip(segments, numbers, strict=True)

@@ -1,4 +1,4 @@
-"""The segments of a build: those that earlier builds left, and which of them are merged."""
+"""The segments of a build: found among the files of earlier builds, and chosen for merging."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def find_segments(reuse: ReuseStore, origin: SegmentParameters) -> Iterator[Stor
 
 
 def use_segments(stored: Iterable[StoredSegment], keys: Keys) -> list[UsedSegment]:
-    """Return the segments that have services with these keys, of which each is used once.
+    """Return the segments in use: each key is taken from the first segment that has it.
 
     `keys` are distinct and in listing order.
     """

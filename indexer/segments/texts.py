@@ -13,8 +13,8 @@ from itertools import chain, count
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from indexer.columns.ragged import Ragged, rank_texts
 from indexer.encoder.words import words_of_piece
 from indexer.segments.postings import FieldPostings, Numbers, count_pairs
 from service.search.analysis import term_of
@@ -55,20 +55,20 @@ class TokenFields:
         for name, (tokens, counts) in self._tokens.items():
             numbers = np.arange(len(counts), dtype=np.int32)
             documents = np.repeat(numbers, np.asarray(counts, np.int32))
-            words, sizes = cut.words_of(np.asarray(tokens, np.int32))
+            sizes, words = cut.pieces.take(np.asarray(tokens, np.int32))
             documents = np.repeat(documents, sizes)
             fields[name] = count_pairs(cut.terms, cut.term_ranks[words], documents, len(counts))
             pairs.append((words, documents if owners is None else owners[documents]))
         total = len(counts) if owners is None else owner_count
         words, documents = (np.concatenate(each) for each in zip(*pairs, strict=True))
         occurrences = count_pairs(cut.entries, cut.entry_ranks[words], documents, total)
-        ones = np.ones_like(occurrences.counts)
-        return Analysed(fields, occurrences._replace(counts=ones))
+        return Analysed(fields, occurrences._replace(counts=np.ones_like(occurrences.counts)))
 
 
 class _Words:
     """The words of the pieces, each analysed once.
 
+    pieces: int32, the numbers of the words of each piece
     terms, entries: the terms, and the words with their terms, in byte order
     term_ranks, entry_ranks: int64[words], the position of the term and of the entry of each word
     """
@@ -79,26 +79,11 @@ class _Words:
             [numbers.setdefault(word.text, len(numbers)) for word in words_of_piece(piece)]
             for piece in pieces
         ]
-        self._sizes = np.fromiter(map(len, cut), np.int64, len(cut))
-        self._starts = np.cumsum(self._sizes) - self._sizes
-        self._words = np.fromiter(chain.from_iterable(cut), np.int32, int(self._sizes.sum()))
+        sizes = np.fromiter(map(len, cut), np.uint32, len(cut))
+        self.pieces = Ragged(sizes, np.fromiter(chain.from_iterable(cut), np.int32))
         terms = [term_of(word).encode() for word in numbers]
         entries = [
             b"%b %b" % (word.encode(), term) for word, term in zip(numbers, terms, strict=True)
         ]
-        self.terms, self.entries = sorted(set(terms)), sorted(entries)
-        self.term_ranks = _ranks(terms, self.terms)
-        self.entry_ranks = _ranks(entries, self.entries)
-
-    def words_of(self, pieces: Numbers) -> tuple[Numbers, npt.NDArray[np.int64]]:
-        """Return the words of a sequence of pieces, and how many each piece has."""
-        sizes = self._sizes[pieces]
-        ends = np.cumsum(sizes)
-        places = np.repeat(self._starts[pieces] - (ends - sizes), sizes)
-        places += np.arange(len(places))
-        return self._words[places], sizes
-
-
-def _ranks(items: Sequence[bytes], ordered: Sequence[bytes]) -> npt.NDArray[np.int64]:
-    rank = {item: position for position, item in enumerate(ordered)}
-    return np.fromiter(map(rank.__getitem__, items), np.int64, len(items))
+        self.terms, self.term_ranks = rank_texts(terms)
+        self.entries, self.entry_ranks = rank_texts(entries)

@@ -158,9 +158,9 @@ def compare_with_served(artifacts: Path, built: Path) -> tuple[str, ChangeCounts
 def find_snapshot(artifacts: Path, name: str) -> Path:
     """Return the folder of a snapshot, having checked the sizes of the files that are compared.
 
-    The name is the id of a snapshot in `artifacts` or the start of one, the path of a snapshot
-    folder, or that of an artifacts folder, for the snapshot that it serves. Raises Misuse for an
-    ambiguous name, otherwise SnapshotUnavailable.
+    The name is an id in `artifacts` or the start of an id, or the path of a snapshot or of an
+    artifacts folder, which means its served snapshot. Raises Misuse for an ambiguous name,
+    otherwise SnapshotUnavailable.
     """
     folder = _find(artifacts, name)
     try:
@@ -171,10 +171,8 @@ def find_snapshot(artifacts: Path, name: str) -> Path:
     return folder
 
 
-def summarise_difference(difference: SnapshotDifference, *, as_json: bool) -> str:
-    """Return a line for each service that differs and one with the counts, or JSON."""
-    if as_json:
-        return msgspec.json.encode(difference).decode()
+def summarise_difference(difference: SnapshotDifference) -> str:
+    """Return a line for each service that differs, and one with the counts."""
     added, removed, changed = difference.added, difference.removed, difference.changed
     return "\n".join(
         [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
-from itertools import chain, groupby
+from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
 from typing import NamedTuple
@@ -15,10 +15,16 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from indexer.columns.ragged import RaggedWriter, concatenate_ragged, positions, ragged_texts
+from indexer.columns.ragged import (
+    RaggedWriter,
+    concatenate_ragged,
+    first_equal,
+    positions,
+    ragged_texts,
+)
 from indexer.columns.record_columns import RecordColumns
 from indexer.columns.records import ENDPOINT_FIELDS, IndexedEndpoint, decode_service
-from indexer.encoder.encoding import open_pieces, open_text_encoder
+from indexer.encoder.encoding import TextEncoder, open_pieces
 from indexer.encoder.quantising import EncodedTexts
 from indexer.options import Policy
 from indexer.record_store import write_record_store
@@ -30,9 +36,10 @@ from indexer.segments.postings import Numbers
 from indexer.segments.texts import TokenFields
 from indexer.snapshot.resources import ListedResources
 from indexer.sources.records import SourceRecord
+from indexer.untrusted import string_of
 from indexer.x402.endpoints import identify_endpoint
-from indexer.x402.resource import Rules, read_resource
-from indexer.x402.untrusted import string_of
+from indexer.x402.resource import read_resource
+from indexer.x402.rules import Rules
 from service.filtering.facets import ENDPOINT_KEYS, OFFER_KEYS
 from service.filtering.offers import NONE
 from service.schema.profiles import EndpointFacts
@@ -43,12 +50,12 @@ from service.storage.record_store import Records, RecordStore
 
 
 class IndexedEndpoints(NamedTuple):
-    """The documents of the index, and what is known of them beside the segments.
+    """The documents of the index, with the texts and priors that no segment has.
 
-    others: the postings of the resources that are documents, of their own texts
-    other_documents: int32[others], these documents
-    other_vectors: the vectors of their texts, if these are encoded
-    prior, other_prior: float64 of the endpoints and the others, as `compile_postings` takes it
+    others: the postings of the listed resources that are documents
+    other_documents: int32[others], the ordinals of these documents
+    other_vectors: their vectors, if texts are encoded
+    prior, other_prior: float64, as `compile_postings` takes it, of endpoints and of the others
     """
 
     documents: Documents
@@ -80,11 +87,11 @@ def write_endpoints(
     columns: RecordColumns,
     listed: ListedResources,
     offers: OfferWriter,
-    encoder: Path | None = None,
+    encoder: Path | None,
     *,
-    payers: Sequence[Mapping[int, Payers]] = (),
-    alive: Verdicts | None = None,
-    indexed: bool = True,
+    payers: Sequence[Mapping[int, Payers]],
+    alive: Verdicts,
+    indexed: bool,
 ) -> IndexedEndpoints:
     """Write the facts and the filters of the endpoints of the stored services, and the offers.
 
@@ -110,9 +117,7 @@ def write_endpoints(
     owners = np.concatenate((of_entries, of_prices))
     of_offers = offers.write(built / "offers", len(of_entries), owners, int(counts.sum()))
     popularity = _popularity(columns, payers, alive)
-    registration = np.zeros(len(columns.endpoints), np.bool_)
-    requiring = join.owners[listed.registration]
-    registration[requiring[requiring != NONE]] = True
+    registration = np.isin(np.arange(len(columns.endpoints)), join.owners[listed.registration])
     _write_filters(folder, columns, of_offers, popularity, registration)
     part, vectors = _analyse(join, others.tolist(), other_documents, encoder)
     enriched, deprecated = (
@@ -199,24 +204,19 @@ def _write_filters(
         writer.write("payers", popularity.stored_payers)
         writer.write("alive", popularity.alive)
         writer.write("by_popularity", popularity.order)
-        by_price = np.argsort(endpoints["price"], kind="stable")
-        writer.write("by_price", by_price.astype(np.uint32))
+        writer.write("by_price", np.argsort(endpoints["price"], kind="stable").astype(np.uint32))
 
 
 def _popularity(
-    columns: RecordColumns, counted: Sequence[Mapping[int, Payers]], alive: Verdicts | None
+    columns: RecordColumns, counted: Sequence[Mapping[int, Payers]], alive: Verdicts
 ) -> Popularity:
     """Return the popularity of endpoints: by payments if there are any, or as records state it."""
-    stated = columns.endpoints["payers"].astype(np.int64)
-    numbers = [
-        first + number
-        for first, own in zip(columns.first_endpoints.tolist(), counted, strict=False)
-        for number in own
-    ]
-    payers = chain.from_iterable(own.values() for own in counted)
-    if alive is None:
-        alive = np.zeros(len(stated), np.int8)
-    return Popularity(np.zeros_like(stated), stated, alive).replace(numbers, payers)
+    payers = columns.endpoints["payers"].astype(np.int64)
+    returning = np.zeros_like(payers)
+    for first, own in zip(columns.first_endpoints.tolist(), counted, strict=False):
+        for number, each in own.items():
+            returning[first + number], payers[first + number] = each
+    return Popularity(returning, payers, alive)
 
 
 def _methods(columns: RecordColumns) -> FacetValues:
@@ -232,7 +232,6 @@ def _methods(columns: RecordColumns) -> FacetValues:
 
 
 def _categories(columns: RecordColumns) -> FacetValues:
-    """Return the category of the service of each endpoint."""
     services = columns.services
     categories = np.repeat(services["category"], services["endpoints"])
     return FacetValues(single_values(categories), columns.strings)
@@ -250,8 +249,8 @@ def _tags(columns: RecordColumns) -> FacetValues:
 class _Join:
     """Finds the endpoint that stands for each listed resource.
 
-    documents: int32[resources], the ordinal of the endpoint that has the resource, or NONE
-    owners: the same, but that several resources may have one endpoint
+    owners: int32[resources], the endpoint of each resource, or NONE
+    documents: the same for the first resource of an endpoint, and NONE for its others
     is_unlisted: bool[endpoints], which have no resource
     """
 
@@ -289,7 +288,7 @@ class _Join:
     def _match_normalised(self, service: int, resources: Sequence[int]) -> None:
         """Match resources whose URL or method a catalogue record spells otherwise.
 
-        An endpoint that names no tool has the resources of all tools.
+        An endpoint without `tool` matches resources of any tool.
         """
         unlisted: dict[tuple[str, tuple[str, str]], int] = {}
         endpoints = decode_service(self._records.text(service)).endpoints
@@ -320,14 +319,9 @@ def _match_keys(columns: RecordColumns, listed: ListedResources) -> Numbers:
     rows = positions(columns.first_endpoints, services)
     owners = np.concatenate((np.repeat(services, counts[services]), listed.services))
     keys = np.concatenate((columns.endpoints["key"][rows], listed.keys))
-    order = np.lexsort((keys, owners))  # stable: endpoints before resources
-    is_first = np.ones(len(order), np.bool_)
-    is_first[1:] = (np.diff(keys[order]) != 0) | (np.diff(owners[order]) != 0)
-    alike = np.empty(len(order), np.int64)
-    alike[order] = order[is_first][np.cumsum(is_first) - 1]
-    endpoints = np.full(len(order), NONE, np.int32)
+    endpoints = np.full(len(keys), NONE, np.int32)
     endpoints[: len(rows)] = rows
-    matched: Numbers = endpoints[alike[len(rows) :]]
+    matched: Numbers = endpoints[first_equal(keys, owners)[len(rows) :]]
     return matched
 
 
@@ -336,7 +330,7 @@ def _analyse(
 ) -> tuple[Part, EncodedTexts | None]:
     """Return the postings and the vectors of resources, given the document of each."""
     fields = TokenFields(ENDPOINT_FIELDS)
-    text_encoder = None if encoder is None else open_text_encoder(encoder)
+    text_encoder = None if encoder is None else TextEncoder(encoder)
     for resource in resources:
         path, description, *_ = contents = join.contents(resource)
         fields.add(contents)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from struct import Struct
 from typing import NamedTuple
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from indexer.columns.record_columns import RecordColumns
+from indexer.columns.ragged import is_first
+from indexer.columns.record_columns import RecordColumns, packer
 from indexer.record_store import write_record_store
 from indexer.sources.fates import NO_HOST, FateRows, FateSpool
 from indexer.sources.subjects import NO_ADVICE, Subject
@@ -29,7 +29,7 @@ NAMED = np.dtype(
 KEY = ("url", "source", "service", "target")
 
 UrlHashes = npt.NDArray[np.uint64]
-_named = Struct("<QQiii")  # the same layout
+_named = packer(NAMED)
 _encode = msgspec.json.Encoder().encode
 
 
@@ -45,7 +45,7 @@ NO_RECORD = RecordPlace(NO_SOURCE, 0)
 
 
 class NamedUrls:
-    """Collects the URLs of published resources, and positions of records without, with sources."""
+    """Collects the URLs of published resources, or the keys of records without URLs."""
 
     def __init__(self) -> None:
         self._rows = bytearray()
@@ -64,9 +64,7 @@ class NamedUrls:
         """Return the rows, as NAMED, by URL, source, service and target; each once."""
         rows = np.frombuffer(self._rows, NAMED)
         rows = rows[np.lexsort((rows["target"], rows["service"], rows["source"], rows["url"]))]
-        if not len(rows):
-            return rows
-        starts = np.flatnonzero(_is_first(*(rows[name] for name in KEY)))
+        starts = np.flatnonzero(is_first(*(rows[name] for name in KEY)))
         distinct = rows[starts]
         distinct["advice"] = np.bitwise_or.reduceat(rows["advice"], starts)
         return distinct
@@ -132,8 +130,8 @@ def _sort(rows: FateRows) -> FateRows:
     """Return rows by URL, source, fate and text, each once and the first few of a source."""
     order = np.lexsort((rows["text"], rows["fate"], rows["source"], rows["url"]))
     rows = rows[order]
-    rows = rows[_is_first(rows["url"], rows["source"], rows["fate"], rows["text"])]
-    starts = np.flatnonzero(_is_first(rows["url"], rows["source"]))
+    rows = rows[is_first(rows["url"], rows["source"], rows["fate"], rows["text"])]
+    starts = np.flatnonzero(is_first(rows["url"], rows["source"]))
     sizes = np.diff(np.append(starts, len(rows)))
     ranks = np.arange(len(rows)) - np.repeat(starts, sizes)
     kept: FateRows = rows[ranks < MAX_REPEATED]
@@ -150,7 +148,7 @@ def _others(unlisted: FateRows, payees: FateRows, listed: UrlHashes) -> FateRows
     """Return the hosts and the payees of the URLs that are not listed, with the best fate."""
     rows = unlisted[(unlisted["fate"] != NOTED) & ~np.isin(unlisted["url"], listed)]
     order = np.lexsort((rows["fate"], rows["url"]))
-    best = rows[order][_is_first(rows["url"][order])]
+    best = rows[order][is_first(rows["url"][order])]
     paid = payees[np.isin(payees["url"], best["url"])]
     of_paid = np.searchsorted(best["url"], paid["url"])
     hosted = best[best["host"] != NO_HOST]
@@ -164,12 +162,3 @@ def _others(unlisted: FateRows, payees: FateRows, listed: UrlHashes) -> FateRows
     others = np.empty(len(pairs), np.dtype([("key", "<u8"), ("fate", "<i4")]))
     others["key"], others["fate"] = pairs[:, 0], pairs[:, 2]
     return others
-
-
-def _is_first(*columns: npt.NDArray[np.generic]) -> npt.NDArray[np.bool_]:
-    """Return which of sorted rows differ from the one before."""
-    is_first = np.zeros(len(columns[0]), np.bool_)
-    is_first[:1] = True
-    for column in columns:
-        is_first[1:] |= column[1:] != column[:-1]
-    return is_first

@@ -1,4 +1,4 @@
-"""Writing the table of what probers saw of endpoints."""
+"""Writing the facts that probers saw of endpoints."""
 
 from __future__ import annotations
 

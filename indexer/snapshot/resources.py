@@ -25,7 +25,7 @@ class ListedResources(NamedTuple):
     """The resources that were written.
 
     services: int32[resources], the ordinals of their services, ascending
-    keys: uint64[resources], hashes of what identifies their endpoints, as `endpoint_key` returns
+    keys: uint64[resources], of their endpoints, as `endpoint_key` returns them
     offers: int64[resources + 1], the offer that is the first entry of `accepts` of each
     alive: int8[resources], the verdict of probers on the endpoint of each
     registration: bool[resources], which require a registration or a sign-in
@@ -39,9 +39,10 @@ class ListedResources(NamedTuple):
 
 
 class ServiceListing(NamedTuple):
-    """A listing, the ordinal and the id of its service, and whether the record of that has it.
+    """A listing, with the ordinal and the id of its service.
 
-    probed: what probers saw of its endpoint
+    in_record: whether the record of the service has the endpoint
+    probed: the facts that probers saw of the endpoint
     profile, service_profile: of its endpoint and of its service
     """
 

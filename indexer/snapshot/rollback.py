@@ -24,11 +24,11 @@ def roll_back(
     """Serve the newest whole snapshot that was published before the served one.
 
     The served snapshot is withdrawn: no rollback returns to it until a build publishes it again.
-    `switch` names the index of a snapshot by the alias of a cluster. Where replicas may follow,
-    the snapshot gets downloads, and the pointer names it before CURRENT does: a rollback that is
-    killed leaves no pointer at what was withdrawn.
-    Returns a description of what was done. Raises SnapshotMissing when there is no such snapshot,
-    and ArtifactsBusy while a build is at work.
+    Where replicas may follow, the snapshot gets downloads, and the pointer names it before CURRENT
+    does. Returns a description. Raises SnapshotMissing when there is no such snapshot, and
+    ArtifactsBusy while a build is at work.
+
+    switch: names the index of a snapshot by the alias of a cluster
     """
     if not (artifacts / SNAPSHOTS).is_dir():
         raise SnapshotMissing(f"{artifacts} holds no snapshot to go back to")

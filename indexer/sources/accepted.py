@@ -43,6 +43,10 @@ class AcceptedListings(Struct, array_like=True):
     payees: list[int] = []
     prices: list[float] = []
 
+    def facts(self) -> dict[str, tuple[int, float]]:
+        """Return the payee and the price of each listing by its name."""
+        return dict(zip(self.names, zip(self.payees, self.prices, strict=True), strict=True))
+
     def add(self, name: str, payees: list[str], price: float) -> None:
         """Add a listing."""
         self.names.append(name)
@@ -113,19 +117,15 @@ class AcceptedSource:
     def find_changes(
         self, listings: AcceptedListings, allowed: Fraction, left_out: Collection[str] = ()
     ) -> list[str]:
-        """Return why these listings differ too much from the accepted ones, nothing if they do not.
+        """Return how these listings differ too much from the accepted ones, nothing if they do not.
 
-        No more than this share of the accepted ones, or FLOOR, may go, change their payee, or cost
-        PRICE_RISE times as much. `left_out` are the URLs of listings that a rule removed, and not
-        their source.
+        The share `allowed` of the accepted listings, or FLOOR, may go, change their payee, or cost
+        PRICE_RISE times as much.
+
+        left_out: URLs of listings that a rule of the operator removed
         """
-        before = self._read()
-        now = dict(
-            zip(listings.names, zip(listings.payees, listings.prices, strict=True), strict=True)
-        )
+        accepted, now = self._read().facts(), listings.facts()
         kinds: dict[str, list[str]] = {"are gone": [], "pay another address": [], "cost more": []}
-        facts = zip(before.payees, before.prices, strict=True)
-        accepted = dict(zip(before.names, facts, strict=True))
         limit = max(FLOOR, int(allowed * len(accepted)))
         for name, (payee, price) in accepted.items():
             if name not in now:
@@ -163,10 +163,9 @@ class AcceptedSource:
         stamp = status.st_size, status.st_mtime_ns
         copy = ""
         if source.on_error is OnError.LAST:
-            is_known = (
-                self.copy is not None and self.state is not None and self.state.stamp == stamp
-            )
-            copy = self.state.copy if is_known and self.state else self._copy(source, path)
+            is_known = self.state is not None and self.state.stamp == stamp
+            known = self.copy if is_known else None
+            copy = known.name if known else self._copy(source, path)
         self._replace(LISTINGS, msgspec.msgpack.encode(listings))
         digest = sha256(self.folder / copy) if copy else ""
         state = AcceptedState(FORMAT, read_at, malformed, rules, is_lines, copy, digest, stamp)

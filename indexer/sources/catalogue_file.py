@@ -39,9 +39,9 @@ class CatalogueFile(Struct, frozen=True):
 
 
 def name_source(name: str, kind: Kind | None = None) -> SourceOptions:
-    """Return a source of the command line by its name, a URL or a path, with the defaults there.
+    """Return a source of the command line by its URL or its path, with the defaults there.
 
-    Files are believed in everything, URLs in the usage of their resources alone.
+    A file is believed in everything, a URL in the usage of its resources alone.
     """
     if name.lower().startswith(("http://", "https://")):
         shown = name.partition("#")[0].partition("?")[0]

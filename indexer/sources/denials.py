@@ -71,6 +71,19 @@ class Denials:
         self.counts.update(matches)
         return matches[0] if matches else None
 
+    def check(
+        self,
+        path: str,
+        *,
+        host: str = "",
+        domain: str = "",
+        payees: Iterable[str] = (),
+        urls: Iterable[str] = (),
+    ) -> None:
+        """Raise TakenDown for values at a JSON path of which one is denied."""
+        if denial := self.find(host=host, domain=domain, payees=payees, urls=urls):
+            raise TakenDown(path, denial)
+
     def hashes(self) -> list[str]:
         """Return the sorted hashes of what is denied, whatever the reasons are."""
         patterns = (("host", pattern.pattern) for pattern, _ in self._patterns)

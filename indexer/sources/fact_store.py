@@ -54,10 +54,10 @@ class FactsDamaged(Exception):
 
 
 class FactStore:
-    """The facts of the last build, and those that this build derives, which a file takes up.
+    """The facts of the last build, and those that this build derives, in a file.
 
-    Facts have numbers: first those of the last build, then the new ones. Builds read records in
-    much the same order, so that the facts for the next build are copied in long runs.
+    Facts are numbered: those of the last build before the new ones. Builds read records in much the
+    same order, so that the facts for the next build are copied in long runs.
     """
 
     def __init__(self, arrays: Arrays | None = None, folder: Path | None = None) -> None:

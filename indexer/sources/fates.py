@@ -7,7 +7,7 @@ from hashlib import blake2b
 from io import BytesIO
 from pathlib import Path, PurePath
 from struct import Struct
-from typing import IO, NamedTuple
+from typing import IO
 
 import msgspec
 import numpy as np
@@ -44,13 +44,6 @@ FateRows = npt.NDArray[np.void]
 _encode = msgspec.json.Encoder().encode
 
 
-class Mark(NamedTuple):
-    """The state of a spool when a source began: its rows, and those of payees."""
-
-    rows: int
-    payees: int
-
-
 class FateSpool:
     """Collects fates by hashes of URLs; texts go to a file without a name in `folder`, or memory.
 
@@ -62,7 +55,7 @@ class FateSpool:
         self._end = 0  # of the file
         self._rows, self._payees = bytearray(), bytearray()
         self._counts: list[dict[bool, int]] = []
-        self._marks: list[Mark] = []
+        self._marks: list[tuple[int, int]] = []  # sizes of both when a source began
         self._sources: list[ListingSource] = []
 
     @property
@@ -86,12 +79,12 @@ class FateSpool:
         shown = shorten(drop_ignorable(public_name or PurePath(name).name))
         self._sources.append(ListingSource(shown, is_read=bool(public_name)))
         self._counts.append({False: 0, True: 0})
-        self._marks.append(Mark(len(self._rows), len(self._payees)))
+        self._marks.append((len(self._rows), len(self._payees)))
 
     def discard(self) -> None:
         """Forget the source that was started last."""
-        mark = self._marks.pop()
-        del self._rows[mark.rows :], self._payees[mark.payees :]
+        rows, payees = self._marks.pop()
+        del self._rows[rows:], self._payees[payees:]
         del self._sources[-1], self._counts[-1]
 
     def add(
@@ -106,8 +99,8 @@ class FateSpool:
     ) -> None:
         """Add the fate of a record of the source of a number.
 
-        A record without a URL is found by its position and the name of its source in reports;
-        others have no row for it, since a source that is reordered would change the snapshot.
+        A record without a URL is found by its position and the name of its source in reports. Other
+        records are not, as a source that is reordered would change the snapshot.
         """
         is_note = fate is Fate.NOTED
         addresses = subject.addresses
@@ -123,8 +116,7 @@ class FateSpool:
         start = self._write(text)
         number, advice = FATES.index(fate), int(subject.advice)
         for url, host in addresses[:room]:
-            row = (url, host, digest, start, len(text), source, number, advice)
-            self._rows += _row.pack(*row)
+            self._rows += _row.pack(url, host, digest, start, len(text), source, number, advice)
             if not is_note and host != NO_HOST:
                 for payee in subject.payees:
                     self._payees += _payee.pack(payee, url)

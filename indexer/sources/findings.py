@@ -30,6 +30,9 @@ MAX_EXAMPLES = 5
 MAX_REASONS = 100
 OTHER_REASONS = "for other reasons"
 
+GivenIdentity = msgspec.Raw | str | None
+"""The id of a record, or else its domain or its URL."""
+
 _indexes = re.compile(r"\[\d+\]")
 
 
@@ -41,6 +44,14 @@ class State(StrEnum):
     SKIPPED = "skipped"
 
 
+class Notice(Struct, frozen=True, array_like=True):
+    """A remark for the operator on a record that is indexed nevertheless."""
+
+    kind: str
+    path: str
+    reason: str
+
+
 class Finding(Struct):
     """A record that is not published as it came: its place, its id, and why, at a JSON path.
 
@@ -49,13 +60,10 @@ class Finding(Struct):
 
     source: str
     position: str
-    id: msgspec.Raw | str | None
+    id: GivenIdentity
     path: str
     reason: str
     fate: Fate
-
-    def __post_init__(self) -> None:
-        self.source = printable(self.source)
 
     def __str__(self) -> str:
         line = self.position.removeprefix("line ")
@@ -155,7 +163,7 @@ class Findings:
         self,
         tally: Tally,
         position: str,
-        identity: msgspec.Raw | str | None,
+        identity: GivenIdentity,
         fault: InvalidRecord,
         subject: Subject = NOTHING,
     ) -> None:
@@ -175,7 +183,7 @@ class Findings:
         self,
         tally: Tally,
         position: str,
-        identity: msgspec.Raw | str | None,
+        identity: GivenIdentity,
         fault: LeftOut,
         subject: Subject = NOTHING,
     ) -> None:
@@ -183,10 +191,13 @@ class Findings:
         tally.published -= 1
         self.refuse(tally, position, identity, fault, subject)
 
-    def note(self, tally: Tally, kind: str, finding: Finding, subject: Subject = NOTHING) -> None:
+    def note(
+        self, tally: Tally, position: str, identity: GivenIdentity, notice: Notice, subject: Subject
+    ) -> None:
         """Add a record that is published and worth knowing of."""
-        tally.noted[kind] += 1
-        self._add(tally, finding, subject)
+        tally.noted[notice.kind] += 1
+        place = (tally.source, position, identity)
+        self._add(tally, Finding(*place, notice.path, notice.reason, Fate.NOTED), subject)
 
     def note_conflict(self, conflict: Conflict) -> None:
         """Add a source that names another payee than the one that is served."""

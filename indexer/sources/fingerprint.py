@@ -12,10 +12,8 @@ from functools import cache
 from importlib import metadata
 from pathlib import Path
 from threading import Event
-from typing import NamedTuple
 
 import msgspec
-from msgspec import Struct
 
 import indexer
 import service
@@ -34,28 +32,17 @@ DEPENDENCIES = (
 CHUNK = 2**20  # bytes
 
 
-class FileAttributes(Struct, frozen=True):
-    """The attributes of a file that change when its content does."""
-
-    device: int
-    inode: int
-    size: int
-    modified: int
-    changed: int
-
-
-class HashedFiles(NamedTuple):
-    """A hash of the contents of files, and the state of each by its path when it was hashed."""
-
-    digest: str
-    states: dict[str, FileAttributes]
+FileAttributes = tuple[int, ...]
+"""The attributes of a file that change when its content does."""
+HashedFiles = tuple[str, dict[str, FileAttributes]]
+"""A hash of the contents of files, and the state of each by its path when it was hashed."""
 
 
 class Fingerprint:
     """The inputs of a build; the contents of the sources are hashed in a thread.
 
-    `settings` is a hash of the options, and of the names and sizes of the sources: where it
-    differs, nobody has to wait for the contents.
+    settings: hash of the options, and of names and sizes of the sources; a difference is known
+        before the contents are hashed
     """
 
     def __init__(self, settings: str, files: Future[HashedFiles]) -> None:
@@ -67,13 +54,13 @@ class Fingerprint:
 
         Raises SourceError for a source without access.
         """
-        contents = wait_for(self._files).digest
+        contents, _ = wait_for(self._files)
         return BuildInputs(self.settings, contents, hash_own_code(), program_versions())
 
     def is_current(self) -> bool:
         """Whether the files are still those that were hashed."""
         try:
-            states = wait_for(self._files).states
+            _, states = wait_for(self._files)
             return all(_state(Path(path).stat()) == state for path, state in states.items())
         except (OSError, SourceError):
             return False
@@ -135,7 +122,8 @@ def hash_code(folders: Iterable[str]) -> str:
 
 def _hash_files(paths: Iterable[str], is_over: Event) -> HashedFiles:
     """Hash files by BLAKE2b, which is faster than SHA-256 in software; gives up if all is over."""
-    digest, states = hashlib.sha256(), {}
+    digest = hashlib.sha256()
+    states: dict[str, FileAttributes] = {}
     for path in paths:
         content = hashlib.blake2b()
         try:
@@ -146,10 +134,8 @@ def _hash_files(paths: Iterable[str], is_over: Event) -> HashedFiles:
         except OSError as error:
             raise SourceError(f"{path}: cannot be read: {error.strerror or error}") from error
         digest.update(f"{printable(path)} {content.hexdigest()}\n".encode())
-    return HashedFiles(digest.hexdigest(), states)
+    return digest.hexdigest(), states
 
 
 def _state(stat: os.stat_result) -> FileAttributes:
-    return FileAttributes(
-        stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns
-    )
+    return stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path, PurePath
@@ -201,9 +201,10 @@ def _expand(source: SourceOptions, inputs: list[Input]) -> list[str]:
     A source without any, which may fail, is added to the inputs with its failure.
     """
     try:
-        if source.kind is Kind.PAYMENTS or not Path(source.path).is_dir():
-            return expand_patterns([source.path])
-        return expand_folder(source.path)
+        is_no_folder = source.kind is Kind.PAYMENTS or source.path == STANDARD_INPUT
+        if is_no_folder or not Path(source.path).is_dir():
+            return _expand_pattern(source.path)
+        return _expand_folder(source.path)
     except SourceError as error:
         if must_not_fail(source):
             raise
@@ -211,33 +212,25 @@ def _expand(source: SourceOptions, inputs: list[Input]) -> list[str]:
         return []
 
 
-def expand_folder(name: str) -> list[str]:
-    """Return the JSON files of a folder, by name, or the name of anything else.
-
-    Raises SourceError for a folder without a JSON file.
-    """
-    if name == STANDARD_INPUT or not Path(name).is_dir():
-        return [name]
+def _expand_folder(name: str) -> list[str]:
+    """Return the JSON files of a folder, by name; raises SourceError without any."""
     paths = [str(path) for path in sorted(Path(name).iterdir()) if _is_json(path)]
     if not paths:
         raise SourceError(f"{name}: no file here ends in {', '.join(SUFFIXES)} (or .gz)")
     return paths
 
 
-def expand_patterns(names: Iterable[str]) -> list[str]:
-    """Return the files that match shell patterns, and files that exist, each once.
+def _expand_pattern(name: str) -> list[str]:
+    """Return the files that match a shell pattern, or a file that exists.
 
     Raises SourceError for a pattern that no file matches.
     """
-    paths: dict[str, None] = {}
-    for name in names:
-        matches = [name]
-        if glob.has_magic(name) and not os.path.lexists(name):
-            matches = sorted(glob.glob(name, recursive=True))  # noqa: PTH207  # Path.glob needs a root
-            if not matches:
-                raise SourceError(f"{printable(name)}: there is no such file, and none matches it")
-        paths.update(dict.fromkeys(matches))
-    return [*paths]
+    if not glob.has_magic(name) or os.path.lexists(name):
+        return [name]
+    matches = sorted({*glob.glob(name, recursive=True)})  # noqa: PTH207  # Path.glob needs a root
+    if not matches:
+        raise SourceError(f"{printable(name)}: there is no such file, and none matches it")
+    return matches
 
 
 def _is_json(path: Path) -> bool:

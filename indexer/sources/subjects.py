@@ -8,7 +8,7 @@ from typing import NamedTuple
 from service.schema.listings import Advice
 from service.snapshot.listings import host_hash, payee_hash
 from service.storage.hash_table import text_hash
-from service.urls import ParsedUrl, parse_url
+from service.urls import ParsedUrl, find_url
 
 NO_ADVICE = Advice(0)
 
@@ -46,7 +46,5 @@ def address_of(url: ParsedUrl) -> Address:
 
 def find_address(url: str) -> Address | None:
     """Return the hashes of a URL, None if it is not one."""
-    try:
-        return address_of(parse_url(url))
-    except ValueError:
-        return None
+    parsed = find_url(url)
+    return address_of(parsed) if parsed else None

@@ -68,5 +68,5 @@ def describe_index(folder: Path, known: dict[str, File]) -> None:
         for path in sorted(folder.iterdir())
         if path.name != DESCRIPTION
     }
-    description = IndexFiles(hash_program(), files)
-    (folder / DESCRIPTION).write_bytes(msgspec.json.encode(description))
+    described = msgspec.json.encode(IndexFiles(hash_program(), files))
+    (folder / DESCRIPTION).write_bytes(described)

@@ -80,7 +80,7 @@ def parse_query(text: str) -> Query:
 
 
 def _find_fault(text: str) -> str:
-    """Return what is incomplete in a query, where Whoosh would search for operators as words."""
+    """Return why a query is incomplete: Whoosh would search for its operators as words."""
     if text.count("(") != text.count(")"):
         return "a parenthesis is missing"
     if text.count('"') % 2:

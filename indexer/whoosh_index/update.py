@@ -58,9 +58,9 @@ def start_whoosh_index(
 ) -> list[Future[Path]]:
     """Start to write the index of a snapshot that may still be staged; called in `stage`.
 
-    Returns the calls for `publish_whoosh_index`: one that continues the index of the snapshot
-    `before` if there is such an index, else one for each process. `segments` are the folders of
-    segments with the ordinals of their services, or GONE.
+    Returns the calls for `publish_whoosh_index`: a single one where the index of the snapshot
+    `before` is continued, else one for each process. `segments` are paths with the ordinals of
+    services, or GONE.
     """
     earlier, staged = artifacts / WHOOSH / before, artifacts / STAGING / WHOOSH
     parts = 1 if _check(earlier) is not None else max(1, min(pool.workers, len(segments)))
@@ -211,8 +211,8 @@ def _transpose(field: FieldPostings, numbers: Numbers, count: int) -> Iterator[d
     texts = field.terms.texts()
     owners = np.repeat(np.arange(len(texts)), field.sizes)[order].tolist()
     counts = field.counts[order].astype(np.int64).tolist()
-    bounds = np.searchsorted(documents[order], np.arange(count + 1)).tolist()
-    for start, stop in pairwise(bounds):
+    bounds = np.searchsorted(documents[order], np.arange(count + 1))
+    for start, stop in pairwise(bounds.tolist()):
         terms = [texts[owner] for owner in owners[start:stop]]
         yield dict(zip(terms, counts[start:stop], strict=True))
 

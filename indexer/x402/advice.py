@@ -8,8 +8,9 @@ from typing import Any
 from msgspec import UNSET
 
 from indexer.text import is_own_text
-from indexer.x402.parameters import DeclaredInput, path_parameters
-from indexer.x402.untrusted import mapping
+from indexer.untrusted import mapping
+from indexer.x402.members.parameters import DeclaredInput, path_parameters
+from indexer.x402.members.prices import are_of_version_1
 from service.schema.listings import Advice
 
 
@@ -64,17 +65,16 @@ def _refers_outside(value: Any) -> bool:
 
 
 def _mixes_versions(values: dict[str, Any], entries: Sequence[dict[str, Any]]) -> bool:
-    """Whether members of version 1 of the protocol stand among those of version 2.
+    """Whether the version or the schema of a resource is not that of its entries.
 
-    Both may stand beside each other; one that stands alone has to be of the version of its entry.
+    Schemas of both versions may stand beside each other.
     """
     if not entries:
         return False
-    is_first = all("maxAmountRequired" in each and "amount" not in each for each in entries)
     has_schema = any("outputSchema" in each for each in entries)
     has_extension = "bazaar" in mapping(values, "extensions")
     stated = values.get("x402Version")
-    if is_first:
+    if are_of_version_1(entries):
         return stated == 2 or (has_extension and not has_schema)
     is_second = all("amount" in each and "maxAmountRequired" not in each for each in entries)
     return is_second and (stated == 1 or (has_schema and not has_extension))

@@ -14,14 +14,14 @@ from msgspec import Struct
 
 from indexer.errors import InvalidRecord, LeftOut
 from indexer.sources.decisions import Decisions
+from indexer.sources.findings import Notice
 from indexer.sources.records import SourceRecord
-from indexer.x402.described import decode_fields
 from indexer.x402.endpoints import EndpointPayees, pair_endpoints
 from indexer.x402.listing import Listing
+from indexer.x402.members.described import decode_fields
 from indexer.x402.merging import Candidate, merge
-from indexer.x402.prices import Notice
+from indexer.x402.outline import Outline
 from indexer.x402.readings import Readings, ReadResource
-from indexer.x402.resource import Outline
 from service.urls import key_of
 
 LEAST_TRUST = -(2**62)
@@ -59,10 +59,10 @@ class Place(Struct, gc=False):
 
 
 class Grouped(NamedTuple):
-    """The resources of a discovered service, and the place of the newest of them.
+    """The resources of a discovered service, and source and position of the newest.
 
-    `group` is the number by which `Discovery` finds the resources of the service. `key` is the
-    domain, followed by the path of a service that shares it with others.
+    group: the number by which `Discovery` finds the resources
+    key: the domain, followed by the path of a service that shares the domain
     """
 
     group: int
@@ -79,13 +79,6 @@ class Grouped(NamedTuple):
         return sum(place.stop - place.start for place in self.places)
 
 
-class Worse(NamedTuple):
-    """A resource that a better one of its source replaces: its position, and its number."""
-
-    position: str
-    number: int
-
-
 class Dropped(NamedTuple):
     """A resource that is not listed although its source was accepted: its place, and why."""
 
@@ -93,18 +86,11 @@ class Dropped(NamedTuple):
     fault: LeftOut
 
 
-class Remark(NamedTuple):
-    """A notice on a resource that several sources list: its place, and the notice."""
-
-    place: Place
-    notice: Notice
-
-
 class SourceResources:
-    """The resources of one source, the newest of each URL, method and tool, in the spool.
+    """The resources of one source, the best of each URL, method and tool, in the spool.
 
-    One with a listing is better than one without, then the newer one, then the one with the greater
-    bytes, so that the order of pages does not matter.
+    Listed resources come first, then newer ones. Among equals the greater bytes decide, so that
+    the order of pages does not matter.
     """
 
     def __init__(self, discovery: Discovery, source: int, name: str, trust: int) -> None:
@@ -112,8 +98,8 @@ class SourceResources:
         self.places: dict[str, dict[str, Place]] = defaultdict(dict)
         self._discovery = discovery
 
-    def add(self, record: SourceRecord, reading: ReadResource) -> Worse | None:
-        """Add a resource unless a better one is known; returns the worse one."""
+    def add(self, record: SourceRecord, reading: ReadResource) -> Place | None:
+        """Add a resource unless a better one is known; returns the place of the worse one."""
         outline = reading.outline
         place = self._discovery.spool(self.source, self.trust, record, reading)
         places, key = self.places[outline.domain], outline.key
@@ -124,16 +110,16 @@ class SourceResources:
                 for each in (place, known)
             )
             if rank <= other:
-                return Worse(record.position, reading.number)
+                return place
         places[key] = place
-        return None if known is None else Worse(known.position, known.number)
+        return known
 
 
 class Discovery:
-    """Resources of all sources; in memory are only their places.
+    """The resources of all sources; only their places are in memory.
 
-    `names` are those of the sources by number, and `readings` has the resources. `pointers` are
-    those of which nothing says more yet, by URL, after `merge`.
+    pointers: those that `merge` found and nothing says more of, by URL
+    remarks: new notices on merged resources, each after the place of the first of these
     """
 
     def __init__(self, spool: BinaryIO, readings: Readings, decisions: Decisions) -> None:
@@ -145,9 +131,9 @@ class Discovery:
         self._names: dict[int, str] = {}
         self._merged: dict[str, list[Place]] = {}
         self._services: dict[str, list[str]] = {}
-        self._groups: list[list[Place]] = []
+        self._groups: list[list[Place]] = [[]]  # the first is of services without resources
         self.dropped: list[Dropped] = []
-        self.remarks: list[Remark] = []
+        self.remarks: list[tuple[Place, Notice]] = []
         self.pointers: dict[str, list[Place]] = defaultdict(list)
 
     def spool(self, source: int, trust: int, record: SourceRecord, reading: ReadResource) -> Place:
@@ -176,11 +162,10 @@ class Discovery:
             self._hosts[domain] += places.items()
 
     def merge(self) -> None:
-        """Merge what several sources have, once all are accepted.
+        """Merge the resources that several sources list, once all sources are accepted.
 
-        A less trusted source adds no method to a URL that a more trusted one lists, and its
-        resources say nothing there but their usage. An undeclared method joins the only one that
-        is declared.
+        A less trusted source adds nothing but usage to a URL that a more trusted source lists, and
+        no method. An undeclared method joins the only one that is declared.
         """
         for domain, found in self._hosts.items():
             by_address: dict[str, list[tuple[str, Place]]] = defaultdict(list)
@@ -239,12 +224,9 @@ class Discovery:
         """Return the greatest trust in a source of a domain."""
         return max((place.trust for place in self._merged[domain]), default=LEAST_TRUST)
 
-    def trust_of_url(self, url: str) -> int:
-        """Return the trust in the source of a normalised URL, LEAST_TRUST where none lists it."""
-        return self._trusts.get(url, LEAST_TRUST)
-
     @cached_property
-    def _trusts(self) -> dict[str, int]:
+    def trusts(self) -> dict[str, int]:
+        """The trust in the source of each normalised URL that is listed."""
         trusts: dict[str, int] = {}
         for place in chain.from_iterable(self._merged.values()):
             outline = self.outline(place)
@@ -255,9 +237,9 @@ class Discovery:
     def claim(self, domain: str, endpoints: EndpointPayees, trust: int) -> int:
         """Move the resources of a domain that are any of these endpoints into a group of their own.
 
-        A resource that is less trusted than the record of the endpoints is left out where it pays
-        another address than that record names, or has a method that the record does not.
-        Returns the number of the group, which may be empty.
+        A resource less trusted than the record of the endpoints is left out if the record names
+        another payee, or its URL without its method. Returns the number of the group, which may be
+        empty.
         """
         claimed: list[Place] = []
         others: list[Place] = []
@@ -291,8 +273,8 @@ class Discovery:
     def services(self) -> Iterator[Grouped]:
         """Yield the services of the resources that nothing has claimed, by domain and path.
 
-        A resource belongs to the service with the longest path that its URL is below, whichever
-        source lists it.
+        A resource belongs to the service with the longest path above its URL, whichever source
+        lists it.
         """
         for domain, found in sorted(self._merged.items()):
             by_key: dict[str, list[Place]] = defaultdict(list)
@@ -401,9 +383,9 @@ class Discovery:
             )
             for number, place in enumerate(places)
         ]
-        merged = merge(candidates, outline.identity, key, self._decisions)
-        first = places[merged.first]
-        record = SourceRecord(first.position, merged.text)
+        text, leading = merge(candidates, outline.identity, key, self._decisions)
+        first = places[leading.number]
+        record = SourceRecord(first.position, text)
         try:
             reading = self.readings.read(record, method)
             place = self.spool(first.source, first.trust, record, reading)
@@ -411,7 +393,7 @@ class Discovery:
             place = first
         known = {notice for each in places for notice in self.outline(each).notices}
         notices = (notice for notice in self.outline(place).notices if notice not in known)
-        self.remarks += (Remark(first, notice) for notice in notices)
+        self.remarks += ((first, notice) for notice in notices)
         place.others = tuple(each for each in places if each is not first)
         return key, place
 

@@ -11,17 +11,17 @@ import msgspec
 from msgspec import Raw, Struct
 
 from indexer.sources.denials import fold_address
-from indexer.x402.untrusted import string_of
+from indexer.untrusted import string_of
 from service.schema.records import METHODS
 from service.schema.values import NULL
-from service.urls import parse_url
+from service.urls import find_url
 
 EndpointPayees = dict[tuple[str, str], set[str]]
 """Pairs of a normalised URL and a method, each with the addresses that it names in `payTo`."""
 
 
 class NamedEndpoint(Struct, rename="camel"):
-    """The part of an endpoint that identifies it, and whom it names to be paid."""
+    """The part of an endpoint that identifies it, and whom it names to be paid, be it any JSON."""
 
     url: str
     method: str
@@ -38,10 +38,15 @@ _separator = re.compile(r"[,/|]")
 _endpoints = msgspec.json.Decoder(NamedEndpoints)
 
 
+def name_endpoints(text: bytes) -> list[NamedEndpoint]:
+    """Return the endpoints of a valid catalogue record."""
+    return _endpoints.decode(text).endpoints
+
+
 def read_endpoints(text: bytes) -> EndpointPayees:
     """Return the endpoints of a catalogue record, and whom they name to be paid."""
     payees: EndpointPayees = defaultdict(set)
-    for each in _endpoints.decode(text).endpoints:
+    for each in name_endpoints(text):
         payee = fold_address(string_of(each.pay_to))
         for pair in identify_endpoint(each.url, each.method):
             payees[pair].update({payee} - {""})
@@ -50,10 +55,8 @@ def read_endpoints(text: bytes) -> EndpointPayees:
 
 def identify_endpoint(url: str, methods: str) -> set[tuple[str, str]]:
     """Pair the normalised URL with each method; none if it is not a URL."""
-    try:
-        return pair_endpoints([parse_url(url).identity], methods)
-    except ValueError:
-        return set()
+    parsed = find_url(url)
+    return pair_endpoints([parsed.identity], methods) if parsed else set()
 
 
 def pair_endpoints(urls: Iterable[str], methods: str) -> set[tuple[str, str]]:

@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from functools import partial
+from typing import Any
 
-from msgspec import UNSET, Raw, Struct, UnsetType, field
+from msgspec import Raw, Struct
 from msgspec.structs import astuple
 
-from indexer.x402.described import ServiceTexts
-from indexer.x402.metadata import MAX_NAME, MAX_TAGS
-from indexer.x402.naming import readable_name
+from indexer.tokens.testnets import is_test_network
+from indexer.untrusted import line
+from indexer.x402.members.described import ServiceTexts
+from indexer.x402.members.metadata import MAX_NAME, MAX_TAGS
+from indexer.x402.members.naming import readable_name
+from indexer.x402.members.tools import is_seller
 from indexer.x402.resource import MAX_COUNT, Resource
-from indexer.x402.testnets import is_test_network
-from indexer.x402.tools import is_seller
-from indexer.x402.untrusted import line
 from service.networks import network_key
 
 NAMED_TOOLS = 2  # MCP tools in the name of a service that gives none
@@ -23,59 +24,25 @@ MAX_DESCRIPTION = 600  # characters, if joined from several endpoints
 NAME_SHARE = 3  # a service has a name that one listing in so many gives
 FEW = 2  # listings of a host: beyond, one alone cannot name it
 MAX_ENDPOINTS_BYTES = 256 * 1024
-BEYOND = -1
-
-
-class DiscoveredQuality(Struct, rename="camel", kw_only=True):
-    """Use of a service, as far as that of its endpoints tells."""
-
-    total_calls: int | UnsetType = UNSET
-    unique_payers: int | UnsetType = UNSET
-    last_called_at: str | UnsetType = UNSET
-
-
-class DiscoveredService(Struct, rename="camel", kw_only=True):
-    """A catalogue record without an id, which is derived from the domain."""
-
-    name: str
-    description: str
-    domain: str | UnsetType
-    networks: list[str]
-    endpoints: list[Raw]
-    category: str | UnsetType
-    quality: DiscoveredQuality | UnsetType
-    service_name: str | UnsetType
-    tags: list[str] | UnsetType
-    icon_url: str | UnsetType
-    provider: str | UnsetType
-    provider_url: str | UnsetType
-    integration_type: str | UnsetType
-    status: str | UnsetType
-    guidance: str | UnsetType = field(name="x-guidance")
-    info: Raw | UnsetType = field(name="x-service-info")
+REQUIRED = frozenset(("name", "description", "networks", "endpoints"))
+"""Members of a record that may be empty."""
 
 
 class GroupedResource(Struct):
-    """A resource of a host, the trust in its source, and its number in the record of the host.
-
-    The number is BEYOND for a resource that the record does not have.
-    """
+    """A resource of a host, the trust in its source, and whether the record of the host has it."""
 
     resource: Resource
     trust: int
-    number: int = BEYOND
-
-    @property
-    def in_record(self) -> bool:
-        """Whether the record of the host has the resource."""
-        return self.number != BEYOND
+    in_record: bool = False
 
 
-def group_resources(domain: str, grouped: list[GroupedResource], limit: int) -> DiscoveredService:
-    """Make one service of the resources of a host; its endpoints, `limit` at most, follow calls.
+def group_resources(
+    domain: str, grouped: list[GroupedResource], limit: int
+) -> tuple[dict[str, Any], list[Resource]]:
+    """Return the catalogue record of a host, without an id, and the resource of each endpoint.
 
-    The texts of the service are those of its most trusted sources. The resources get their numbers
-    in the record.
+    The most called resources, `limit` at most, are endpoints. Texts come from the most trusted
+    sources.
     """
     grouped = sorted(
         grouped,
@@ -90,36 +57,38 @@ def group_resources(domain: str, grouped: list[GroupedResource], limit: int) -> 
     given_name = agree(each.metadata.service_name for each in namers)
     name = given_name or _name_of(domain, leading)
     texts = _texts(leading)
-    return DiscoveredService(
-        name=name,
-        description=texts.description or _description(name, leading),
-        domain=UNSET if is_seller(domain) else domain,
-        networks=_networks(resources),
-        endpoints=_endpoints(grouped, limit),
-        category=agree(each.metadata.category for each in namers) or UNSET,
-        quality=_quality(resources),
-        service_name=given_name or UNSET,
-        tags=_tags(leading) or UNSET,
-        icon_url=agree(each.metadata.icon_url for each in namers) or UNSET,
-        provider=texts.provider or UNSET,
-        provider_url=texts.provider_url or UNSET,
-        integration_type=texts.integration or UNSET,
-        status=texts.status or UNSET,
-        guidance=texts.guidance or UNSET,
-        info=Raw(texts.info) if texts.info else UNSET,
-    )
+    listed = _fit(grouped, limit)
+    record = {
+        "name": name,
+        "description": texts.description or _description(name, leading),
+        "domain": "" if is_seller(domain) else domain,
+        "networks": _networks(resources),
+        "endpoints": [Raw(each.endpoint) for each in listed],
+        "category": agree(each.metadata.category for each in namers),
+        "quality": _quality(resources),
+        "serviceName": given_name,
+        "tags": _tags(leading),
+        "iconUrl": agree(each.metadata.icon_url for each in namers),
+        "provider": texts.provider,
+        "providerUrl": texts.provider_url,
+        "integrationType": texts.integration,
+        "status": texts.status,
+        "x-guidance": texts.guidance,
+        "x-service-info": Raw(texts.info) if texts.info else None,
+    }
+    return {key: value for key, value in record.items() if value or key in REQUIRED}, listed
 
 
-def _endpoints(grouped: list[GroupedResource], count: int) -> list[Raw]:
-    """Return the endpoints of a record, as many as fit."""
-    endpoints: list[Raw] = []
+def _fit(grouped: list[GroupedResource], count: int) -> list[Resource]:
+    """Return the resources that a record has, as many as fit."""
+    listed: list[Resource] = []
     size = 0
     for each in grouped:
         size += len(each.resource.endpoint) + 1
-        if len(endpoints) < count and size <= MAX_ENDPOINTS_BYTES:
-            each.number = len(endpoints)
-            endpoints.append(Raw(each.resource.endpoint))
-    return endpoints
+        if len(listed) < count and size <= MAX_ENDPOINTS_BYTES:
+            each.in_record = True
+            listed.append(each.resource)
+    return listed
 
 
 def _name_of(domain: str, resources: list[Resource]) -> str:
@@ -158,7 +127,7 @@ def _agreed(texts: Iterable[str], count: int, least: int) -> str:
 def _description(name: str, resources: list[Resource]) -> str:
     """Join the descriptions of the endpoints, or their tags if there are none.
 
-    A service is found by its description, so that of one endpoint alone would hide the others.
+    Searches find a service by its description: that of one endpoint would hide the others.
     """
     metadata = [resource.metadata for resource in resources]
     texts = dict.fromkeys(each.description or each.service_name for each in metadata)
@@ -191,16 +160,17 @@ def _tags(resources: list[Resource]) -> list[str]:
     return [spellings[key] for key, _ in counts]
 
 
-def _quality(resources: list[Resource]) -> DiscoveredQuality | UnsetType:
+def _quality(resources: list[Resource]) -> dict[str, int | str]:
     """Add up calls, but not payers: a payer of two endpoints would count twice."""
     usages = [resource.usage for resource in resources]
     calls = min(sum(usage.calls or 0 for usage in usages), MAX_COUNT)
     payers = usages[0].payers if len(usages) == 1 else None
     last_called = max(usage.last_called for usage in usages)
     if not calls and not payers and not last_called:
-        return UNSET
-    return DiscoveredQuality(
-        total_calls=calls if any(usage.calls is not None for usage in usages) else UNSET,
-        unique_payers=UNSET if payers is None else payers,
-        last_called_at=last_called or UNSET,
-    )
+        return {}
+    quality = {
+        "totalCalls": calls if any(usage.calls is not None for usage in usages) else None,
+        "uniquePayers": payers,
+        "lastCalledAt": last_called or None,
+    }
+    return {key: value for key, value in quality.items() if value is not None}

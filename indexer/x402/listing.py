@@ -13,10 +13,10 @@ from msgspec import UNSET, Raw, Struct
 from msgspec.structs import asdict
 
 from indexer.sources.records import DESCRIBED
-from indexer.x402.calls import Call
-from indexer.x402.prices import Accepted
-from indexer.x402.tools import tool_of_url
-from indexer.x402.untrusted import mapping
+from indexer.untrusted import mapping, raw_items, raw_members
+from indexer.x402.members.calls import Call
+from indexer.x402.members.prices import Accepted, are_of_version_1
+from indexer.x402.members.tools import tool_of_url
 from service.schema.discovery import ListedEndpoint, ResourceFacts
 from service.schema.offers import PaymentOffer
 from service.schema.probes import NO_PROBE_FACTS, ProbeFacts
@@ -29,8 +29,6 @@ MAX_ENTRIES = 200  # of `accepts`
 MAX_DESCRIPTION = 1000  # characters, where a description is added to `metadata`
 VERSIONS = (1, 2)  # of the protocol
 
-_fields = msgspec.json.Decoder(dict[str, Raw])
-_list = msgspec.json.Decoder(list[Raw])
 _rfc_3339 = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)")
 
 
@@ -59,12 +57,13 @@ class Listing(Struct, array_like=True):
     """A resource to list.
 
     text: its JSON, without the member `ratecard`
-    endpoint, price, displaced: facts for `ratecard`; `displaced` are members of an object
-        `resource` whose names the resource itself has, with other values
+    endpoint, price: facts for `ratecard`
+    displaced: members of an object `resource` that the resource itself has with other values
     call: how it is called
     url: the member `resource` of the text
     type, tags, extensions, entries: the values that filters compare
-    offers: ways to pay beside `accepts`, whose prices `contradicts` says contradict each other
+    offers: ways to pay beside `accepts`
+    contradicts: whether prices of the resource contradict each other
     """
 
     text: bytes
@@ -122,7 +121,6 @@ def make_listing(
     *,
     call: Call,
     offers: list[PaymentOffer],
-    contradicts: bool,
     description: str,
     updated: datetime | None,
 ) -> Listing:
@@ -131,12 +129,11 @@ def make_listing(
     text, values: its valid JSON, and the same decoded
     updated: the time that its `lastUpdated` means, None if that is missing or no time
 
-    The members of an object `resource` become members of the resource itself, and its URL takes
-    its place.
+    The members of an object `resource` move up to the resource; its URL takes its place.
     """
-    fields = _fields.decode(msgspec.json.format(text, indent=-1))
+    fields = raw_members(msgspec.json.format(text, indent=-1))
     lifted = mapping(values, "resource")
-    members = _fields.decode(fields["resource"]) if lifted else {}
+    members = raw_members(fields["resource"]) if lifted else {}
     members.pop("ratecard", None)
     fields["resource"] = _raw(url)
     displaced = _lift(fields, members)
@@ -149,7 +146,7 @@ def make_listing(
         fields["type"] = _raw(type_)
     version = values.get("x402Version")
     if type(version) is not int or version not in VERSIONS:  # true equals 1 in Python
-        fields["x402Version"] = _raw(_version(accepted.entries))
+        fields["x402Version"] = _raw(1 if are_of_version_1(accepted.entries) else 2)
     if updated is None:
         fields.pop("lastUpdated", None)
     elif not _rfc_3339.fullmatch(text_of(values, "lastUpdated")):
@@ -159,7 +156,7 @@ def make_listing(
             del fields[name]  # clients with types refuse a page that has it
     metadata = mapping(values, "metadata")
     if description and not isinstance(metadata.get("description"), str):
-        members = _fields.decode(fields["metadata"]) if metadata else {}
+        members = raw_members(fields["metadata"]) if metadata else {}
         members["description"] = _raw(description[:MAX_DESCRIPTION])
         fields["metadata"] = _raw(members)
     price = accepted.pricing
@@ -176,7 +173,7 @@ def make_listing(
         extensions=[*mapping(values, "extensions")],
         entries=[*_entries(fields, accepted)],
         offers=offers,
-        contradicts=contradicts,
+        contradicts=accepted.contradicts,
     )
 
 
@@ -191,7 +188,7 @@ def _entries(fields: dict[str, Raw], accepted: Accepted) -> Iterator[EntryKeys]:
     stop = len(b'{"accepts":')
     for name in takewhile("accepts".__ne__, fields):
         stop += len(msgspec.json.encode(name)) + len(b":,") + _length(fields[name])
-    texts = _list.decode(fields["accepts"])
+    texts = raw_items(fields["accepts"])
     for entry, offer, text in zip(accepted.entries, accepted.offers, texts, strict=True):
         start = stop + 1  # after the bracket or a comma
         stop = start + _length(text)
@@ -219,14 +216,9 @@ def _raw(value: Any) -> Raw:
 def _lift(fields: dict[str, Raw], members: dict[str, Raw]) -> dict[str, bytes]:
     """Move the members of the object `resource`, except its URL, up to the fields.
 
-    Returns the members that cannot be moved: there are fields of their names with other values.
+    Returns the members whose names have other values there.
     """
     members.pop("url", None)
-    moved = members.items()
-    return {name: bytes(raw) for name, raw in moved if fields.setdefault(name, raw) != raw}
-
-
-def _version(entries: list[dict[str, Any]]) -> int:
-    """Return the version of the protocol whose shape the entries of `accepts` have."""
-    is_version_1 = all("maxAmountRequired" in entry and "amount" not in entry for entry in entries)
-    return 1 if is_version_1 else 2
+    return {
+        name: bytes(raw) for name, raw in members.items() if fields.setdefault(name, raw) != raw
+    }

@@ -11,22 +11,16 @@ from msgspec import Raw, Struct
 from indexer.sources.decisions import Conflict, Decisions
 from indexer.sources.denials import fold_address
 from indexer.sources.records import DESCRIBED
-from indexer.x402.described import Fields, encode_fields, merge_described
+from indexer.untrusted import mapping, raw_items, raw_members
 from indexer.x402.listing import MAX_ENTRIES, MAX_LISTING
-from indexer.x402.parameters import read_input
-from indexer.x402.untrusted import mapping
+from indexer.x402.members.described import Fields, encode_fields, merge_described
+from indexer.x402.members.parameters import read_input
 from service.networks import network_key
 from service.schema.values import NULL
 
 KEPT_APART = frozenset(("accepts", "quality", "resource", DESCRIBED))
 """Members that are not taken whole from the first source that has them."""
 CALLS = "l30DaysTotalCalls"
-
-
-_entries = msgspec.json.Decoder(list[Raw])
-_values = msgspec.json.Decoder(dict[str, Any])
-_fields = msgspec.json.Decoder(Fields)
-_any = msgspec.json.Decoder()
 
 
 class Candidate(Struct):
@@ -46,42 +40,34 @@ class Candidate(Struct):
     fields: Fields
 
 
-class Merged(NamedTuple):
-    """A resource made of several, and the number of the first of these."""
-
-    text: bytes
-    first: int
-
-
-class _AcceptsEntry(NamedTuple):
-    """An entry of `accepts`: its text, and whom it pays."""
-
-    text: Raw
-    payee: str
+_AcceptsEntry = tuple[Raw, str]
+"""The text of an entry of `accepts`, and whom it pays."""
 
 
 class _Choice(NamedTuple):
-    """The entries of one scheme, network and asset, their source, and its order there."""
+    """The entries of one scheme, network and asset, and the candidate that has them."""
 
-    source: str
-    order: tuple[Any, ...]
+    candidate: Candidate
     entries: list[_AcceptsEntry]
 
 
-def merge(candidates: Sequence[Candidate], url: str, key: str, decisions: Decisions) -> Merged:
-    """Merge the resources that have one key, and record from which sources its parts are taken.
+def merge(
+    candidates: Sequence[Candidate], url: str, key: str, decisions: Decisions
+) -> tuple[bytes, Candidate]:
+    """Merge the resources of one key; returns the text, and the first candidate.
 
     Entries of one scheme, network and asset come whole from one of the most trusted sources: the
-    one that was served before, or else the newest. Usage is the most trusted that is stated, among
-    equals that of more calls. Any other value comes whole from the first of the most trusted
-    sources that has it; where it declares no parameters, documents add theirs. A candidate that
-    would make the resource too large adds nothing.
+    source that was served before, else the newest. Usage comes from the most trusted candidate that
+    states any, among equals from that of more calls. Other values come whole from the first of the
+    most trusted sources that has them, and parameters else from documents. A candidate that would
+    make the resource too large adds nothing. `decisions` record the sources.
     """
     trust = max(each.trust for each in candidates)
     served = decisions.source_of(key)
     leading = [each for each in candidates if each.trust == trust]
     # The source that will have been served next time comes first, so that a build repeats itself.
-    source = served if any(each.source == served for each in leading) else _newest(leading).source
+    newest = min(leading, key=lambda each: each.order)
+    source = served if any(each.source == served for each in leading) else newest.source
     first, *others = sorted(leading, key=lambda each: (each.source != source, each.order))
     taken = [first]
     choices = _choose([first], key, served, decisions)
@@ -93,13 +79,13 @@ def merge(candidates: Sequence[Candidate], url: str, key: str, decisions: Decisi
     _report_conflicts(candidates, choices, url, decisions)
     decisions.take(key, first.source)
     for entry_key, choice in choices.items():
-        if choice.source != first.source:
-            decisions.take(f"{key}\n{entry_key}", choice.source)
+        if choice.candidate.source != first.source:
+            decisions.take(f"{key}\n{entry_key}", choice.candidate.source)
     fields = _join(taken, choices) if len(taken) > 1 else dict(first.fields)
     quality = _best_quality(candidates)
     if quality is not None:
         fields["quality"] = quality
-    return Merged(encode_fields(fields), first.number)
+    return encode_fields(fields), first
 
 
 def _choose(
@@ -113,36 +99,25 @@ def _choose(
     for each in taken:
         for entry_key, entries in _group(each.fields).items():
             before = decisions.source_of(f"{key}\n{entry_key}") or served
-            choice = choices.get(entry_key)
-            if choice is None or _precedes(each, choice, before):
-                choices[entry_key] = _Choice(each.source, each.order, entries)
+            choice = choices.setdefault(entry_key, _Choice(each, entries))
+            ranks = [(one.source != before, one.order) for one in (each, choice.candidate)]
+            if ranks[0] < ranks[1]:
+                choices[entry_key] = _Choice(each, entries)
     return choices
-
-
-def _newest(candidates: Sequence[Candidate]) -> Candidate:
-    return min(candidates, key=lambda each: each.order)
-
-
-def _precedes(candidate: Candidate, choice: _Choice, served: str) -> bool:
-    """Whether entries are taken from a candidate, and not from the choice so far."""
-    ranks = [(each.source != served, each.order) for each in (candidate, choice)]
-    return ranks[0] < ranks[1]
 
 
 def _group(fields: Fields) -> dict[str, list[_AcceptsEntry]]:
     """Return the entries of `accepts` by what they ask for: scheme, network and asset."""
     groups: dict[str, list[_AcceptsEntry]] = {}
     accepts = fields.get("accepts")
-    for text in (
-        _entries.decode(accepts) if accepts is not None and bytes(accepts) != b"null" else ()
-    ):
-        entry = _values.decode(text)
+    for text in raw_items(accepts) if accepts is not None and bytes(accepts) != b"null" else ():
+        entry = msgspec.json.decode(text)
         scheme, network, asset, payee = (
             value if isinstance(value := entry.get(name), str) else ""
             for name in ("scheme", "network", "asset", "payTo")
         )
         key = "\n".join((scheme or "exact", network_key(network), fold_address(asset)))
-        groups.setdefault(key, []).append(_AcceptsEntry(text, fold_address(payee)))
+        groups.setdefault(key, []).append((text, fold_address(payee)))
     return groups
 
 
@@ -157,7 +132,7 @@ def _join(taken: Sequence[Candidate], choices: dict[str, _Choice]) -> Fields:
         for name, value in each.fields.items():
             if name not in KEPT_APART and bytes(joined.get(name, NULL)) == b"null":
                 joined[name] = value
-    if entries := [entry.text for choice in choices.values() for entry in choice.entries]:
+    if entries := [text for choice in choices.values() for text, _ in choice.entries]:
         joined["accepts"] = Raw(msgspec.json.encode(entries))
     documents = [each.fields for each in taken if DESCRIBED in each.fields]
     if documents:
@@ -169,24 +144,23 @@ def _join(taken: Sequence[Candidate], choices: dict[str, _Choice]) -> Fields:
 
 
 def _declares_parameters(fields: Fields) -> bool:
-    extensions = _any.decode(fields.get("extensions", NULL))
-    return bool(read_input(mapping(extensions, "bazaar"), None, "").parameters)
+    extensions = msgspec.json.decode(fields.get("extensions", NULL))
+    return bool(read_input(mapping(extensions, "bazaar"), (), "").parameters)
 
 
 def _complete(first: Raw, other: Raw) -> Raw:
     """Return an object with the members of another one that it lacks, at all depths."""
     if not (bytes(first).startswith(b"{") and bytes(other).startswith(b"{")):
         return first
-    members = _fields.decode(first)
-    for name, value in _fields.decode(other).items():
+    members = raw_members(first)
+    for name, value in raw_members(other).items():
         members[name] = _complete(members[name], value) if name in members else value
     return Raw(msgspec.json.encode(members))
 
 
 def _fits(choices: dict[str, _Choice], taken: Sequence[Candidate]) -> bool:
     """Whether a resource of these entries keeps within the limits of one."""
-    count = sum(len(choice.entries) for choice in choices.values())
-    if count > MAX_ENTRIES:
+    if sum(len(choice.entries) for choice in choices.values()) > MAX_ENTRIES:
         return False
     return len(msgspec.json.encode(_join(taken, choices))) <= MAX_LISTING
 
@@ -203,7 +177,7 @@ def _best_quality(candidates: Sequence[Candidate]) -> Raw | None:
 
 def _calls(fields: Fields) -> int:
     quality = fields["quality"]
-    values = _values.decode(quality) if bytes(quality).startswith(b"{") else {}
+    values = msgspec.json.decode(quality) if bytes(quality).startswith(b"{") else {}
     calls = values.get(CALLS)
     is_count = isinstance(calls, int) or (isinstance(calls, str) and calls[:20].isdecimal())
     return int(calls[:20] if isinstance(calls, str) else calls or 0) if is_count else 0
@@ -219,9 +193,9 @@ def _report_conflicts(
     for each in candidates:
         for entry_key, entries in _group(each.fields).items():
             choice = choices.get(entry_key)
-            if choice is None or choice.source == each.source:
+            if choice is None or choice.candidate.source == each.source:
                 continue
-            payees = {entry.payee for entry in choice.entries}
-            for payee in {entry.payee for entry in entries} - payees:
-                served = min(payees)
-                decisions.conflicts.add(Conflict(url, choice.source, served, each.source, payee))
+            payees = {payee for _, payee in choice.entries}
+            for payee in {payee for _, payee in entries} - payees:
+                served = choice.candidate.source
+                decisions.conflicts.add(Conflict(url, served, min(payees), each.source, payee))

@@ -10,17 +10,17 @@ from msgspec import Raw, Struct
 
 from indexer.errors import InvalidRecord, LeftOut
 from indexer.sources.records import DESCRIBED, SourceRecord
-from indexer.x402.described import (
+from indexer.x402.discovery import PATH, Discovery, Dropped, Place
+from indexer.x402.endpoints import EndpointPayees, pair_endpoints
+from indexer.x402.members.described import (
     DescribedResource,
     Fields,
     decode_fields,
     encode_fields,
     read_described,
 )
-from indexer.x402.discovery import PATH, Discovery, Dropped, Place
-from indexer.x402.endpoints import EndpointPayees, pair_endpoints
+from indexer.x402.outline import Outline
 from indexer.x402.readings import decode_resource
-from indexer.x402.resource import Outline
 from service.urls import key_of
 
 BARE = "bare pointers"
@@ -36,8 +36,9 @@ _encode = msgspec.json.Encoder().encode
 def join_pointers(discovery: Discovery) -> None:
     """Join pointers to the resources of their URLs that other sources list, once these are merged.
 
-    A pointer without a method joins all of its URL, another one those of its method, else those
-    that declare none. It gives them what they lack, unless it is less trusted.
+    A pointer without a method joins all resources of its URL, other pointers those of their method,
+    else those that declare none. Members that a resource lacks come from pointers of at least its
+    trust.
     """
     by_domain: dict[str, list[str]] = defaultdict(list)
     for url, pointers in discovery.pointers.items():
@@ -53,8 +54,7 @@ def settle_pointers(discovery: Discovery, endpoints: EndpointPayees) -> None:
         url = key_of(given)
         if url in discovery.pointers:
             pointers = discovery.pointers[url]
-            rest = [each for each in pointers if ("", method) not in _methods(each)]
-            discovery.wait(url, rest)
+            discovery.wait(url, [each for each in pointers if ("", method) not in _methods(each)])
 
 
 def drop_pointers(discovery: Discovery) -> None:
@@ -72,8 +72,8 @@ def _methods(place: Place) -> set[tuple[str, str]]:
 class _Joined(Struct):
     """A resource that pointers join.
 
-    pointers: those that may give it what it lacks, the most trusted first
-    counted: those that are counted with it, as each is with one resource alone
+    pointers: whose members complete the resource, the most trusted first
+    counted: pointers that are counted with this resource alone
     """
 
     place: Place
@@ -126,10 +126,9 @@ def _join_url(discovery: Discovery, found: list[_Joined], pointers: list[Place])
 
 
 def _complete(discovery: Discovery, joined: _Joined, keys: set[str]) -> Place:
-    """Return a resource with what it lacks and the pointers to it have.
+    """Return a resource with the members that it lacks and its pointers have.
 
-    That is a description, what a caller has to do first, words for agents, and the method where all
-    pointers declare the same; `keys` are those of all resources.
+    The method is added where all pointers declare the same, and no key of `keys` results.
     """
     place, outline = joined.place, joined.outline
     place.others = (*place.others, *joined.counted)

@@ -11,19 +11,14 @@ from indexer.options import Stablecoin
 from indexer.sources.fact_store import UNKNOWN, FactStore, hash_text
 from indexer.sources.records import SourceRecord
 from indexer.x402.listing import Listing
-from indexer.x402.resource import (
-    ListedResource,
-    Outline,
-    Resource,
-    Rules,
-    read_resource,
-    without_judgement,
-)
+from indexer.x402.outline import Outline
+from indexer.x402.resource import ListedResource, Resource, read_resource
+from indexer.x402.rules import Rules, without_judgement
 
 _encode = msgspec.msgpack.Encoder().encode
 _outline = msgspec.msgpack.Decoder(Outline)
 _listed = msgspec.msgpack.Decoder(ListedResource)
-_resource = msgspec.msgpack.Decoder(Resource)
+decode_resource = msgspec.msgpack.Decoder(Resource).decode
 _listing = msgspec.msgpack.Decoder(Listing)
 
 
@@ -37,8 +32,8 @@ class ReadResource(NamedTuple):
 class Readings:
     """The resources of a build, in the store of the facts of records.
 
-    The store has a resource as it is without rules of the operator, which may differ in the next
-    build, and without the date of the build.
+    The store keeps resources as they are read without the rules of the operator and the date of the
+    build, as both may differ in the next build.
     """
 
     def __init__(self, facts: FactStore, rules: Rules) -> None:
@@ -89,8 +84,3 @@ def read_unjudged(
     """Return the bytes of a resource as it is without rules; raises InvalidRecord."""
     resource, _ = read_resource(record, without_judgement(stablecoins), method)
     return _encode(resource)
-
-
-def decode_resource(encoded: bytes) -> Resource:
-    """Decode a resource."""
-    return _resource.decode(encoded)

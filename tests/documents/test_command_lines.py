@@ -96,7 +96,7 @@ def test_without_a_command_the_indexer_prints_its_help() -> None:
     assert process.returncode == 2
     assert process.stdout == run("indexer", "--help").stdout
     for name, command in COMMANDS.items():
-        assert f"    {name:<10}{command.SUMMARY}\n" in process.stdout
+        assert f"    {name:<10}{command.summary}\n" in process.stdout
     assert "  python -m indexer search weather forecast\n" in process.stdout
 
 
@@ -115,7 +115,7 @@ def test_the_console_script_has_the_commands_of_both_programs() -> None:
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_the_examples_of_every_command_are_valid(name: str) -> None:
-    for example in COMMANDS[name].EXAMPLES:
+    for example in COMMANDS[name].examples:
         words = shlex.split(example.partition(" | ")[0])
         assert words[0] == name
         assert parse_options(words, "python -m indexer").run is COMMANDS[name].run

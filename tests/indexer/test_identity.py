@@ -14,8 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from indexer.build import build_snapshot
-from indexer.options import BuildOptions, Kind, RankingOptions
+from indexer.options import BuildOptions, Kind
 from indexer.report import Report
+from indexer.search_options import RankingOptions
 from indexer.sources import fingerprint
 from indexer.sources.catalogue_file import name_source
 from service.errors import SnapshotDamaged

@@ -13,13 +13,12 @@ from typing import Any, NamedTuple
 import msgspec
 from hypothesis import strategies as st
 
-from indexer.assembly import Assembler
-from indexer.catalogue.known_records import KnownRecords
+from indexer.assembly import Assembler, BuildContext
 from indexer.cli.main import main
 from indexer.options import BuildOptions, Kind, SourceOptions
 from indexer.processes.pool import Pool
 from indexer.progress import Progress
-from indexer.segments.reuse import KeptRecords
+from indexer.segments.reuse import ReuseStore
 from indexer.sources.decisions import FILE, DecisionTable
 from indexer.sources.findings import Findings
 from indexer.sources.inputs import find_inputs
@@ -176,19 +175,18 @@ def _take_in(
         path = _write(staging / "payments.jsonl", payments)
         sources.append(SourceOptions(name="payments", path=path, kind=Kind.PAYMENTS))
     options = BuildOptions(sources=tuple(sources), out=staging, jobs=1, max_rejects=Fraction(1))
-    findings = Findings(None)
-    assembler = Assembler(
+    context = BuildContext(
         staging,
         options,
-        served or DecisionTable(),
-        KeptRecords(),
-        KnownRecords(),
-        findings,
+        ReuseStore(staging, []),
+        Findings(None),
         Progress(quiet=True),
-        NOW,
         Pool(jobs=1, memory=2**30),
+        NOW,
     )
-    with assembler.assemble(find_inputs(options), staging) as assembled:
+    context.built.mkdir()
+    assembler = Assembler(context, served or DecisionTable())
+    with assembler.assemble(find_inputs(options)) as assembled:
         entries = assembled.listing
         texts = assembled.catalogue.texts([each.id for each in entries])
         services = {each.id: text for each, text in zip(entries, texts, strict=True)}
@@ -200,7 +198,6 @@ def _take_in(
                 listing.encode(each.id)
             )
             for each in entries
-            if each.entry.has_group
             for _, listing in assembled.discovery.listings(each.entry.group)
         }
     assembled.decisions.write(staging)

@@ -12,8 +12,9 @@ from pathlib import Path
 from msgspec import Struct
 
 from indexer.build import build_snapshot
-from indexer.options import BuildOptions, ClusterOptions
+from indexer.options import BuildOptions
 from indexer.report import Report
+from indexer.search_options import ClusterOptions
 from indexer.sources.catalogue_file import name_source
 from service.filtering.endpoint_filters import EndpointFilters
 from service.opensearch.connection import ClusterAddress

@@ -11,7 +11,8 @@ from pathlib import Path
 from msgspec.structs import asdict
 
 from indexer.build import build_snapshot
-from indexer.options import BuildOptions, RankingOptions
+from indexer.options import BuildOptions
+from indexer.search_options import RankingOptions
 from indexer.sources.catalogue_file import name_source
 from service.snapshot.snapshot import open_snapshot
 from tests.benchmarks.corpus import Document, make_documents

@@ -14,7 +14,7 @@ from indexer.options import Denial, Policy, SourceOptions
 from indexer.sources.denials import TAKEN_DOWN, Denials
 from indexer.sources.records import SourceRecord
 from indexer.sources.subjects import find_address
-from indexer.x402.resource import Rules
+from indexer.x402.rules import Rules
 from tests.support.running import Json, endpoint, service
 
 OURS, THEIRS = (SourceOptions(name="source", curated=curated) for curated in (True, False))
@@ -33,8 +33,9 @@ def admitted(
 
 
 def text_of(outcome: Admitted) -> Json:
-    assert outcome.text is not None
-    record: Json = json.loads(outcome.text)
+    text, _ = outcome
+    assert text is not None
+    record: Json = json.loads(text)
     return record
 
 
@@ -45,8 +46,8 @@ def at(url: str, amount: str = "0.01", **fields: object) -> Json:
 def test_a_record_of_a_curated_source_keeps_every_byte() -> None:
     text = '{"id": "a", "enriched": true, "isNew": true, "name": "\\u0041", "description": "", '
     text += f'"endpoints": [{json.dumps(at(URL))}], "big": 1.{"0" * 40}}}'
-    assert admitted(text) == Admitted(None, [])
-    assert admitted(text, within=rules(Denial(host="other.example"))) == Admitted(None, [])
+    assert admitted(text) == (None, [])
+    assert admitted(text, within=rules(Denial(host="other.example"))) == (None, [])
 
 
 def test_an_uncurated_source_says_nothing_of_ids_and_curation() -> None:
@@ -54,8 +55,8 @@ def test_an_uncurated_source_says_nothing_of_ids_and_curation() -> None:
     outcome = admitted(record, THEIRS)
     kept = {name: record[name] for name in record if name not in ("id", "enriched", "isNew")}
     assert text_of(outcome) == kept
-    assert not outcome.faults
-    assert admitted(kept, THEIRS).text is None
+    assert outcome[1] == []
+    assert admitted(kept, THEIRS) == (None, [])
 
 
 def test_a_record_that_loses_its_id_has_the_domain_of_its_first_endpoint() -> None:
@@ -94,7 +95,7 @@ def test_an_endpoint_that_breaks_a_rule_is_left_out_and_the_others_are_kept(
     record = service(None, domain="api.one.example", endpoints=[good[0], bad, good[1]])
     outcome = admitted(record, source, within)
     assert text_of(outcome) == record | {"endpoints": good}
-    ((fault, address),) = outcome.faults
+    ((fault, address),) = outcome[1]
     assert address == find_address(bad["url"])
     assert fault.rule.startswith(rule)
     assert fault.path.startswith("$.endpoints[1].")
@@ -108,7 +109,7 @@ def test_options_of_the_policy_hold_for_records() -> None:
     with pytest.raises(LeftOut):
         admitted(dear)
     allowing = rules(allow_http=True, allow_private=True, max_price=Decimal(20_000))
-    assert admitted(dear, within=allowing) == Admitted(None, [])
+    assert admitted(dear, within=allowing) == (None, [])
 
 
 @pytest.mark.parametrize("domain", ["evil.example", "https://EVIL.example/", "evil.example:443"])
@@ -123,7 +124,7 @@ def test_a_record_of_a_domain_that_is_taken_down_is_left_out(domain: str) -> Non
 def test_a_record_without_endpoints_and_texts_that_are_no_urls_break_no_rule() -> None:
     within = rules(Denial(host="*"))
     for endpoints in ([], [at("/v1"), at("no URL", payTo=[7])]):
-        assert admitted(service(endpoints=endpoints), within=within) == Admitted(None, [])
+        assert admitted(service(endpoints=endpoints), within=within) == (None, [])
 
 
 def test_a_record_above_one_mebibyte_is_rejected() -> None:

@@ -18,8 +18,9 @@ from indexer.build import build_snapshot
 from indexer.catalogue.known_records import KnownRecords, Stored
 from indexer.catalogue.normaliser import RecordNormaliser, Result
 from indexer.errors import IndexerError, InvalidRecord
-from indexer.options import BuildOptions, RankingOptions
+from indexer.options import BuildOptions
 from indexer.processes.pool import Pool
+from indexer.search_options import RankingOptions
 from indexer.segments.reuse import REUSE
 from indexer.sources.catalogue_file import name_source
 from indexer.sources.fact_store import LAYOUT, FactsDamaged, open_facts

@@ -64,7 +64,7 @@ def test_an_array_on_a_full_disk_is_an_error_that_says_so(
         with FULL.open("wb") as file:
             np.save(file, np.zeros(2**16))
 
-    monkeypatch.setattr("indexer.cli.verify.verify", write_array)
+    monkeypatch.setattr("indexer.cli.snapshots.verify", write_array)
     assert main(["verify", str(sample)]) == 1
     assert capsys.readouterr().err.startswith("error: No space left on device")
 

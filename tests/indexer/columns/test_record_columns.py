@@ -9,8 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from indexer.columns.files import open_columns, write_columns
-from indexer.columns.record_columns import RecordColumns, concatenate, no_columns
+from indexer.columns.record_columns import (
+    RecordColumns,
+    concatenate,
+    no_columns,
+    open_columns,
+    write_columns,
+)
 from service.errors import SnapshotDamaged
 from tests.support.running import Json, examples, service
 from tests.support.sources.columns import columns_of, columns_of_texts, keys_of, records, stored

@@ -9,12 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from indexer.documents.authority import OTHER_HOSTS
+from indexer.documents.document import OTHER_HOSTS
 from indexer.errors import InvalidRecord, LeftOut
 from indexer.mpp import reading
 from indexer.mpp.reading import WITHOUT_ENDPOINTS
 from indexer.options import Policy, SourceOptions
-from indexer.x402.resource import SIZE, Rules, read_resource
+from indexer.x402.resource import read_resource
+from indexer.x402.rules import SIZE, Rules
 from tests.support.running import Json, examples
 from tests.support.sources.mpp import (
     CHARGE,
@@ -118,7 +119,7 @@ def test_a_directory_has_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     given = directory(service("Maps", *(endpoint(f"/{number}") for number in range(5))))
     monkeypatch.setattr(reading, "MAX_OPERATIONS", 3)
     assert [rule_of(each.fault) for each in read(given)] == ["", "", "", SIZE, SIZE]
-    monkeypatch.setattr(reading, "MAX_RESOURCES", 1_000)
+    monkeypatch.setattr("indexer.documents.document.MAX_RESOURCES", 1_000)
     assert [rule_of(each.fault) for each in read(given)].count(SIZE) >= 3
 
 

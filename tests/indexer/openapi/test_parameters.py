@@ -9,7 +9,8 @@ import pytest
 
 from indexer.openapi.parameters import MAX_PARAMETERS
 from indexer.options import Policy
-from indexer.x402.resource import Rules, read_resource
+from indexer.x402.resource import read_resource
+from indexer.x402.rules import Rules
 from service.schema.listings import Advice
 from tests.support.running import Json
 from tests.support.sources.openapi import X402SCAN, document, fixed, read

@@ -10,11 +10,12 @@ from indexer.documents.document import Document
 from indexer.openapi.reading import read_openapi
 from indexer.options import Policy, Stablecoin
 from indexer.sources.records import SourceRecord
-from indexer.x402.described import PRICE_NOT_LISTED
-from indexer.x402.offers import MAX_OFFERS
-from indexer.x402.prices import UNKNOWN_ASSET
-from indexer.x402.resource import Resource, Rules, read_resource
-from indexer.x402.stablecoins import Stablecoins
+from indexer.tokens.stablecoins import Stablecoins
+from indexer.x402.members.described import PRICE_NOT_LISTED
+from indexer.x402.members.offers import MAX_OFFERS
+from indexer.x402.members.prices import UNKNOWN_ASSET
+from indexer.x402.resource import Resource, read_resource
+from indexer.x402.rules import Rules
 from tests.support.running import Json
 from tests.support.sources.openapi import (
     CURATED,

@@ -17,7 +17,8 @@ from indexer.openapi import reading
 from indexer.openapi.reading import PATH_ITEM_METHODS
 from indexer.options import Policy, SourceOptions
 from indexer.sources.records import SourceRecord
-from indexer.x402.resource import Rules, read_resource
+from indexer.x402.resource import read_resource
+from indexer.x402.rules import Rules
 from tests.support.running import Json, examples
 from tests.support.sources.openapi import (
     CURATED,
@@ -194,7 +195,7 @@ def test_operations_beyond_the_bounds_of_a_document_are_left_out(
     assert len(faults) == 8
     assert sum(fault is None for fault in faults) == 3
     assert "follows 3 paid operations" in str(faults[6])
-    monkeypatch.setattr(reading, "MAX_RESOURCES", 1_000)
+    monkeypatch.setattr("indexer.documents.document.MAX_RESOURCES", 1_000)
     faults = [each.fault for each in read(given)]
     assert "exceeds the 1,000 bytes" in str(faults[4])
 

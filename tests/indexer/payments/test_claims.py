@@ -17,7 +17,8 @@ from indexer.payments.credit import NO_ENDPOINT, Claim
 from indexer.sources.decisions import FILE, Decisions, DecisionTable
 from indexer.sources.records import SourceRecord
 from indexer.x402.listing import Listing
-from indexer.x402.resource import Rules, read_resource
+from indexer.x402.resource import read_resource
+from indexer.x402.rules import Rules
 from tests.support.running import Json, endpoint, service
 from tests.support.sources.x402 import TEST_USDC, USDC, accept, resource
 

@@ -18,7 +18,7 @@ from indexer.probes.targets import Targets
 from indexer.progress import Stage
 from indexer.sources.findings import Findings
 from indexer.sources.inputs import Input
-from indexer.x402.resource import Rules
+from indexer.x402.rules import Rules
 
 NOW = datetime(2026, 5, 20, 12, tzinfo=UTC)
 URL = "https://weather.example/v1/now"

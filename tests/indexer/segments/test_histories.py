@@ -17,9 +17,10 @@ from hypothesis import strategies as st
 from indexer.__main__ import main
 from indexer.build import build_snapshot
 from indexer.columns import records
-from indexer.options import STATIC_RANKING, BuildOptions, RankingOptions
+from indexer.options import BuildOptions
 from indexer.record_store import KEY_SIZE
 from indexer.report import Report
+from indexer.search_options import STATIC_RANKING, RankingOptions
 from indexer.segments import indexing, store
 from indexer.segments.postings import GONE
 from indexer.segments.reuse import REUSE

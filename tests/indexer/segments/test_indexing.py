@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from indexer.__main__ import main
-from indexer.columns.files import open_columns
+from indexer.columns.record_columns import open_columns
 from indexer.processes.pool import Pool
 from indexer.processes.resources import GIB
 from indexer.record_store import run_of, write_records

@@ -68,7 +68,7 @@ def test_a_difference_is_printed_as_lines(artifacts: Path, build: Build) -> None
     before = published(artifacts)
     assert build(new) == 0
     difference = compare(before, published(artifacts))
-    assert summarise_difference(difference, as_json=False).splitlines() == [
+    assert summarise_difference(difference).splitlines() == [
         "+ fresh  Frésh",
         "- gone  Gone",
         "~ dearer  One: endpoints, enriched, priceSummary (0.01 USDC → 0.02–0.5 USDC)",
@@ -82,7 +82,7 @@ def test_a_difference_is_printed_as_json(tmp_path: Path) -> None:
     price = {"minAmount": "1", "maxAmount": "1", "currency": "USDC"}
     old = stored(tmp_path / "old", [service("a", priceSummary=price), service("b"), service("c")])
     new = stored(tmp_path / "new", [service("d"), service("a"), service("b", name="Two")])
-    assert json.loads(summarise_difference(compare(old, new), as_json=True)) == {
+    assert json.loads(msgspec.json.encode(compare(old, new))) == {
         "old": "old",
         "new": "new",
         "added": [{"id": "d", "name": "One"}],
@@ -118,7 +118,7 @@ def summed(minimum: str, maximum: str, average: str = "") -> Json:
 def test_a_changed_price_range_is_shown(old: Json, new: Json, change: str, tmp_path: Path) -> None:
     before = stored(tmp_path / "old", [service("a", **old)])
     difference = compare(before, stored(tmp_path / "new", [service("a", **new)]))
-    line = summarise_difference(difference, as_json=False).splitlines()[0]
+    line = summarise_difference(difference).splitlines()[0]
     assert line == f"~ a  One: priceSummary{change}"
 
 
@@ -134,7 +134,7 @@ def paid(*payees: object) -> Json:
 def test_an_endpoint_that_is_paid_at_another_address_is_shown(tmp_path: Path) -> None:
     old = stored(tmp_path / "old", [paid("0xa", "0xb", None, "0xd")])
     new = stored(tmp_path / "new", [paid("0xa", "0xc\n", "0xn", 7, "0xnew")])
-    lines = summarise_difference(compare(old, new), as_json=False).splitlines()
+    lines = summarise_difference(compare(old, new)).splitlines()
     assert lines[1:-1] == [
         "    https://a.example/1 pays 0xc\\n, and paid 0xb",
         "    https://a.example/2 pays 0xn, and paid none",
@@ -161,7 +161,7 @@ def test_a_price_that_moved_tenfold_is_shown(
         stored(tmp_path / name, [service("a", version=name, endpoints=[endpoint(price)])])
         for name, price in (("old", old), ("new", new))
     )
-    lines = summarise_difference(compare(before, after), as_json=False).splitlines()
+    lines = summarise_difference(compare(before, after)).splitlines()
     jump = f"    https://api.one.example/v1 costs {new} USDC, and cost {old}"
     assert lines[1:-1] == [jump] * is_jump
 
@@ -204,7 +204,7 @@ def test_a_new_conflict_of_sources_about_a_payee_is_shown(
     (conflict,) = difference.conflicts
     assert (conflict.served, conflict.served_payee) == (names[0], "0xhonest")
     assert (conflict.other, conflict.other_payee) == (names[1], "0xliar")
-    summary = summarise_difference(difference, as_json=False)
+    summary = summarise_difference(difference)
     assert summary.startswith("! https://a.example/ pays 0xhonest by ")
     assert compare(after, after).conflicts == []
 
@@ -218,7 +218,7 @@ def test_another_order_of_keys_is_a_change_without_changed_keys(tmp_path: Path) 
     turned = dict(reversed(record.items()))
     difference = compare(stored(tmp_path / "old", [record]), stored(tmp_path / "new", [turned]))
     assert [change.keys for change in difference.changed] == [[]]
-    assert "~ a  One: order or spelling\n" in summarise_difference(difference, as_json=False)
+    assert "~ a  One: order or spelling\n" in summarise_difference(difference)
 
 
 def test_control_characters_of_a_name_are_escaped(tmp_path: Path) -> None:
@@ -226,17 +226,17 @@ def test_control_characters_of_a_name_are_escaped(tmp_path: Path) -> None:
     hostile = "\x1b[2Jname\n- other\u202e\u2028" + "x" * 9999
     new = stored(tmp_path / "new", [service("a", name=hostile), service("b", **{"\r": 1})])
     changed = stored(tmp_path / "changed", [service("a", name=hostile), service("b")])
-    lines = summarise_difference(compare(old, new), as_json=False).splitlines()
+    lines = summarise_difference(compare(old, new)).splitlines()
     assert lines[0].startswith("+ a  \\x1b[2Jname\\n- other\\u202e\\u2028xxx")
     assert lines[0].endswith("…")
     assert len(lines) == 3
     assert len(lines[0]) < 250
-    assert "~ b  One: \\r\n" in summarise_difference(compare(changed, new), as_json=False)
+    assert "~ b  One: \\r\n" in summarise_difference(compare(changed, new))
 
 
 def test_catalogues_without_services_have_no_difference(tmp_path: Path) -> None:
     old, new = stored(tmp_path / "old", []), stored(tmp_path / "new", [])
-    summary = summarise_difference(compare(old, new), as_json=False)
+    summary = summarise_difference(compare(old, new))
     assert summary == "0 added, 0 changed, 0 removed"
     assert count_changes(old, new) == ChangeCounts(0, 0, 0)
 

@@ -17,9 +17,9 @@ from indexer.errors import InvalidRecord, LeftOut
 from indexer.sources.decisions import Decisions
 from indexer.sources.fact_store import FactStore
 from indexer.sources.records import SourceRecord
+from indexer.tokens.testnets import is_test_network
 from indexer.x402.discovery import Discovery, Grouped, SourceResources
 from indexer.x402.readings import Readings
-from indexer.x402.testnets import is_test_network
 from tests.support.running import SHARED, Json, examples
 from tests.support.sources.x402 import (
     RULES,

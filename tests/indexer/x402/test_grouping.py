@@ -126,9 +126,9 @@ def group_within(records: list[Json], policy: Policy) -> tuple[list[Json], list[
     """Return the endpoints of a service, and the URLs of the resources that its record has."""
     texts = [SourceRecord("", json.dumps(each).encode()) for each in records]
     grouped = [GroupedResource(read_resource(text, RULES)[0], 0) for text in texts]
-    service = group_resources("api.one.example", grouped, policy.endpoints_per_service)
+    service, _ = group_resources("api.one.example", grouped, policy.endpoints_per_service)
     in_record = [each.resource.identity for each in grouped if each.in_record]
-    return [json.loads(bytes(each)) for each in service.endpoints], in_record
+    return [json.loads(bytes(each)) for each in service["endpoints"]], in_record
 
 
 def test_a_record_has_as_many_endpoints_as_the_policy_allows_the_most_called_first() -> None:

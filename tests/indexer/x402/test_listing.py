@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from indexer.errors import LeftOut
 from indexer.sources.records import SourceRecord
+from indexer.tokens.stablecoins import STABLECOINS
 from indexer.x402.listing import MAX_ENTRIES, MAX_LISTING, EntryKeys, Listing
-from indexer.x402.resource import SIZE, read_resource
-from indexer.x402.stablecoins import STABLECOINS
+from indexer.x402.resource import read_resource
+from indexer.x402.rules import SIZE
 from tests.support.running import Json, examples
 from tests.support.sources.x402 import (
     RULES,

@@ -16,7 +16,8 @@ from indexer.options import Policy
 from indexer.search.offers import OfferWriter
 from indexer.snapshot.resources import ServiceListing, write_resources
 from indexer.sources.records import SourceRecord
-from indexer.x402.resource import Rules, read_resource
+from indexer.x402.resource import read_resource
+from indexer.x402.rules import Rules
 from service.filtering.facets import OFFER_KEYS
 from service.filtering.offers import Offers
 from service.filtering.urls import Urls

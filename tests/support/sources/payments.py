@@ -14,7 +14,7 @@ from msgspec import Struct
 from indexer.payments.files import PaymentInput
 from indexer.payments.load import load_payments
 from indexer.sources.findings import Findings, Tally
-from indexer.x402.stablecoins import KNOWN_STABLECOINS, Stablecoins
+from indexer.tokens.stablecoins import KNOWN_STABLECOINS, Stablecoins
 from service.snapshot.snapshot import Snapshot, open_snapshot
 from tests.support.running import Build, Json, service, write_lines
 

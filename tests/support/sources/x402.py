@@ -19,7 +19,8 @@ from indexer.sources.fact_store import FactStore
 from indexer.sources.records import SourceRecord
 from indexer.x402.discovery import Discovery, Grouped, SourceResources
 from indexer.x402.readings import Readings
-from indexer.x402.resource import Resource, Rules, read_resource
+from indexer.x402.resource import Resource, read_resource
+from indexer.x402.rules import Rules
 from tests.support.running import Json
 
 USDC = "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913"

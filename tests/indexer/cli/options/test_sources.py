@@ -34,7 +34,7 @@ def check(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Ch
         raise Stopped("stopped")
 
     monkeypatch.setattr("indexer.cli.build.build_snapshot", stop)
-    monkeypatch.setattr("indexer.cli.check.check_sources", stop)
+    monkeypatch.setattr("indexer.cli.build.check_sources", stop)
 
     def run(*arguments: object) -> BuildOptions:
         assert main([request.param, *map(str, arguments)]) == 1

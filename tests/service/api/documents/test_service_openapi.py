@@ -17,7 +17,8 @@ from indexer.catalogue.record import normalise
 from indexer.errors import InvalidRecord
 from indexer.options import Policy
 from indexer.sources.records import SourceRecord
-from indexer.x402.resource import Rules, read_resource
+from indexer.x402.resource import read_resource
+from indexer.x402.rules import Rules
 from service.api.documents.service_openapi import (
     DEFAULT,
     NO_HTTP,

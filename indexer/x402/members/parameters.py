@@ -8,14 +8,14 @@ understood is skipped, since a service is worth listing without it.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Literal
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
-from indexer.x402.tools import MAX_TOOL
-from indexer.x402.untrusted import mapping, text
+from indexer.untrusted import items, mapping, objects, text
+from indexer.x402.members.tools import MAX_TOOL
 from service.schema.records import ParameterDescriptor
 
 ParameterGroup = Literal["body", "query", "path"]
@@ -79,11 +79,12 @@ class ParameterDeclaration(Struct):
 Declarations = dict[tuple[ParameterGroup, str], ParameterDeclaration]
 
 
-def read_input(extension: Any, output_schema: Any, url: str) -> DeclaredInput:
+def read_input(extension: Any, output_schemas: Iterable[Any], url: str) -> DeclaredInput:
     """Read the input declared by the Bazaar extension.
 
-    The output schema of version 1 counts where the extension declares no parameters. Both are
-    decoded JSON of any type. Placeholders in the path of the URL are parameters, too.
+    The first output schema of version 1 that has an input counts where the extension declares no
+    parameters. All are decoded JSON of any type. Placeholders in the path of the URL are
+    parameters, too.
     """
     declarations: Declarations = {}
     declared = mapping(mapping(extension, "info"), "input")
@@ -92,7 +93,8 @@ def read_input(extension: Any, output_schema: Any, url: str) -> DeclaredInput:
         _collect(declarations, mapping(schema, "properties"), declared, examples=False)
         _collect(declarations, declared, declared, examples=True)
     if not declarations:
-        schema = mapping(output_schema, "input")
+        inputs = (mapping(each, "input") for each in output_schemas)
+        schema = next(filter(None, inputs), {})
         _collect(declarations, schema, schema, examples=False)
         declared = declared or schema
     for name in path_parameters(url):
@@ -150,7 +152,7 @@ def _read_fields(fields: Any, *, examples: bool) -> Iterator[tuple[str, Paramete
     """Yield the parameters of one group: a list, a JSON Schema, or an object by name."""
     required: Any = ()
     if isinstance(fields, list):
-        fields = {text(field.get("name")): field for field in _dicts(fields)}
+        fields = {text(each.get("name")): each for each in fields if isinstance(each, dict)}
     elif not isinstance(fields, dict):
         return
     elif key := next((key for key in ("properties", "fields") if _is_schemas(fields.get(key))), ""):
@@ -185,15 +187,14 @@ def _describe(
 ) -> ParameterDescriptor:
     schema = declaration.schema if isinstance(declaration.schema, dict) else {}
     remark = declaration.schema if isinstance(declaration.schema, str) else ""
-    alternatives = [schema, *_dicts(schema.get("anyOf")), *_dicts(schema.get("oneOf"))]
+    alternatives = [schema, *objects(schema, "anyOf"), *objects(schema, "oneOf")]
     enums = (each["enum"] for each in alternatives if isinstance(each.get("enum"), list))
     choices = next(enums, None)
     if choices is None:
         choices = _quoted(schema.get("type"))
     example = declaration.example
     if example is UNSET:
-        given = schema.get("examples")
-        example = schema.get("example", given[0] if isinstance(given, list) and given else UNSET)
+        example = schema.get("example", next(iter(items(schema, "examples")), UNSET))
     types = (found for each in [*alternatives, {"type": remark}] if (found := _type(each)))
     values = [*choices[:1], *([] if example in (UNSET, None) else [example])]
     return ParameterDescriptor(
@@ -208,10 +209,6 @@ def _describe(
         default=_encode(schema.get("default", UNSET)),
         required=True if group == "path" else declaration.required,
     )
-
-
-def _dicts(value: Any) -> list[dict[str, Any]]:
-    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
 
 
 def _type(schema: dict[str, Any]) -> Type | None:

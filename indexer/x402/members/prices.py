@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from decimal import Decimal
 from functools import lru_cache
 from typing import Any
@@ -11,10 +12,11 @@ import msgspec
 from msgspec import UNSET, Raw, Struct
 
 from indexer.errors import InvalidRecord
+from indexer.sources.findings import Notice
 from indexer.text import decode_or_invalid
-from indexer.x402.stablecoins import KNOWN_STABLECOINS, Asset, Stablecoins
-from indexer.x402.testnets import is_test_network
-from indexer.x402.untrusted import line
+from indexer.tokens.stablecoins import KNOWN_STABLECOINS, Asset, Stablecoins
+from indexer.tokens.testnets import is_test_network
+from indexer.untrusted import line, raw_members
 from service.networks import network_key, network_label
 from service.schema.records import Pricing
 
@@ -25,17 +27,8 @@ UNKNOWN_ASSET = "with an unknown asset"
 UNPRICED = "without a price"
 WITHOUT_ACCEPTS = "without accepts"
 
-_fields = msgspec.json.Decoder(dict[str, Raw])
 _accepts = msgspec.json.Decoder(list[dict[str, Raw]])
 _integer = re.compile(r"(-?)([0-9]+)")
-
-
-class Notice(Struct, frozen=True, array_like=True):
-    """A remark for the operator on a record that is indexed nevertheless."""
-
-    kind: str
-    path: str
-    reason: str
 
 
 class Offer(Struct, frozen=True):
@@ -70,6 +63,7 @@ class Accepted(Struct):
     networks: labels of the networks of all entries
     entries, offers: all entries, as they came and as read
     index: of the chosen entry
+    contradicts: whether documents, or a document and a feed, state prices that cannot both hold
     """
 
     pricing: Pricing
@@ -79,6 +73,7 @@ class Accepted(Struct):
     entries: list[dict[str, Any]]
     offers: list[Offer]
     index: int
+    contradicts: bool = False
 
     @property
     def chosen(self) -> dict[str, Any]:
@@ -102,7 +97,7 @@ def read_accepts(
     """
     entries = [] if accepts is None else accepts
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
-        decode_or_invalid(_accepts, _fields.decode(text)["accepts"], "$.accepts")
+        decode_or_invalid(_accepts, raw_members(text)["accepts"], "$.accepts")
     offers = [_read_offer(entry, stablecoins) for entry in entries]
     index = min(
         range(len(entries)),
@@ -130,6 +125,11 @@ def read_accepts(
     )
 
 
+def are_of_version_1(entries: Iterable[dict[str, Any]]) -> bool:
+    """Whether all entries of `accepts` have the shape of version 1 of the protocol."""
+    return all("maxAmountRequired" in each and "amount" not in each for each in entries)
+
+
 @lru_cache(maxsize=1024)
 def _key_and_label(network: str) -> tuple[str, str]:
     return network_key(network), network_label(network)
@@ -152,7 +152,10 @@ def _read_offer(entry: dict[str, Any], stablecoins: Stablecoins) -> Offer:
 
 
 def _price(offer: Offer, path: str) -> tuple[Pricing, list[Notice]]:
-    """Return the price of an entry, and a notice where it has none; raises InvalidRecord."""
+    """Return the price of an entry, and a notice where it has none; raises InvalidRecord.
+
+    The amount is a maximum for the scheme `upto`.
+    """
     if offer.fault:
         raise InvalidRecord(f"{path}.{offer.amount_key}", f"is not a price: {offer.fault}")
     (_, label), scheme = _key_and_label(offer.network), offer.scheme or "exact"
@@ -167,7 +170,15 @@ def _price(offer: Offer, path: str) -> tuple[Pricing, list[Notice]]:
         where = f"on {label}" if label else "without a network"
         reason = f"is not a known stablecoin {where}: the endpoint is listed without a price"
         notices.append(Notice(UNKNOWN_ASSET, f"{path}.asset", reason))
-    return _pricing(scheme, amount, currency, label), notices
+    is_maximum = scheme.casefold() == "upto"
+    pricing = Pricing(
+        amount="" if is_maximum else amount,
+        currency=currency,
+        network=label or UNSET,
+        scheme=scheme,
+        max_amount=amount if is_maximum and amount else UNSET,
+    )
+    return pricing, notices
 
 
 def base_units(value: Any) -> str:
@@ -191,15 +202,3 @@ def in_units(digits: str, decimals: int) -> str:
     padded = digits.rjust(decimals + 1, "0")
     fraction = padded[-decimals:].rstrip("0")
     return f"{padded[:-decimals]}.{fraction}" if fraction else padded[:-decimals]
-
-
-def _pricing(scheme: str, amount: str, currency: str, network: str) -> Pricing:
-    """Return a fixed amount, or for the scheme `upto` a maximum."""
-    is_maximum = scheme.casefold() == "upto"
-    return Pricing(
-        amount="" if is_maximum else amount,
-        currency=currency,
-        network=network or UNSET,
-        scheme=scheme,
-        max_amount=amount if is_maximum and amount else UNSET,
-    )

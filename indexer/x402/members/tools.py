@@ -1,8 +1,7 @@
 """Paid MCP tools: whose tool an identifier such as `mcp://tool/forecast` names.
 
-The identifier is no address, and servers of different sellers share it: it identifies a tool
-beside the server that sells it, or else beside the addresses that are paid and the name of the
-service.
+Different sellers use one identifier, so that a tool is identified by the identifier and its server,
+or else by the payees and the name of the service.
 """
 
 from __future__ import annotations
@@ -10,12 +9,12 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import quote, unquote
 
 from indexer.errors import LeftOut
-from indexer.x402.untrusted import line, mapping, text
-from service.urls import DEFAULT_PORTS, parse_url
+from indexer.untrusted import line, mapping, text
+from service.urls import DEFAULT_PORTS, find_url
 
 MAX_TOOL = 256  # characters
 MAX_SLUG = 12
@@ -27,13 +26,6 @@ NO_SELLER = "MCP tools without a seller"
 
 _tool = re.compile(r"mcp://tool/([^/?#\s]{1,768})", re.IGNORECASE)
 _no_letter = re.compile(r"[^a-z0-9]+")
-
-
-class Seller(NamedTuple):
-    """The seller of a tool that has no server: a domain, and what identifies the tool there."""
-
-    domain: str
-    identity: str
 
 
 def tool_of_url(url: str) -> str:
@@ -50,20 +42,17 @@ def server_of(values: dict[str, Any], described: dict[str, Any]) -> str:
     metadata = values.get("metadata")
     for place in (mapping(info, "input"), info, extension, metadata, described, values):
         for url in _urls(place):
-            try:
-                is_address = parse_url(url).scheme in DEFAULT_PORTS
-            except ValueError:
-                continue
-            if is_address:
+            parsed = find_url(url)
+            if parsed is not None and parsed.scheme in DEFAULT_PORTS:
                 return url
     return ""
 
 
-def find_seller(tool: str, payees: Iterable[str], service_name: Any) -> Seller:
-    """Return the seller whom these addresses pay; raises LeftOut where there are none.
+def find_seller(tool: str, payees: Iterable[str], service_name: Any) -> tuple[str, str]:
+    """Return a domain for the seller of a tool without a server, and the identity of the tool.
 
-    Tools of one seller have equal sets of addresses, so that no other listing adds an address to
-    those that are paid for a tool.
+    Tools of one seller have equal sets of payees, so that no other listing adds a payee to a tool.
+    Raises LeftOut without payees.
     """
     addresses = sorted(payees)
     if not addresses:
@@ -73,7 +62,7 @@ def find_seller(tool: str, payees: Iterable[str], service_name: Any) -> Seller:
     digest = hashlib.sha256("\n".join((name, *addresses)).encode()).hexdigest()[:SELLER_DIGITS]
     slug = _no_letter.sub("-", name or addresses[0].lower()).strip("-")[:MAX_SLUG].strip("-")
     domain = f"{SELLERS}{slug}-{digest}" if slug else f"{SELLERS}{digest}"
-    return Seller(domain, f"mcp://{domain}/tool/{quote(tool, safe='')}")
+    return domain, f"mcp://{domain}/tool/{quote(tool, safe='')}"
 
 
 def is_seller(domain: str) -> bool:

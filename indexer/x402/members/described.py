@@ -13,9 +13,11 @@ import msgspec
 from msgspec import Raw, Struct, field
 from msgspec.structs import astuple, replace
 
+from indexer.sources.findings import Notice
 from indexer.sources.records import DESCRIBED, DESCRIBED_START
-from indexer.x402.offers import find_contradiction, merge_offers, price_of
-from indexer.x402.prices import UNKNOWN_ASSET, Accepted, Notice
+from indexer.untrusted import raw_members
+from indexer.x402.members.offers import find_contradiction, merge_offers, price_of
+from indexer.x402.members.prices import UNKNOWN_ASSET, Accepted
 from service.schema.offers import PaymentOffer
 
 CONTRADICTION = "contradicting prices"
@@ -65,7 +67,6 @@ class _Marked(Struct):
 
 _marked = msgspec.json.Decoder(_Marked)
 _described = msgspec.json.Decoder(DescribedResource)
-_fields = msgspec.json.Decoder(Fields)
 
 
 def read_described(text: bytes) -> DescribedResource | None:
@@ -75,7 +76,7 @@ def read_described(text: bytes) -> DescribedResource | None:
 
 def decode_fields(text: bytes) -> Fields:
     """Return the members of a resource; those of a list have no DESCRIBED."""
-    fields = _fields.decode(text)
+    fields = raw_members(text)
     if not text.startswith(DESCRIBED_START):
         fields.pop(DESCRIBED, None)
     return fields
@@ -101,7 +102,7 @@ def merge_described(values: Iterable[Raw]) -> Raw:
 def price_described(accepted: Accepted, described: DescribedResource | None) -> Accepted:
     """Return the payments of a resource, with the price of its documents where none is listed.
 
-    The notices say what is not known of a price, and which prices contradict each other.
+    Notices tell why a price is unknown, and which prices contradict each other.
     """
     if described is None:
         return accepted
@@ -109,13 +110,18 @@ def price_described(accepted: Accepted, described: DescribedResource | None) -> 
     contradiction = find_contradiction(accepted, described.offers)
     notices = [Notice(CONTRADICTION, place, contradiction)] if contradiction else []
     if accepted.entries:
-        return replace(accepted, notices=accepted.notices + notices)
+        notices = accepted.notices + notices
+        return replace(accepted, notices=notices, contradicts=bool(contradiction))
     pricing, best = price_of(described.offers)
     if place:
         notices += _notices(best, place)
     amount = pricing.amount or pricing.max_amount or pricing.min_amount
     return replace(
-        accepted, pricing=pricing, amount=Decimal(amount) if amount else None, notices=notices
+        accepted,
+        pricing=pricing,
+        amount=Decimal(amount) if amount else None,
+        notices=notices,
+        contradicts=bool(contradiction),
     )
 
 

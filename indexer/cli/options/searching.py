@@ -1,17 +1,59 @@
-"""The options of builds whose postings go to an OpenSearch cluster."""
+"""Options of commands that rank or publish: the ranking, and the engine that searches."""
 
 from __future__ import annotations
 
 import argparse
 import os
+from collections.abc import Iterable
 from importlib.util import find_spec
+from typing import Any
 
-from indexer.cli.options.declared import given
+import msgspec
+from msgspec.structs import asdict, replace
+
+from indexer.cli.options.declared import add_declared, given
 from indexer.errors import Misuse
-from indexer.options import ClusterOptions
+from indexer.search_options import ClusterOptions, RankingOptions
 from service.opensearch.connection import MODULES, NEEDS_EXTRA, ClusterAddress, shown
+from service.search.config import SEARCH_CONFIG, SearchConfig
 
 ENGINES = ("embedded", "opensearch")
+FIXED = frozenset(("field_weights", "encoder", "analysis", "impact_scale", "dense_share"))
+"""Parameters that are no number, or that change no order."""
+TUNABLE = [name for name in SearchConfig.__struct_fields__ if name not in FIXED]
+ENCODER = "encoder"
+KINDS = {"none": False, "static": True}
+"""Encoders, and whether these rank by meaning."""
+
+
+def add_ranking_options(parser: argparse.ArgumentParser) -> None:
+    """Add the choice of ranking by words alone, and changes of parameters."""
+    add_declared(parser, RankingOptions)
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="change a parameter of the ranking, such as similarity_weight=6",
+    )
+
+
+def parse_ranking(options: argparse.Namespace, more: Iterable[str] = ()) -> RankingOptions:
+    """Return the ranking that the options ask for, with `more` changes; raises Misuse."""
+    is_semantic: bool = given(options, RankingOptions).get("is_semantic", True)
+    changes: dict[str, Any] = {}
+    for change in (*options.set, *more):
+        name, _, value = change.partition("=")
+        if name == ENCODER and value in KINDS:
+            is_semantic = KINDS[value]
+        elif name in TUNABLE:
+            changes[name] = _convert(name, value)
+        else:
+            raise Misuse(
+                f"{change!r} is no change of the ranking; write {ENCODER}= with one of "
+                f"{', '.join(KINDS)}, or NAME=VALUE with one of {', '.join(TUNABLE)}"
+            )
+    return RankingOptions(is_semantic, replace(SEARCH_CONFIG, **changes))
 
 
 def add_engine_options(parser: argparse.ArgumentParser) -> None:
@@ -49,14 +91,6 @@ def add_engine_options(parser: argparse.ArgumentParser) -> None:
 
 def parse_cluster(options: argparse.Namespace) -> ClusterOptions | None:
     """Return the cluster of a build, None for the embedded engine; raises Misuse."""
-    address = parse_address(options)
-    if address is None:
-        return None
-    return ClusterOptions(address, **given(options, ClusterOptions))
-
-
-def parse_address(options: argparse.Namespace) -> ClusterAddress | None:
-    """Return the address of the cluster, None for the embedded engine; raises Misuse."""
     if (options.engine == "opensearch") != bool(options.opensearch_url):
         raise Misuse("--engine opensearch and --opensearch-url need each other")
     if options.engine != "opensearch":
@@ -72,4 +106,13 @@ def parse_address(options: argparse.Namespace) -> ClusterAddress | None:
         raise Misuse(str(error)) from None
     except OSError as error:
         raise Misuse(f"{error.filename} cannot be read: {error.strerror}") from None
-    return address
+    return ClusterOptions(address, **given(options, ClusterOptions))
+
+
+def _convert(name: str, value: str) -> Any:
+    fields = asdict(SEARCH_CONFIG) | {name: value}
+    try:
+        converted = msgspec.convert(fields, SearchConfig, strict=False)
+    except msgspec.ValidationError as error:
+        raise Misuse(f"{name}={value}: {error}") from error
+    return getattr(converted, name)

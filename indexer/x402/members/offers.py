@@ -9,8 +9,8 @@ from itertools import combinations
 
 from msgspec import UNSET
 
-from indexer.x402.prices import Accepted
-from indexer.x402.stablecoins import is_usd
+from indexer.tokens.stablecoins import is_usd
+from indexer.x402.members.prices import Accepted
 from service.schema.offers import PaymentOffer
 from service.schema.records import Pricing
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from indexer.sources.records import SourceRecord
-from indexer.x402.calls import MAX_REQUIREMENTS
+from indexer.x402.members.calls import MAX_REQUIREMENTS
 from indexer.x402.resource import read_resource
 from tests.support.running import Json, examples
 from tests.support.sources.x402 import RULES, SERVER, TOOL, URL, accept, read, resource, tool, v2

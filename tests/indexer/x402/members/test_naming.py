@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from indexer.x402.naming import host_labels, readable_name
+from indexer.x402.members.naming import host_labels, readable_name
 from tests.support.running import ROOT
 
 NAMES = {
@@ -68,7 +68,8 @@ def test_a_label_beyond_ascii_is_decoded_for_searches_only() -> None:
 def test_a_missing_package_is_named_with_the_command_that_installs_it(package: str) -> None:
     code = (
         f"import sys; sys.modules[{package!r}] = None\n"
-        "from indexer.x402.naming import readable_name; readable_name('xn--bcher-kva.example')"
+        "from indexer.x402.members.naming import readable_name\n"
+        "readable_name('xn--bcher-kva.example')"
     )
     process = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from msgspec import UNSET, Struct
 
-from indexer.x402.parameters import is_template
-from indexer.x402.untrusted import mapping, text
+from indexer.untrusted import items, mapping, objects, text
+from indexer.x402.members.parameters import is_template
 from service.schema.discovery import Requirement, ToolFacts
-from service.urls import ParsedUrl, parse_url
+from service.urls import ParsedUrl, find_url
 
 MAX_REQUIREMENTS = 20
 MAX_METHODS = 10
@@ -57,10 +57,7 @@ def read_call(
 def _example_url(value: Any, listed: ParsedUrl | None) -> str:
     """Return a URL of the origin of the listed one that has no placeholder, or an empty string."""
     url = text(value)
-    try:
-        example = parse_url(url) if url and listed else None
-    except ValueError:
-        return ""
+    example = find_url(url)
     if example is None or listed is None or example.has_credentials or is_template(example.rest):
         return ""
     is_same_origin = (example.scheme, example.domain) == (listed.scheme, listed.domain)
@@ -69,25 +66,19 @@ def _example_url(value: Any, listed: ParsedUrl | None) -> str:
 
 def _requirements(values: dict[str, Any], entries: int) -> Iterator[Requirement]:
     """Yield what is required: for all ways to pay, or for some."""
-    resource = values.get("resource")
-    for place in (values, resource if isinstance(resource, dict) else {}):
-        for method in _methods(place.get("requires")):
+    for place in (values, values.get("resource")):
+        for method in _methods(items(place, "requires", MAX_METHODS)):
             yield Requirement(methods=[method])
     info = mapping(mapping(values.get("extensions"), "auth-hints"), "info")
-    hints = info.get("authRequirements")
-    for hint in hints[:MAX_REQUIREMENTS] if isinstance(hints, list) else ():
-        if not isinstance(hint, dict):
-            continue
-        given = hint.get("methods")
-        types = given[:MAX_METHODS] if isinstance(given, list) else ()
-        if methods := _methods([each.get("type") for each in types if isinstance(each, dict)]):
+    for hint in objects(info, "authRequirements", MAX_REQUIREMENTS):
+        types = objects(hint, "methods", MAX_METHODS)
+        if methods := _methods(each.get("type") for each in types):
             is_partial = not _covers(hint.get("acceptIndexes"), entries)
             yield Requirement(methods=methods, some=True if is_partial else UNSET)
 
 
-def _methods(given: Any) -> list[str]:
-    """Return the distinct names of methods in a list."""
-    names = given[:MAX_METHODS] if isinstance(given, list) else []
+def _methods(names: Iterable[Any]) -> list[str]:
+    """Return the distinct names that are names of methods."""
     valid = (each for each in names if isinstance(each, str) and _method.fullmatch(each))
     return list(dict.fromkeys(valid))
 

@@ -1,11 +1,11 @@
-"""Authority: a document speaks for the hosts of its source, and for no others."""
+"""Documents: a document speaks for the hosts of its source, and for no others."""
 
 from __future__ import annotations
 
 import msgspec
 import pytest
 
-from indexer.documents.authority import OTHER_HOSTS, Authority
+from indexer.documents.document import OTHER_HOSTS, Document
 from indexer.errors import InvalidRecord, LeftOut
 from indexer.options import SourceOptions
 
@@ -36,15 +36,15 @@ SHARED = "https://one.vercel.app/openapi.json"
 def test_a_document_speaks_for_the_hosts_of_its_source(
     url: str, source: dict[str, object], expected: bool
 ) -> None:
-    authority = Authority(msgspec.convert({"name": "source"} | source, SourceOptions))
+    document = Document(b"", msgspec.convert({"name": "source"} | source, SourceOptions))
     if expected:
-        authority.check("$", url)
+        document.check_host("$", url)
         return
     with pytest.raises(LeftOut) as raised:
-        authority.check("$", url)
+        document.check_host("$", url)
     assert raised.value.rule == OTHER_HOSTS
 
 
 def test_a_text_that_is_no_url_is_rejected() -> None:
     with pytest.raises(InvalidRecord, match=r"^\$\.a: is not a URL"):
-        Authority(SourceOptions(name="source")).check("$.a", "weather")
+        Document(b"", SourceOptions(name="source")).check_host("$.a", "weather")

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from indexer.options import Kind
-from indexer.x402.offers import MAX_OFFERS, find_contradiction, merge_offers, price_of
-from indexer.x402.prices import Accepted, read_accepts
+from indexer.x402.members.offers import MAX_OFFERS, find_contradiction, merge_offers, price_of
+from indexer.x402.members.prices import Accepted, read_accepts
 from service.schema.offers import PaymentOffer
 
 pytest.importorskip("mcp", reason="the extra `mcp` is not installed")

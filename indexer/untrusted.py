@@ -12,6 +12,7 @@ from msgspec import Raw
 
 from indexer.errors import InvalidRecord
 from indexer.text import check_depth, decode_or_invalid, drop_ignorable
+from service.urls import ParsedUrl, parse_url
 
 # Control characters, line and paragraph separators, and embeddings and isolates of direction.
 _control = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
@@ -29,7 +30,9 @@ def _number(text: str) -> Decimal:
 
 
 _values = msgspec.json.Decoder(dict[str, Any], float_hook=_number)
-_fields = msgspec.json.Decoder(dict[str, Raw])
+_members = msgspec.json.Decoder(dict[str, Raw])
+raw_members = _members.decode
+raw_items = msgspec.json.Decoder(list[Raw]).decode
 
 
 def decode_object(text: bytes) -> dict[str, Any]:
@@ -41,12 +44,20 @@ def decode_object(text: bytes) -> dict[str, Any]:
     try:
         values = _values.decode(text)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        decode_or_invalid(_fields, text)  # it finds all faults but those of numbers
+        decode_or_invalid(_members, text)  # it finds all faults but those of numbers
         check_depth(text)
         reason = "holds a number beyond those of a 64-bit float or with too many digits"
         raise InvalidRecord("$", reason) from error
     check_depth(text)
     return values
+
+
+def url_or_invalid(url: str, path: str) -> ParsedUrl:
+    """Parse a URL that stands at a JSON path of its record; raises InvalidRecord."""
+    try:
+        return parse_url(url)
+    except ValueError as error:
+        raise InvalidRecord(path, str(error)) from error
 
 
 def string_of(raw: Raw) -> str:
@@ -61,6 +72,17 @@ def mapping(value: Any, key: str) -> dict[str, Any]:
     """Return the object under a key, or an empty one."""
     member = value.get(key) if isinstance(value, dict) else None
     return member if isinstance(member, dict) else {}
+
+
+def items(value: Any, key: str, most: int | None = None) -> list[Any]:
+    """Return the elements of the list under a key, as many as are read, or none."""
+    member = value.get(key) if isinstance(value, dict) else None
+    return member[:most] if isinstance(member, list) else []
+
+
+def objects(value: Any, key: str, most: int | None = None) -> list[dict[str, Any]]:
+    """Return the objects among the elements of the list under a key that are read."""
+    return [each for each in items(value, key, most) if isinstance(each, dict)]
 
 
 def text(value: Any, max_length: int | None = None) -> str:

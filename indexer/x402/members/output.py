@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from indexer.x402.parameters import names_type
-from indexer.x402.untrusted import mapping
+from indexer.untrusted import items, mapping
+from indexer.x402.members.parameters import names_type
 
 MAX_NAMES = 64
 MAX_NAME = 40  # characters
@@ -68,12 +68,10 @@ class _NameCollector:
             for each in value[:MAX_EXAMPLES]:
                 self.read(each, levels - 1, is_example=is_example)
         elif isinstance(value, dict):
-            if is_example:
-                self._read_fields(value, levels, is_example=True)
-            elif _is_schema(value):
+            if not is_example and _is_schema(value):
                 self._read_schema(value, levels)
             else:
-                self._read_fields(value, levels, is_example=False)
+                self._read_fields(value, levels, is_example=is_example)
 
     def _read_schema(self, schema: dict[str, Any], levels: int) -> None:
         for name, each in mapping(schema, "properties").items():
@@ -81,8 +79,7 @@ class _NameCollector:
             self.read(each, levels - 1)
         self.read(schema.get("items"), levels - 1)
         for key in _COMBINED:
-            alternatives = schema.get(key)
-            for each in alternatives if isinstance(alternatives, list) else ():
+            for each in items(schema, key):
                 self.read(each, levels - 1)
         for key in _DEFINED:
             for each in mapping(schema, key).values():

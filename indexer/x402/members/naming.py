@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -44,7 +45,7 @@ def readable_name(domain: str) -> str:
     if _is_address(host):
         return host
     labels, is_hosted = _private_labels(host.split("."))
-    words = _hosted_words(labels) if is_hosted else _registered_words(labels)
+    words = _hosted_words(labels) if is_hosted else _telling(_words(labels))
     return " ".join(map(_capitalise, dict.fromkeys(words))) or host
 
 
@@ -57,8 +58,8 @@ def host_labels(host: str) -> list[str]:
     if not host.strip(".") or _is_address(host):
         return []
     labels, _ = _private_labels(host.lower().split("."))
-    words = [word for label in labels for word in _word.findall(_unicode(label))]
-    return [word for word in dict.fromkeys(words) if word not in GENERIC]
+    words = dict.fromkeys(_words(map(_unicode, labels)))
+    return [word for word in words if word not in GENERIC]
 
 
 def registrable_domain(host: str) -> str:
@@ -143,8 +144,8 @@ def _hosted_words(labels: list[str]) -> list[str]:
     return _telling(next(filter(_is_telling, candidates), first))
 
 
-def _registered_words(labels: list[str]) -> list[str]:
-    return _telling([word for label in labels for word in _word.findall(label)])
+def _words(labels: Iterable[str]) -> list[str]:
+    return [word for label in labels for word in _word.findall(label)]
 
 
 def _telling(words: list[str]) -> list[str]:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indexer.x402.output import MAX_NAME, MAX_NAMES, declared_outputs, read_output
+from indexer.x402.members.output import MAX_NAME, MAX_NAMES, declared_outputs, read_output
 
 OBJECT = {"type": "object", "properties": {"temp": {"type": "number"}}}
 

@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 
 from msgspec import Struct
 
-from indexer.x402.untrusted import line, text
-from service.urls import parse_url
+from indexer.untrusted import line, text
+from service.urls import find_url
 
 MAX_NAME = 100  # characters
 MAX_TAG = 50
@@ -66,9 +66,7 @@ def _tags(value: Any) -> list[str]:
 def _icon_url(value: Any) -> str:
     """Return a URL that a browser may safely load an image from."""
     url = line(value, MAX_ICON_URL)
-    try:
-        parsed = parse_url(url)
-    except ValueError:
+    parsed = find_url(url)
+    if parsed is None or parsed.is_private or parsed.has_credentials:
         return ""
-    is_safe = parsed.scheme in {"http", "https"} and not parsed.is_private
-    return url if is_safe and not parsed.has_credentials else ""
+    return url if parsed.scheme in {"http", "https"} else ""
