@@ -35,25 +35,24 @@ LONGEST = (
 NOT_SEMANTIC = ("--no-semantic",)
 PLAIN = (*NOT_SEMANTIC, "--no-downloads")
 BUILDS: dict[str, tuple[str, ...]] = {
-    "indexer/catalogue": PLAIN,
-    "indexer/manifests": PLAIN,
-    "indexer/mpp": PLAIN,
-    "indexer/openapi": PLAIN,
-    "indexer/payments": PLAIN,
-    "indexer/snapshot/test_rollback.py": NOT_SEMANTIC,
-    "indexer/sources": PLAIN,
-    "indexer/x402": PLAIN,
+    "documents": (),
+    "indexer": (),
+    "indexer/cli/test_build.py": (),
+    "indexer/processes": (),
+    "indexer/publishing": NOT_SEMANTIC,
+    "indexer/segments": (),
+    "indexer/snapshot": NOT_SEMANTIC,
     "service/api": NOT_SEMANTIC,
     "service/api/test_downloads.py": (),
     "service/artifacts": NOT_SEMANTIC,
-    "service/http": NOT_SEMANTIC,
     "service/mcp": NOT_SEMANTIC,
+    "service/publishing": (),
     "service/publishing/test_artifacts.py": NOT_SEMANTIC,
     "service/replicas": NOT_SEMANTIC,
-    "service/server": NOT_SEMANTIC,
+    "service/snapshot": (),
 }
-"""Options of `build` by folder or file, for tests that promise nothing of vectors or downloads: to
-make them takes more than half of a small build."""
+"""Options of `build` by folder or file, for tests that promise something of vectors or downloads:
+without both, which are more than half of a small build, elsewhere."""
 
 settings.register_profile("ratecard", max_examples=examples(100), deadline=None)
 settings.load_profile("ratecard")
@@ -158,7 +157,7 @@ def build(
     """
     monkeypatch.setattr("indexer.progress.MIN_SECONDS", math.inf)
     path = request.path.relative_to(TESTS)
-    plain = BUILDS.get(path.as_posix(), BUILDS.get(path.parent.as_posix(), ()))
+    plain = BUILDS.get(path.as_posix(), BUILDS.get(path.parent.as_posix(), PLAIN))
 
     def build(*sources: Any, payments: Any = None, options: tuple[str, ...] = ()) -> int:
         folder = artifacts.parent

@@ -6,30 +6,27 @@ import os
 import re
 import shlex
 import subprocess
-import sys
 import sysconfig
 from pathlib import Path
 
 import pytest
 
 from indexer.cli.main import COMMANDS, parse_options
+from indexer.cli.main import main as index
 from service.__main__ import EXAMPLES
+from service.__main__ import main as run_service
+from service.replicas.__main__ import main as run_replica
 from service.server.options import option
 from service.settings import Settings, describe, variable
-from tests.support.running import ROOT, service, write_lines
+from tests.support.running import run_fork, service, write_lines
+
+PROGRAMS = {"indexer": index, "service": run_service, "service.replicas": run_replica}
 
 
-def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run `python -m` with output 80 columns wide."""
-    return subprocess.run(
-        [sys.executable, "-m", *arguments],
-        cwd=ROOT,
-        env=os.environ | {"COLUMNS": "80", "RATECARD_PORT": "0"} | environment,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
+def run(module: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run a program with output 80 columns wide."""
+    environ = os.environ | {"COLUMNS": "80", "RATECARD_PORT": "0"} | environment
+    return run_fork(PROGRAMS[module], *arguments, environ=environ)
 
 
 def test_the_help_of_the_service_describes_each_setting() -> None:

@@ -22,6 +22,7 @@ from starlette.routing import Mount
 from starlette.types import ASGIApp, Message
 
 import service.app
+from service.__main__ import main as run_service
 from service.api.documents.openapi import document
 from service.app import create_app
 from service.artifacts import manager
@@ -29,7 +30,7 @@ from service.artifacts.manager import SnapshotManager
 from service.artifacts.opening import ServedSnapshot, open_served
 from service.settings import ServerSettings, Settings
 from tests.support.artifacts import folder
-from tests.support.running import ROOT, Build, Json, eventually, serve
+from tests.support.running import ROOT, Build, Json, eventually, run_fork, serve, serve_process
 from tests.support.running import service as record
 
 
@@ -157,14 +158,7 @@ def test_a_port_in_use_is_a_startup_error(workers: str, sample: Path) -> None:
 def test_an_invalid_setting_is_an_error_that_names_its_variable(name: str, value: str) -> None:
     with pytest.raises(ValueError, match=f"RATECARD_{name}: "):
         ServerSettings.from_environment({f"RATECARD_{name}": value})
-    process = subprocess.run(
-        [sys.executable, "-m", "service"],
-        cwd=ROOT,
-        env=os.environ | {f"RATECARD_{name}": value},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    process = run_fork(run_service, environ=os.environ | {f"RATECARD_{name}": value})
     assert process.returncode == 2
     assert process.stderr.startswith(f"error: RATECARD_{name}: ")
     assert process.stderr.count("\n") == 1
@@ -249,7 +243,7 @@ def test_make_passes_a_port_only_when_one_is_given(target: str) -> None:
 
 
 def test_two_workers_serve(sample: Path) -> None:
-    with serve(sample, "--workers", "2") as client:
+    with serve_process(sample, "--workers", "2") as (client, _):
         assert client.get("/v1/services?limit=1").status_code == 200
 
 

@@ -21,7 +21,7 @@ from tests.support.hostile_clients import HOSTILE, WORDS, search
 from tests.support.processes import ServiceProcess, run_service
 from tests.support.running import ROOT, SOAK, Json, endpoint, run_indexer, service, write_lines
 
-SECONDS = float(os.environ.get("RATECARD_SOAK_SECONDS", "600" if SOAK else "4"))
+SECONDS = float(os.environ.get("RATECARD_SOAK_SECONDS", "600" if SOAK else "2"))
 """How long the hostile clients run; the honest ones run a tenth of it, at least as long as 10 s."""
 IS_LONG = SECONDS >= 20
 """Whether times and memory are compared: other work disturbs a short run, and memory has yet to

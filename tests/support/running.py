@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
 import subprocess
 import sys
@@ -10,17 +11,28 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import Any
+from tempfile import TemporaryDirectory
+from typing import IO, Any
 
 import httpx
+
+from indexer.cli.main import main as index
+from service.__main__ import main as run_service
 
 ROOT = Path(__file__).parents[2]
 SHARED = ROOT.parent / "shared" / "data"
 SEEDS = ROOT / "seeds"
 SOAK = bool(os.environ.get("RATECARD_SOAK"))
 
+_FORKS = multiprocessing.get_context("forkserver")
+_FORKS.set_forkserver_preload(
+    [__name__, "service.app", "service.mcp.mount", "service.replicas.__main__"]
+)
+
 Json = dict[str, Any]
+Program = Callable[[list[str]], int]
 Build = Callable[..., int]
 """The type of the fixture `build`, which builds into `artifacts` and returns the exit status."""
 
@@ -75,19 +87,57 @@ def write_raw(path: Path, record: Json) -> str:
     return str(path)
 
 
-def run_indexer(*arguments: object, **options: Any) -> subprocess.CompletedProcess[str]:
-    """Run `python -m indexer` and capture its output."""
-    command = [sys.executable, "-m", "indexer", *map(str, arguments)]
+def run_process(
+    module: str, *arguments: object, **options: Any
+) -> subprocess.CompletedProcess[str]:
+    """Run `python -m` and capture its output."""
+    command = [sys.executable, "-m", module, *map(str, arguments)]
     return subprocess.run(
         command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=120, **options
     )
 
 
+def run_indexer(*arguments: object) -> subprocess.CompletedProcess[str]:
+    """Run the indexer in a fork, and capture its output."""
+    return run_fork(index, *arguments)
+
+
+def run_fork(
+    program: Program, *arguments: object, environ: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run a program as `python -m` does, and capture its output.
+
+    Its process is forked from one that has imported the programs already, which takes most of
+    the time to start.
+    """
+    command = [*map(str, arguments)]
+    with TemporaryDirectory() as folder:
+        outputs = Path(folder, "stdout"), Path(folder, "stderr")
+        with _forked(program, command, outputs, environ or dict(os.environ)) as process:
+            process.join(120)
+            assert process.exitcode is not None, f"{command} has not ended"
+            texts = [path.read_text() for path in outputs]
+            return subprocess.CompletedProcess(command, process.exitcode, *texts)
+
+
 @contextmanager
-def serve(artifacts: Path, *arguments: str, cwd: Path = ROOT) -> Iterator[httpx.Client]:
-    """Run `python -m service` on a free port, and yield a client."""
-    with serve_process(artifacts, *arguments, cwd=cwd) as (client, _):
-        yield client
+def serve(artifacts: Path, *arguments: str) -> Iterator[httpx.Client]:
+    """Serve on a free port in a fork, and yield a client; for one worker, as forks spawn none."""
+    command = ["--artifacts", str(artifacts), "--port", "0", *arguments]
+    with TemporaryDirectory() as folder:
+        stderr = Path(folder, "stderr")
+        os.mkfifo(stderr)
+        outputs = Path(os.devnull), stderr
+        with (
+            _forked(run_service, command, outputs, plain_environment()),
+            httpx.Client(base_url=wait_for_address(stderr.open()), timeout=30) as client,
+        ):
+            yield client
+
+
+def plain_environment() -> dict[str, str]:
+    """Return the environment without settings of the service."""
+    return {key: os.environ[key] for key in os.environ if not key.startswith("RATECARD_")}
 
 
 @contextmanager
@@ -96,20 +146,55 @@ def serve_process(
 ) -> Iterator[tuple[httpx.Client, subprocess.Popen[str]]]:
     """Run `python -m service`, and yield a client and the process; stop the process at the end."""
     command = [sys.executable, "-m", "service", "--artifacts", str(artifacts), "--port", "0"]
-    environment = {key: os.environ[key] for key in os.environ if not key.startswith("RATECARD_")}
     with subprocess.Popen(
         [*command, *arguments],
         cwd=cwd,
         stderr=subprocess.PIPE,
         text=True,
-        env=environment,
+        env=plain_environment(),
         **options,
     ) as process:
         try:
-            with httpx.Client(base_url=wait_for_address(process), timeout=30) as client:
+            with httpx.Client(base_url=wait_for_address(process.stderr), timeout=30) as client:
                 yield client, process
         finally:
             process.terminate()
+
+
+@contextmanager
+def _forked(
+    program: Program,
+    arguments: list[str],
+    outputs: tuple[Path, Path],
+    environ: dict[str, str],
+) -> Iterator[BaseProcess]:
+    """Run a program in a fork, and terminate it at the end.
+
+    outputs: the files of its standard output and standard error
+    """
+    process = _FORKS.Process(target=_run, args=(program, arguments, outputs, environ))
+    process.start()
+    try:
+        yield process
+    finally:
+        process.terminate()
+        process.join()
+        process.close()
+
+
+def _run(
+    program: Program,
+    arguments: list[str],
+    outputs: tuple[Path, Path],
+    environ: dict[str, str],
+) -> None:
+    for number, path in enumerate(outputs, 1):
+        with path.open("w") as file:
+            os.dup2(file.fileno(), number)
+    os.environ.clear()
+    os.environ.update(environ)
+    os.chdir(ROOT)
+    sys.exit(program(arguments))
 
 
 def eventually(holds: Callable[[], bool], seconds: float = 30) -> None:
@@ -120,9 +205,8 @@ def eventually(holds: Callable[[], bool], seconds: float = 30) -> None:
         time.sleep(0.02)
 
 
-def wait_for_address(process: subprocess.Popen[str]) -> str:
+def wait_for_address(stderr: IO[str] | None) -> str:
     """Read the log until the service has started, and return its address."""
-    stderr = process.stderr
     assert stderr is not None
     lines, address = [], ""
     for line in stderr:
@@ -130,6 +214,11 @@ def wait_for_address(process: subprocess.Popen[str]) -> str:
         if "Uvicorn running on" in line:
             address = line.partition("running on ")[2].split()[0]
         if address and any("startup complete" in earlier for earlier in lines):
-            threading.Thread(target=stderr.read, daemon=True).start()
+            threading.Thread(target=_drain, args=(stderr,), daemon=True).start()
             return address
     raise AssertionError("the service did not start:\n" + "".join(lines))
+
+
+def _drain(stderr: IO[str]) -> None:
+    with stderr:
+        stderr.read()

@@ -25,7 +25,7 @@ from tests.support.running import (
     SOAK,
     endpoint,
     eventually,
-    run_indexer,
+    run_process,
     serve,
     serve_process,
     service,
@@ -136,7 +136,9 @@ class Publisher:
         ]
         source = write_lines(self.artifacts.parent / "services.jsonl", records)
         options = ("--out", self.artifacts, "--quiet", *self.options)
-        process = run_indexer("build", source, *options, env=os.environ | self.environment)
+        process = run_process(
+            "indexer", "build", source, *options, env=os.environ | self.environment
+        )
         assert process.returncode == 0, process.stderr
         self.editions[self.last] = edition
 
@@ -148,7 +150,8 @@ def publisher(tmp_path: Path) -> Publisher:
 
 def follow(stack: ExitStack, artifacts: Path, url: str, *options: str) -> httpx.Client:
     """Start a replica, and wait until it serves something."""
-    client = stack.enter_context(serve(artifacts, "--follow", url, *INTERVAL, *options))
+    options = ("--follow", url, *INTERVAL, *options)
+    client, _ = stack.enter_context(serve_process(artifacts, *options))
     eventually(lambda: client.get("/readyz").status_code == 200, WITHIN)
     return client
 

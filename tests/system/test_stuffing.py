@@ -9,22 +9,32 @@ from tests.support.searching import publish
 from tests.support.stuffing import StuffedCatalogue
 
 MAX_STUFFED = 20  # of 120 first pages
-CATALOGUE = StuffedCatalogue()
+
+
+@pytest.fixture(scope="module")
+def catalogue() -> StuffedCatalogue:
+    return StuffedCatalogue()
 
 
 @pytest.fixture(scope="module", params=[(), ("--no-semantic",)])
-def snapshot(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Snapshot:
+def snapshot(
+    catalogue: StuffedCatalogue,
+    request: pytest.FixtureRequest,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Snapshot:
     folder = tmp_path_factory.mktemp("stuffed")
-    return publish(folder, CATALOGUE.records, "--quiet", *request.param)
+    return publish(folder, catalogue.records, "--quiet", *request.param)
 
 
 def test_endpoints_named_by_pairs_of_frequent_words_reach_few_first_pages(
-    snapshot: Snapshot,
+    catalogue: StuffedCatalogue, snapshot: Snapshot
 ) -> None:
-    assert CATALOGUE.places(snapshot, "stuffer").first_pages <= MAX_STUFFED
+    assert catalogue.places(snapshot, "stuffer").first_pages <= MAX_STUFFED
 
 
-def test_a_sound_service_of_hundreds_of_endpoints_is_found_by_each(snapshot: Snapshot) -> None:
-    places = CATALOGUE.places(snapshot, "sound")
+def test_a_sound_service_of_hundreds_of_endpoints_is_found_by_each(
+    catalogue: StuffedCatalogue, snapshot: Snapshot
+) -> None:
+    places = catalogue.places(snapshot, "sound")
     assert places.first_pages >= 0.95 * len(places.places)
     assert places.reciprocal_rank >= 0.7

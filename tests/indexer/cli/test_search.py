@@ -17,12 +17,7 @@ from indexer.cli import search
 from service.filtering.endpoint_filters import EndpointFilters
 from service.snapshot.snapshot import open_snapshot
 from tests.support.clients.terminals import STYLE, on_terminal
-from tests.support.running import (
-    ROOT,
-    Build,
-    run_indexer,
-    service,
-)
+from tests.support.running import ROOT, Build, run_indexer, run_process, service
 from tests.support.searching import rank_endpoints
 
 
@@ -61,7 +56,7 @@ def test_the_search_in_the_readme_is_its_real_output(
 
 def test_lines_for_a_pipe_are_not_truncated(sample: Path) -> None:
     environment = os.environ | {"COLUMNS": "40"}
-    process = run_indexer("search", "weather", "--artifacts", sample, env=environment)
+    process = run_process("indexer", "search", "weather", "--artifacts", sample, env=environment)
     assert "weathervane-history-example" in process.stdout
     assert "…" not in process.stdout
     assert min(len(line) for line in process.stdout.splitlines()[:10]) > 100

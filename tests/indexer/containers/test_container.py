@@ -9,7 +9,7 @@ from typing import cast
 
 import pytest
 
-from indexer.containers import elements
+from indexer.containers import container, elements
 from indexer.containers.container import BeyondBounds, Container, NoList, open_container
 
 LIMIT = 2**26
@@ -61,7 +61,7 @@ def test_a_text_beyond_the_limit_is_an_error() -> None:
         opened(b"[%b]" % (b" " * 99), 100)
 
 
-SCALE = 16
+SCALE = 64
 HOSTILE = {
     "zeros": b"0,",
     "empty objects": b"{},",
@@ -76,7 +76,8 @@ HOSTILE = {
 def test_a_hostile_page_takes_at_most_four_times_its_length(
     element: str, form: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    size = 16 * 2**20 // SCALE  # and the window with it, since tracing 16 MiB takes minutes
+    size = 16 * 2**20 // SCALE  # and the buffers with it: tracing 16 MiB takes minutes
+    monkeypatch.setattr(container, "CHUNK", container.CHUNK // SCALE)
     monkeypatch.setattr(elements, "WINDOW", elements.WINDOW // SCALE)
     text = form.encode() % (HOSTILE[element] * (size // len(HOSTILE[element])))
     file = reader(text)

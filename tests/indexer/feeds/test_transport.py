@@ -16,7 +16,7 @@ from indexer.__main__ import main
 from indexer.errors import SourceError
 from indexer.options import Limits
 from tests.support.names import Resolve, replace_dns
-from tests.support.running import run_indexer
+from tests.support.running import run_process
 from tests.support.sources.feeds import (
     CERTIFICATE,
     QUICK,
@@ -184,10 +184,12 @@ def test_the_certificate_is_verified_against_the_host_name(
 ) -> None:
     trusting = os.environ | {"SSL_CERT_FILE": str(CERTIFICATE)}
     url = secure_server.url.replace("http://127.0.0.1", "https://localhost")
-    built = run_indexer("build", url, "--allow-private", "--out", tmp_path / "one", env=trusting)
+    built = run_process(
+        "indexer", "build", url, "--allow-private", "--out", tmp_path / "one", env=trusting
+    )
     assert built.returncode == 0
     by_address = url.replace("localhost", "127.0.0.1")
-    refused = run_indexer("build", by_address, "--out", tmp_path / "two", env=trusting)
+    refused = run_process("indexer", "build", by_address, "--out", tmp_path / "two", env=trusting)
     assert "the certificate cannot be verified" in refused.stderr
     assert "IP address mismatch" in refused.stderr
 

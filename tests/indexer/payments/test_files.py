@@ -23,7 +23,7 @@ from indexer.payments.files import PaymentInput
 from indexer.payments.load import load_payments
 from indexer.sources.findings import Findings
 from service.snapshot.snapshot import open_snapshot
-from tests.support.running import Build, payment, run_indexer, service, write_lines
+from tests.support.running import Build, payment, run_indexer, run_process, service, write_lines
 from tests.support.sources.payments import (
     ANY_REJECTS,
     HEADER,
@@ -177,7 +177,7 @@ def test_payments_are_read_from_standard_input(tmp_path: Path, artifacts: Path) 
     source = write_lines(tmp_path / "s.jsonl", [service()])
     rows = "\n".join([HEADER, row(1), row(2)])
     arguments = ("build", source, "--transactions", "/dev/stdin", "--out", artifacts)
-    finished = run_indexer(*arguments, input=rows)
+    finished = run_process("indexer", *arguments, input=rows)
     assert finished.returncode == 0, finished.stderr
     assert hashes(artifacts) == {"0x1", "0x2"}
 
@@ -215,7 +215,8 @@ def test_a_full_disk_is_not_blamed_on_a_payment_file(
         write_lines(name, [payment(tx_hash=f"0x{part}{number}") for number in range(500)])
         if compressed:
             name.write_bytes(gzip.compress(name.read_bytes()))
-    finished = run_indexer(
+    finished = run_process(
+        "indexer",
         *("build", source, "--transactions", *names, "--out", artifacts),
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)),
     )

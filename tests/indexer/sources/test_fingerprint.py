@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -31,6 +31,7 @@ from tests.support.sources.x402 import resource
 
 READ_STAGE = "read"
 """The stage that a build of unchanged inputs skips."""
+PLAIN = ("--no-semantic", "--no-downloads")
 
 
 class Inputs(NamedTuple):
@@ -42,10 +43,10 @@ class Inputs(NamedTuple):
     overlay: Path
     rejects: Path
 
-    def build(self, *options: str) -> int:
+    def build(self, *options: str, plain: Sequence[str] = PLAIN) -> int:
         paths = ["--transactions", self.payments, "--overlay", self.overlay]
         outputs = ["--out", self.artifacts, "--rejects", self.rejects]
-        arguments = ["build", self.source, *paths, *outputs, "--json", *options]
+        arguments = ["build", self.source, *paths, *outputs, "--json", *plain, *options]
         return main([*map(str, arguments)])
 
 
@@ -65,10 +66,10 @@ MAX_REJECTS = ("--max-rejects", "50%")
 def test_unchanged_inputs_are_not_read_again(
     inputs: Inputs, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert inputs.build(*MAX_REJECTS) == 0
+    assert inputs.build(*MAX_REJECTS, plain=()) == 0
     first, listed = reported(capsys), inputs.rejects.read_bytes()
     os.utime(inputs.artifacts / "CURRENT", (0, 0))
-    assert inputs.build(*MAX_REJECTS) == 0
+    assert inputs.build(*MAX_REJECTS, plain=()) == 0
     second = reported(capsys)
     assert READ_STAGE in first["stages"]
     assert list(second["stages"]) == ["compare with the last build", "make the downloads"]
@@ -104,7 +105,7 @@ def damage(inputs: Inputs) -> None:
 def roll_back(inputs: Inputs) -> None:
     other = write_lines(inputs.source.with_name("other.jsonl"), [service("other")])
     last = (inputs.artifacts / LAST).read_bytes()
-    assert main(["build", other, "--out", str(inputs.artifacts), "--quiet"]) == 0
+    assert main(["build", other, "--out", str(inputs.artifacts), "--quiet", *PLAIN]) == 0
     (inputs.artifacts / LAST).write_bytes(last)
 
 
@@ -181,9 +182,9 @@ def test_a_changed_version_of_a_dependency_is_built(
 def test_a_changed_search_configuration_is_another_snapshot(
     inputs: Inputs, capsys: pytest.CaptureFixture[str], change: list[str]
 ) -> None:
-    assert inputs.build(*MAX_REJECTS) == 0
+    assert inputs.build(*MAX_REJECTS, plain=()) == 0
     first = reported(capsys)["snapshot"]
-    assert inputs.build(*MAX_REJECTS, *change) == 0
+    assert inputs.build(*MAX_REJECTS, *change, plain=()) == 0
     report = reported(capsys)
     assert (READ_STAGE in report["stages"], report["snapshot"] == first) == (True, False)
 
@@ -234,7 +235,7 @@ def test_a_file_in_another_role_or_position_is_built(
     inputs: Inputs, capsys: pytest.CaptureFixture[str]
 ) -> None:
     both = write_lines(inputs.source.with_name("both.jsonl"), [payment(id="a")])
-    arguments = ["--out", str(inputs.artifacts), "--json"]
+    arguments = ["--out", str(inputs.artifacts), "--json", *PLAIN]
     for role in (["--transactions", both], ["--overlay", both], []):
         assert main(["build", str(inputs.source), *role, *arguments, *MAX_REJECTS]) == 0
         assert READ_STAGE in reported(capsys)["stages"]

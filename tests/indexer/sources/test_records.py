@@ -18,7 +18,7 @@ from indexer.errors import SourceError
 from indexer.sources.records import SourceRecord, read_records
 from indexer.text import MAX_RECORD
 from service.snapshot.snapshot import open_snapshot
-from tests.support.running import ROOT, Build, Json, run_indexer, service, write_lines
+from tests.support.running import ROOT, Build, Json, run_indexer, run_process, service, write_lines
 
 RECORDS = [service(f"s{n}", name=f"Sérvice {n}") for n in range(3)]
 
@@ -109,7 +109,7 @@ def test_every_format_is_recognised_by_its_content(
 
 
 def test_standard_input_is_a_source(artifacts: Path) -> None:
-    finished = run_indexer("build", "-", "--out", artifacts, input=lines())
+    finished = run_process("indexer", "build", "-", "--out", artifacts, input=lines())
     assert finished.returncode == 0, finished.stderr
     assert len(open_snapshot(artifacts).services) == 3
 
@@ -352,6 +352,6 @@ def test_a_file_name_that_the_terminal_cannot_encode_is_escaped(
 ) -> None:
     source = write_lines(tmp_path / "é.jsonl", RECORDS)
     ascii_only = os.environ | {"PYTHONIOENCODING": "ascii"}
-    finished = run_indexer("build", source, "--out", artifacts, env=ascii_only)
+    finished = run_process("indexer", "build", source, "--out", artifacts, env=ascii_only)
     assert (finished.returncode, finished.stderr) == (0, "")
     assert "\\xe9.jsonl: 3 records" in finished.stdout

@@ -82,7 +82,7 @@ def artifacts_of_two(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Artifacts with two snapshots, of which the second is served."""
     root = tmp_path_factory.mktemp("two")
     artifacts = root / "artifacts"
-    options = ("--out", str(artifacts), "--quiet", "--no-endpoints")
+    options = ("--out", str(artifacts), "--quiet", "--no-endpoints", "--no-semantic")
     for changed in (0, 5):
         records = large_catalogue()
         for each in records[:changed]:

@@ -63,7 +63,7 @@ def test_every_worker_swaps_in_a_published_snapshot(
     workers: str, artifacts: Path, build: Build
 ) -> None:
     assert build([service("a")]) == 0
-    with serve(artifacts, "--workers", workers) as client:
+    with serve_process(artifacts, "--workers", workers) as (client, _):
         for name in ("b", "c"):
             assert build([service(name)]) == 0
             eventually(lambda: serves(client, current(artifacts)))

@@ -25,7 +25,7 @@ from service.app import create_app
 from service.http.drain import Drain
 from service.http.middleware import LARGE_BODY
 from service.settings import Settings
-from tests.support.running import ROOT, Build, eventually, serve, serve_process, service
+from tests.support.running import ROOT, Build, eventually, serve_process, service
 
 PATHS = (
     "/healthz",
@@ -346,7 +346,7 @@ def test_a_new_release_has_new_entity_tags_for_the_same_snapshot(
     shutil.copytree(Path(inspect.getfile(create_app)).parent, tmp_path / "service")
     with (tmp_path / "service" / "errors.py").open("a") as file:
         file.write("# another release\n")
-    with serve(sample, cwd=tmp_path) as released:
+    with serve_process(sample, cwd=tmp_path) as (released, _):
         for path in ("/v1/services", "/v1/services/tidewatch-example", "/v1/ecosystem/overview"):
             tag = client.get(path).headers["etag"]
             assert client.get(path, headers={"if-none-match": tag}).status_code == 304

@@ -128,7 +128,7 @@ def test_over_http_it_is_a_service_without_pages(sample: Path) -> None:
         [*COMMAND, *arguments], cwd=ROOT, stderr=subprocess.PIPE, text=True, env=environment
     ) as process:
         try:
-            with httpx.Client(base_url=wait_for_address(process), timeout=30) as client:
+            with httpx.Client(base_url=wait_for_address(process.stderr), timeout=30) as client:
                 page = call(client, "search_endpoints", query="tide")["structuredContent"]
                 assert page["total"] > 0
                 assert client.get("/readyz").json()["status"] == "ready"

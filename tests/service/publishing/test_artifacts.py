@@ -175,13 +175,13 @@ FILES = ["records.json", "records.arrays", "id_hashes.arrays", "filters.arrays"]
 def test_a_flipped_bit_is_detected_by_verify_and_repaired_by_a_build(
     name: str, artifacts: Path, build: Build, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert build([service("a")], payments=[payment()]) == 0
+    assert build([service("a")]) == 0
     assert main(["verify", str(artifacts)]) == 0
     path = folder(artifacts) / name
     flip_a_bit(path)
     assert main(["verify", str(artifacts)]) == 1
     assert f"{path} is not what was published; rebuild it" in capsys.readouterr().err
-    assert build([service("a")], payments=[payment()]) == 0
+    assert build([service("a")]) == 0
     assert main(["verify", str(artifacts)]) == 0
 
 
@@ -190,13 +190,13 @@ def test_a_missing_or_truncated_file_is_repaired_by_a_build(
     name: str, artifacts: Path, build: Build
 ) -> None:
     for damaged in (None, b"", b"["):
-        assert build([service("a")], payments=[payment()]) == 0
+        assert build([service("a")]) == 0
         path = folder(artifacts) / name
         path.unlink()
         if damaged is not None:
             path.write_bytes(damaged)
         assert main(["verify", str(artifacts)]) == 1
-    assert build([service("a")], payments=[payment()]) == 0
+    assert build([service("a")]) == 0
     assert open_snapshot(artifacts).find("a") is not None
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,8 +14,19 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
+from service.__main__ import main as run_service
+from service.replicas.__main__ import main as run_replica
 from tests.support.artifacts import current
-from tests.support.running import ROOT, Build, eventually, serve, service
+from tests.support.running import (
+    ROOT,
+    Build,
+    Program,
+    eventually,
+    plain_environment,
+    run_fork,
+    serve,
+    service,
+)
 from tests.support.stores.origins import OriginServer, push, serve_origin
 
 KEY = Ed25519PrivateKey.generate()
@@ -59,18 +69,9 @@ def is_refused(client: httpx.Client, reason: str) -> bool:
 
 
 def run(
-    *arguments: object, module: str = "service.replicas", **environment: str
+    *arguments: object, program: Program = run_replica, **environment: str
 ) -> subprocess.CompletedProcess[str]:
-    inherited = {key: os.environ[key] for key in os.environ if not key.startswith("RATECARD_")}
-    return subprocess.run(
-        [sys.executable, "-m", module, *map(str, arguments)],
-        cwd=ROOT,
-        env=inherited | environment,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
+    return run_fork(program, *arguments, environ=plain_environment() | environment)
 
 
 def test_once_fetches_what_is_published_and_exits(origin: OriginServer, replica: Path) -> None:
@@ -101,13 +102,13 @@ def test_once_exits_with_1_and_the_reason_when_it_fails(
         (["--follow", "file:///x", "--keep", "0"], "RATECARD_KEEP"),
     ],
 )
-@pytest.mark.parametrize("module", ["service", "service.replicas"])
+@pytest.mark.parametrize("program", [run_service, run_replica])
 def test_invalid_settings_are_refused_at_the_start(
-    options: list[str], reason: str, module: str
+    options: list[str], reason: str, program: Program
 ) -> None:
-    if module == "service" and not options:
+    if program is run_service and not options:
         return
-    process = run(*options, module=module)
+    process = run(*options, program=program)
     assert process.returncode == 2
     assert process.stderr.startswith("error: ")
     assert reason in process.stderr
