@@ -178,7 +178,7 @@ def load_payments(
 
 def check_files(inputs: Sequence[PaymentInput]) -> None:
     """Raise SourceError for a file that `load_payments` cannot read, by its beginning."""
-    with TemporaryDirectory() as folder, duckdb.connect() as connection:
+    with TemporaryDirectory() as folder:
         for index, source in enumerate(inputs):
             with source_errors(source.name):
                 mode = Path(source.path).stat().st_mode
@@ -187,7 +187,8 @@ def check_files(inputs: Sequence[PaymentInput]) -> None:
             path = Path(folder) / str(index)
             link_or_spool(source, path)
             if _is_parquet(source, path):
-                parquet.open_parquet_file(connection, source, path)
+                with duckdb.connect() as connection:
+                    parquet.open_parquet_file(connection, source, path)
             else:
                 text_files.check_text_file(source, path)
 
