@@ -61,7 +61,7 @@ def test_a_text_beyond_the_limit_is_an_error() -> None:
         opened(b"[%b]" % (b" " * 99), 100)
 
 
-SCALE = 64
+SCALE = 256
 HOSTILE = {
     "zeros": b"0,",
     "empty objects": b"{},",
