@@ -51,8 +51,9 @@ BUILDS: dict[str, tuple[str, ...]] = {
     "service/replicas": NOT_SEMANTIC,
     "service/snapshot": (),
 }
-"""Options of `build` by folder or file, for tests that promise something of vectors or downloads:
-without both, which are more than half of a small build, elsewhere."""
+"""Options of `build` by file, or by the folder that a file is in.
+
+Other tests build PLAIN, as vectors and downloads take more than half of a small build."""
 
 settings.register_profile("ratecard", max_examples=examples(100), deadline=None)
 settings.load_profile("ratecard")
@@ -104,7 +105,7 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
-    """Freeze what stays after the last test of a file, such as reports, for the same reason."""
+    """Freeze what the tests of a file leave, such as reports: each build collects garbage."""
     if nextitem is not None and nextitem.path != item.path:
         gc.collect()
         gc.freeze()
@@ -165,12 +166,12 @@ def build(
     """
     monkeypatch.setattr("indexer.progress.MIN_SECONDS", math.inf)
     path = request.path.relative_to(TESTS)
-    plain = BUILDS.get(path.as_posix(), BUILDS.get(path.parent.as_posix(), PLAIN))
+    defaults = BUILDS.get(path.as_posix(), BUILDS.get(path.parent.as_posix(), PLAIN))
 
     def build(*sources: Any, payments: Any = None, options: tuple[str, ...] = ()) -> int:
         folder = artifacts.parent
         names = [_file(folder / f"source{n}.jsonl", source) for n, source in enumerate(sources)]
-        arguments = ["build", *names, "--out", str(artifacts), *plain, *options]
+        arguments = ["build", *names, "--out", str(artifacts), *defaults, *options]
         if payments is not None:
             arguments += ["--transactions", _file(folder / "payments.jsonl", payments)]
         return main(arguments)

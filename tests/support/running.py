@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -105,10 +106,10 @@ def run_indexer(*arguments: object) -> subprocess.CompletedProcess[str]:
 def run_fork(
     program: Program, *arguments: object, environ: dict[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Run a program as `python -m` does, and capture its output.
+    """Run a program in a fork, and capture its output.
 
-    Its process is forked from one that has imported the programs already, which takes most of
-    the time to start.
+    Importing takes most of the start of a program, so its process is forked from one that has
+    imported all of them. Handlers of `atexit` do not run.
     """
     command = [*map(str, arguments)]
     with TemporaryDirectory() as folder:
@@ -122,17 +123,17 @@ def run_fork(
 
 @contextmanager
 def serve(artifacts: Path, *arguments: str) -> Iterator[httpx.Client]:
-    """Serve on a free port in a fork, and yield a client; for one worker, as forks spawn none."""
+    """Serve on a free port in a fork, and yield a client; several workers need `serve_process`."""
     command = ["--artifacts", str(artifacts), "--port", "0", *arguments]
     with TemporaryDirectory() as folder:
-        stderr = Path(folder, "stderr")
-        os.mkfifo(stderr)
-        outputs = Path(os.devnull), stderr
-        with (
-            _forked(run_service, command, outputs, plain_environment()),
-            httpx.Client(base_url=wait_for_address(stderr.open()), timeout=30) as client,
-        ):
-            yield client
+        log = Path(folder, "stderr")
+        log.touch()
+        with _forked(run_service, command, (Path(os.devnull), log), plain_environment()) as process:
+            eventually(lambda: address_of(log.read_text()) != "" or not process.is_alive(), 60)
+            address = address_of(log.read_text())
+            assert address, f"the service did not start:\n{log.read_text()}"
+            with httpx.Client(base_url=address, timeout=30) as client:
+                yield client
 
 
 def plain_environment() -> dict[str, str]:
@@ -178,6 +179,8 @@ def _forked(
         yield process
     finally:
         process.terminate()
+        process.join(60)
+        process.kill()
         process.join()
         process.close()
 
@@ -208,15 +211,19 @@ def eventually(holds: Callable[[], bool], seconds: float = 30) -> None:
 def wait_for_address(stderr: IO[str] | None) -> str:
     """Read the log until the service has started, and return its address."""
     assert stderr is not None
-    lines, address = [], ""
+    log = ""
     for line in stderr:
-        lines.append(line)
-        if "Uvicorn running on" in line:
-            address = line.partition("running on ")[2].split()[0]
-        if address and any("startup complete" in earlier for earlier in lines):
+        log += line
+        if address := address_of(log):
             threading.Thread(target=_drain, args=(stderr,), daemon=True).start()
             return address
-    raise AssertionError("the service did not start:\n" + "".join(lines))
+    raise AssertionError(f"the service did not start:\n{log}")
+
+
+def address_of(log: str) -> str:
+    """Return the address of a service that has started, "" before it has."""
+    running = re.search(r"running on (\S+) \(", log)
+    return running[1] if running and "startup complete" in log else ""
 
 
 def _drain(stderr: IO[str]) -> None:
