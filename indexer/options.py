@@ -32,7 +32,7 @@ class Kind(StrEnum):
 
 
 class OnError(StrEnum):
-    """The course of a build whose source has failed: `on_error` describes each."""
+    """The course of a build whose source has failed, as `SourceOptions.on_error` describes."""
 
     FAIL = "fail"
     LAST = "last"
@@ -165,13 +165,13 @@ class SourceOptions(Struct, frozen=True, kw_only=True):
 
     def takes(self, key: str) -> bool:
         """Whether a key of SCOPES, or any other, means something for this source."""
-        is_one = {
+        is_meant = {
             "URLs": bool(self.url),
             "payments": self.kind is Kind.PAYMENTS,
             "listings": self.is_listed,
             "listings and probes": self.is_listed or self.kind is Kind.PROBES,
         }
-        return is_one.get(SCOPES.get(key, ""), True)
+        return is_meant.get(SCOPES.get(key, ""), True)
 
 
 class Stablecoin(Struct, frozen=True):

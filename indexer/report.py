@@ -154,7 +154,7 @@ def recall(artifacts: Path, fingerprint: Fingerprint | None, rejects: Path | Non
 
 
 def write_sources(artifacts: Path, staging: Path, inputs: Inputs, report: Report) -> None:
-    """Write which copies were read; the current ones of a repeated build are still current."""
+    """Write which copies were read; a repeated build counts its CURRENT sources as read now."""
     read_at = {each.name: each.read_at for each in inputs.all}
     now = datetime.now(UTC)
     for tally in report.sources:

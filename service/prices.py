@@ -30,9 +30,9 @@ class Price(NamedTuple):
 
 
 def endpoint_price(pricing: Pricing) -> Price:
-    """Return the price of a request, a ceiling in the scheme `upto`; or else that of another unit.
+    """Return the price of a request (of `upto` the ceiling), or else the price of a unit.
 
-    Without any amount, a price of the scheme `exact` is fixed, but not listed.
+    Without any amount: NOT_LISTED for the scheme `exact`, otherwise NOT_FIXED.
     """
     ceiling = pricing.max_amount or pricing.amount
     if is_upto(pricing) and ceiling:

@@ -35,7 +35,7 @@ from service.schema.profiles import Profile
 
 LONGEST_RUN = 256  # records
 NO_GROUP = 0
-"""The number of the group without resources."""
+"""The number of the group without resources, which `Discovery` keeps as its first."""
 OUTRANKED = "listed by a more trusted source"
 HIDDEN = "hidden by a catalogue record"
 REPLACED = "replaced by a later source"
@@ -337,7 +337,9 @@ class Catalogue:
             entry.annotations_start, entry.annotations_stop = self._spool_text(text)
 
     def _read(self, start: int, stop: int) -> bytes:
-        self._spool.flush()
+        if start == stop:
+            return b""
+        self._spool.flush()  # what was written may be read at once
         return os.pread(self._spool.fileno(), stop - start, start)
 
     def _spool_text(self, text: bytes) -> tuple[int, int]:

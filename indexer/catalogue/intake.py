@@ -50,7 +50,9 @@ READERS: Mapping[Kind, Callable[[Document], Iterator[SourceRecord]]] = {
     Kind.MPP: read_directory,
     Kind.MANIFEST: read_manifest,
 }
-"""Yield for each operation of a document a resource or a fault; lists are read item by item."""
+"""The readers of documents, by kind: each yields a resource or a fault for each operation.
+
+Lists are read item by item."""
 
 
 class Reading(Struct):

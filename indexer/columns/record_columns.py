@@ -201,7 +201,7 @@ def open_columns(path: Path) -> RecordColumns:
 
 
 def packer(dtype: np.dtype[np.void]) -> Struct:
-    """Return what packs the fields of one row of a dtype, which are not aligned."""
+    """Return a Struct that packs a row of a dtype, whose fields are not aligned."""
     codes = (STRUCT_CODES[dtype[name].str[1:]] for name in dtype.names or ())
     return Struct("<" + "".join(codes))
 

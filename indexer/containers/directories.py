@@ -31,7 +31,7 @@ _endpoint = msgspec.json.Decoder(_DirectoryEndpoint)
 
 
 def is_directory(members: Mapping[str, Raw]) -> bool:
-    """Whether the first of `services` that is no catalogue record has the form of a directory.
+    """Whether the first of `services` that has a known form is of a directory, and no record.
 
     Endpoints of a record have a `url`, endpoints of a directory a `path` or `route` below the
     `serviceUrl` of their service.

@@ -28,8 +28,8 @@ class DescribedOperation(Struct, kw_only=True):
     described: None for an operation that is not listed
     """
 
-    url: str = ""
-    method: str = ""
+    url: str
+    method: str
     service_name: str = ""
     category: str = ""
     icon_url: str = ""

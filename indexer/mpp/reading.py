@@ -7,7 +7,6 @@ from typing import Any
 
 import msgspec
 from msgspec import Raw, Struct
-from msgspec.structs import replace
 
 from indexer.documents.document import FREE, Bounds, Document
 from indexer.documents.resource import (
@@ -100,11 +99,11 @@ class _ServiceReader:
         place, content = f"$.{position}", b""
         try:
             method, path = _route(endpoint, place)
-            operation = replace(
-                self._shared,
+            operation = DescribedOperation(
                 url=f"{self._base}/{path.lstrip('/')}",
                 method=method,
                 description=read_text(endpoint.get("description")),
+                **self._shared,
             )
             content = encode_resource(operation)
             operation.described = self._pay(endpoint.get("payment"), f"{place}.payment")
@@ -136,16 +135,16 @@ def _route(endpoint: Any, place: str) -> tuple[str, str]:
     return method, path
 
 
-def _describe(service: dict[str, Any]) -> DescribedOperation:
-    """Return the values that all endpoints of a service share."""
+def _describe(service: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields of a `DescribedOperation` that all endpoints of a service share."""
     categories, provider = read_names(service, "categories"), mapping(service, "provider")
-    return DescribedOperation(
-        service_name=line(service.get("name"), MAX_NAME),
-        category=next(iter(categories), ""),
-        tags=[*read_names(service, "tags"), *categories[1:]][:MAX_TAGS],
-        icon_url=line(service.get("icon"), MAX_URL) or line(provider.get("icon"), MAX_URL),
-        updated=line(service.get("updatedAt"), MAX_NAME),
-    )
+    return {
+        "service_name": line(service.get("name"), MAX_NAME),
+        "category": next(iter(categories), ""),
+        "tags": [*read_names(service, "tags"), *categories[1:]][:MAX_TAGS],
+        "icon_url": line(service.get("icon"), MAX_URL) or line(provider.get("icon"), MAX_URL),
+        "updated": line(service.get("updatedAt"), MAX_NAME),
+    }
 
 
 def _read_texts(service: dict[str, Any], url: str) -> ServiceTexts:

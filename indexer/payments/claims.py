@@ -56,7 +56,8 @@ _record = msgspec.json.Decoder(ClaimedRecord)
 class Claims:
     """Ranks claims: by trust in their source, then by whether they counted in the served snapshot.
 
-    So nobody who later names the payee of another ranks as high.
+    A claim that counted is one of the best to its payee and network: whoever names the address of
+    another later never ranks as high.
     """
 
     def __init__(self, decisions: Decisions) -> None:

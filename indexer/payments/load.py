@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import stat
 from collections.abc import Sequence
+from contextlib import ExitStack
 from datetime import datetime, timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -178,7 +179,8 @@ def load_payments(
 
 def check_files(inputs: Sequence[PaymentInput]) -> None:
     """Raise SourceError for a file that `load_payments` cannot read, by its beginning."""
-    with TemporaryDirectory() as folder:
+    with TemporaryDirectory() as folder, ExitStack() as stack:
+        connection: DuckDBPyConnection | None = None
         for index, source in enumerate(inputs):
             with source_errors(source.name):
                 mode = Path(source.path).stat().st_mode
@@ -187,8 +189,8 @@ def check_files(inputs: Sequence[PaymentInput]) -> None:
             path = Path(folder) / str(index)
             link_or_spool(source, path)
             if _is_parquet(source, path):
-                with duckdb.connect() as connection:
-                    parquet.open_parquet_file(connection, source, path)
+                connection = connection or stack.enter_context(duckdb.connect())
+                parquet.open_parquet_file(connection, source, path)
             else:
                 text_files.check_text_file(source, path)
 

@@ -2,7 +2,8 @@
 
 The layout is that of `service.replicas.origin`. Objects are put before the manifest that names
 them, and the manifest before the pointer. Two publishers may push at once: an object is deleted
-only when it is older than GARBAGE_AFTER, and put again instead of reused from REFRESHED_AFTER on.
+only when it is older than GARBAGE_AFTER, and put again instead of reused from REFRESHED_AFTER on,
+so that no publisher deletes an object that another has just reused.
 Ages are told by the clock of the store, since the clocks of publishers may differ.
 """
 
@@ -101,9 +102,8 @@ def collect_garbage(bucket: ObjectBucket, now: datetime) -> int:
     for digest in sorted(copy.manifest for copy in kept):
         manifest, sections = f"manifests/{digest}.json", f"sections/{digest}.json"
         named |= {manifest, sections}
-        if files := _read(
-            bucket, manifest, _files.decode
-        ):  # releases before format 12 keep whole files
+        # Releases before format 12 keep whole files.
+        if files := _read(bucket, manifest, _files.decode):
             named.update(f"objects/{file.sha256}.zst" for file in files.files.values())
         if index := _read(bucket, sections, _sections.decode):
             named.update(

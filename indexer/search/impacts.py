@@ -261,4 +261,5 @@ def _bits(impacts: npt.NDArray[np.uint16]) -> npt.NDArray[np.uint64]:
 
 
 def _distinct(keys: Integers) -> Integers:
+    """Return the distinct ones of ascending keys."""
     return keys[np.flatnonzero(np.diff(keys, prepend=-1))]

@@ -25,8 +25,8 @@ def roll_back(
 
     The served snapshot is withdrawn: no rollback returns to it until a build publishes it again.
     Where replicas may follow, the snapshot gets downloads, and the pointer names it before CURRENT
-    does. Returns a description. Raises SnapshotMissing when there is no such snapshot, and
-    ArtifactsBusy while a build is at work.
+    does. Returns a description of the rollback. Raises SnapshotMissing when there is no such
+    snapshot, and ArtifactsBusy while a build is at work.
 
     switch: names the index of a snapshot by the alias of a cluster
     """

@@ -27,7 +27,7 @@ FOLDER = "accepted"
 STATE, LISTINGS = "state.json", "listings.msgpack"
 FORMAT = 1
 FLOOR = 10  # listings that any source may lose or change
-PRICE_RISE = 10  # of a price
+PRICE_RISE = 10  # times the accepted price
 
 _unsafe = re.compile(r"[^A-Za-z0-9._-]+")
 

@@ -235,6 +235,11 @@ def _parameter_of(field: inspect.Field, hint: Any) -> Parameter:
     return Parameter(name, field.name, kind, extra, default, item, choices, own.get("convert", str))
 
 
+@cache
+def _required_of(kind: type[Operation]) -> list[Parameter]:
+    return [each for each in parameters_of(kind).values() if each.default is NODEFAULT]
+
+
 def parse(kind: type[T], query_string: bytes) -> T:
     """Return the parameters of an operation; raises InvalidParameter. Unknown ones are ignored."""
     parameters = parameters_of(kind)
@@ -243,8 +248,8 @@ def parse(kind: type[T], query_string: bytes) -> T:
         for name, texts in read(query_string).items()
         if name in parameters
     }
-    for parameter in parameters.values():
-        if values.get(parameter.field, parameter.default) is NODEFAULT:
+    for parameter in _required_of(kind):
+        if values.get(parameter.field, NODEFAULT) is NODEFAULT:
             raise parameter.invalid(f"is required: {parameter.extra['hint']}")
     return kind(**values)
 

@@ -1,4 +1,4 @@
-"""The pointer: a small file that says which snapshot is published; signed and checked.
+"""The pointer: a small file that says which snapshot is published, and how replicas check it.
 
     {"pointer": "<the JSON text of a Pointer>", "signature": "<hex>" or null}
 

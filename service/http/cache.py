@@ -62,7 +62,8 @@ class CachedResponse(Struct, frozen=True):
 class CachedRoute(Route):
     """A route whose responses are cached by its path and the query parameters that it reads.
 
-    The middleware has looked the request up before, with its whole query string.
+    The middleware has looked the request up before, with its whole query string: only where
+    parameters are not read, or with an edition, does this route look it up again.
 
     parameters: the names of these parameters; None for all
     edition: returns a number that changes when the response changes while the snapshot stays

@@ -61,7 +61,7 @@ _decoder = msgspec.json.Decoder(ProcessMetrics)
 
 
 class Metrics(Collector):
-    """ProcessMetrics requests in plain integers, since every request pays for it.
+    """Counts requests in plain integers, since every request pays for it.
 
     prometheus_client's own counters in its multiprocess mode cost more than a cached response, so
     workers share theirs in files twice a second, in `SHARED_FOLDER`: one for each process and

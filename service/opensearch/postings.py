@@ -109,5 +109,5 @@ class OpenSearch:
 def _index_of(data: SnapshotData) -> ClusterIndex:
     if data.manifest.index is None:
         raise SnapshotUnsupported(EMBEDDED.format(data.id))
-    header = data.parser.header
+    header = data.header
     return ClusterIndex(data.manifest.index, header.documents, header.groups)

@@ -130,8 +130,8 @@ def _check_work(
 ) -> None:
     """Check that applying a patch takes time in proportion to the files; raises DownloadDamaged.
 
-    The prefix of an only piece lies within the earlier section. Those of several have at most four
-    times the size of their section, as a prefix is at most twice as long as a whole piece.
+    A section of one piece has a prefix within the earlier section. The prefixes of several pieces
+    have at most four times the bytes of their section, as each is at most twice as long as a piece.
     """
     if sum(piece.size for piece in pieces) != size:
         raise DownloadDamaged(f"a patch does not make {size} bytes")

@@ -86,6 +86,7 @@ class Fetch:
         self._sizes = {file.sha256: file.bytes for file in manifest.files.values()}
         self._paths = {file.sha256: path for path, file in manifest.files.items()}
         self._sections: Mapping[str, list[File]] = {}
+        # Published snapshots first: their files win over those of withdrawn ones.
         self._kept = read_kept(artifacts, KeptSnapshots()).snapshots
         self._published_patches = patches
         self._patches: Mapping[str, list[PatchPiece]] = {}

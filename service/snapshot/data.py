@@ -54,7 +54,7 @@ class SnapshotData:
     offers: the ways to pay for endpoints
     profiles: the words of the operator
     filters: selects and orders the services
-    header: counts the documents of the index
+    header: the counts and the search parameters of the index
     parser: has the lexicon of the index
     groups: the documents of each service, None where each service is one document
     is_endpoint: flags the documents that are endpoints, None where all are

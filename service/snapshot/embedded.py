@@ -28,7 +28,7 @@ class EmbeddedPostings(Searcher):
     """The postings of a snapshot, mapped from its files."""
 
     def __init__(self, data: SnapshotData) -> None:
-        super().__init__(data.folder / "postings", data.parser.header, data.groups)
+        super().__init__(data.folder / "postings", data.header, data.groups)
 
     async def run(self, search: Coroutine[Any, Any, T], cost: int) -> T:
         """Run a search here, or in the thread of the process if it is expensive.

@@ -1,7 +1,8 @@
 """Endpoints of all services, listed as they are stored.
 
 facts: a `RecordStore` of the facts of each service that stand beside its endpoints
-rewritten: a `RecordStore` of the endpoints that have own members of the names of added ones
+rewritten: a `RecordStore` of the endpoints whose records have members of the names of added ones,
+    without these members
 urls: a `HashTable` of the endpoints by URL, as their records spell it
 """
 

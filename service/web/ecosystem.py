@@ -43,7 +43,7 @@ class Chart(NamedTuple):
 
 
 class Statistics(NamedTuple):
-    """The statistics of a timeframe: its totals, and buckets of a `unit`, newest first."""
+    """The statistics of a timeframe: totals, and labelled buckets of a `unit`, newest first."""
 
     totals: Overview
     unit: str

@@ -133,7 +133,7 @@ def _sentence(text: str) -> str:
 def _line(
     endpoint: Endpoint | EndpointSummary, pricing: Pricing, observed: ProbeFacts, limit: int | None
 ) -> dict[str, Any]:
-    """Return the fields of `EndpointLine`, with this many characters of each text or all."""
+    """Return the fields of `EndpointLine`; `limit` is of the characters of each text."""
     (host, path), price = split_url(endpoint.url), endpoint_price(pricing)
     quality = endpoint.quality
     calls = quality.l30_days_total_calls if quality else UNSET

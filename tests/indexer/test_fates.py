@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import tempfile
 from collections import Counter
 from contextlib import suppress
@@ -23,8 +24,8 @@ from service.schema.listings import DECLINED, Fate, ListingFate, ListingReport
 from service.snapshot.listings import position_hash
 from service.snapshot.snapshot import Snapshot, open_snapshot
 from tests.support.intake import HERE, THERE, CatalogueFolder, source
-from tests.support.running import Json, endpoint, serve, service
-from tests.support.sources.x402 import accept, v2
+from tests.support.running import Build, Json, endpoint, serve, service
+from tests.support.sources.x402 import accept, resource, v2
 
 HOSTS = ("api.one.example", "two.example", "evil.example", "intranet")
 DENIALS = [
@@ -346,6 +347,17 @@ def test_the_same_sources_give_the_same_tables_whatever_was_built_before(tmp_pat
         return {each.name: each.read_bytes() for each in published_.iterdir()}
 
     assert tables("anew") == tables("again", given_[:3])
+
+
+def test_the_page_of_an_endpoint_beyond_its_record_leads_to_the_service(
+    build: Build, artifacts: Path
+) -> None:
+    urls = [f"https://api.one.example/{name}" for name in "ab"]
+    assert build([resource(url) for url in urls], options=("--endpoints-per-service", "1")) == 0
+    with serve(artifacts) as client:
+        pages = [client.get("/listed", params={"url": url}).text for url in urls]
+    links = [re.findall(r'href="(/services/[^"]+)"', page) for page in pages]
+    assert links == [["/services/api-one-example#endpoint-0"], ["/services/api-one-example"]]
 
 
 def test_a_page_shows_what_the_address_answers(published: Path) -> None:

@@ -49,15 +49,11 @@ def curl(endpoint: Endpoint, values: Mapping[str, Raw] = NO_VALUES) -> str:
     default_method = "POST" if content else "GET"
     method = next(iter(known_methods(endpoint.method)), default_method)
     query = {
-        each.name: values.get(each.name, _example(each))
+        each.name: _value(each, values)
         for each in parameters
         if each.group == "query" and (each.required is True or each.name in values)
     }
-    path = {
-        each.name: values.get(each.name, _example(each))
-        for each in parameters
-        if each.group != "body"
-    }
+    path = {each.name: _value(each, values) for each in parameters if each.group != "body"}
     placeholders = [path[name] for name in path_parameters(endpoint.url) if name in path]
     size = sum(map(len, chain(content, content.values(), query, query.values(), placeholders)))
     if len(endpoint.url) + size > MAX_CALL:
@@ -84,7 +80,11 @@ def body_of(parameters: Sequence[ParameterDescriptor], values: Mapping[str, Raw]
     """
     body = [parameter for parameter in parameters if parameter.group == "body"]
     sent = [each for each in body if each.required is True or each.name in values] or body
-    return {each.name: values.get(each.name, _example(each)) for each in sent}
+    return {each.name: _value(each, values) for each in sent}
+
+
+def _value(parameter: ParameterDescriptor, values: Mapping[str, Raw]) -> Raw:
+    return values[parameter.name] if parameter.name in values else _example(parameter)
 
 
 def known_methods(text: str) -> list[str]:

@@ -23,20 +23,13 @@ from service.http.responses import Cacheable
 from service.prices import is_upto
 from service.schema.offers import PaymentOffer
 from service.schema.records import Endpoint, ParameterDescriptor, Pricing, Service
-from service.schema.values import Json
+from service.schema.values import JSON_TYPES, Json
 from service.urls import key_of
 
 OPENAPI_METHODS = frozenset(("GET", "PUT", "POST", "DELETE", "OPTIONS", "HEAD", "PATCH", "TRACE"))
 X402, MPP = "x402", "mpp"
 X402_SCHEMES = frozenset(("", "exact", "upto", "dynamic"))
 PAYMENT_REQUIRED = {"402": {"description": "Payment required"}}
-TYPES: dict[str, tuple[type, ...]] = {
-    "string": (str,),
-    "number": (int, float),
-    "boolean": (bool,),
-    "array": (list,),
-    "object": (dict,),
-}
 NO_HTTP = "endpoints without a URL over HTTP"
 NO_METHOD = "endpoints without a method of HTTP"
 QUERY = "endpoints with a query or a fragment in their URL"
@@ -235,7 +228,7 @@ def _is_allowed(given: Raw, parameter: ParameterDescriptor) -> bool:
         allowed = [_value.decode(each) for each in parameter.enum_values or []]
     except (msgspec.MsgspecError, RecursionError):
         return False
-    is_typed = isinstance(default, TYPES[parameter.type])
+    is_typed = isinstance(default, JSON_TYPES[parameter.type])
     is_flag = isinstance(default, bool) == (parameter.type == "boolean")
     return is_typed and is_flag and (not allowed or default in allowed)
 

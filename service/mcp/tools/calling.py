@@ -11,7 +11,6 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 from msgspec.structs import replace
 
 from service.api.documents.curl import curl, path_parameters
-from service.api.documents.service_openapi import TYPES
 from service.errors import InvalidParameter
 from service.filtering.endpoint_filters import EndpointFilters
 from service.mcp.tools.arguments import HowToCall
@@ -31,6 +30,7 @@ from service.mcp.tools.tool_calls import ToolCall, sign_ins, tool_call, tool_lin
 from service.prices import CONTRADICTION, describe_offer
 from service.probes import warnings_of
 from service.schema.records import Endpoint, ParameterDescriptor
+from service.schema.values import JSON_TYPES
 from service.snapshot import Snapshot
 from service.snapshot.resources import tool_of
 
@@ -209,7 +209,7 @@ def _typed(value: Any, kind: str) -> Any:
             converted = msgspec.json.decode(value)
         except (msgspec.DecodeError, RecursionError):
             return value
-        return converted if isinstance(converted, TYPES[kind]) else value
+        return converted if isinstance(converted, JSON_TYPES[kind]) else value
     return value
 
 
@@ -221,7 +221,9 @@ def _fault_of(value: Any, parameter: ParameterDescriptor) -> str:
     if group == "path" and value in ("", ".", ".."):
         return "would name another path"
     is_text_of_several = group != "body" and kind in ("array", "object") and isinstance(value, str)
-    is_typed = isinstance(value, TYPES[kind]) and (kind == "boolean" or type(value) is not bool)
+    is_typed = isinstance(value, JSON_TYPES[kind]) and (
+        kind == "boolean" or type(value) is not bool
+    )
     if not is_typed and not is_text_of_several:
         return f"must be of the type {kind}"
     allowed = [decode_printable(raw) for raw in parameter.enum_values or []]

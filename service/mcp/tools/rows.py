@@ -220,9 +220,12 @@ def endpoint_id(snapshot: Snapshot, ordinal: int, endpoint: EndpointSummary) -> 
 
     The hash tells whether another snapshot has another endpoint in this place.
     """
+    return f"{endpoint.service.id}/{snapshot.endpoints.place_of(ordinal)}-{_digest(endpoint)}"
+
+
+def _digest(endpoint: EndpointSummary) -> str:
     call = f"{endpoint.method} {endpoint.url}".encode()
-    digest = blake2b(call, digest_size=DIGEST).hexdigest()
-    return f"{endpoint.service.id}/{snapshot.endpoints.place_of(ordinal)}-{digest}"
+    return blake2b(call, digest_size=DIGEST).hexdigest()
 
 
 def find_endpoint(snapshot: Snapshot, reference: str) -> int | None:
@@ -241,7 +244,7 @@ def _find_id(snapshot: Snapshot, service_id: str, number: int, digest: str) -> i
     ordinals = snapshot.endpoints.of_service(service)
     places = ordinals[number : number + 1]
     for ordinal in chain(places, ordinals):  # It may have moved within its service.
-        if endpoint_id(snapshot, ordinal, read_summary(snapshot, ordinal)).endswith(f"-{digest}"):
+        if _digest(read_summary(snapshot, ordinal)) == digest:
             return ordinal
     return None
 

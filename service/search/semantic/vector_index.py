@@ -65,9 +65,10 @@ class VectorIndex:
     def probe(self, query: QueryVector, mask: Mask | None, *, by_group: bool) -> Integers:
         """Return some documents, most of those nearest to the query among them.
 
-        These are the allowed documents of the nearest cells, or all where these are few. `mask`
-        flags the documents that are allowed, or with `by_group` the groups. Where the nearest cells
-        have too few of these, twice as many rows are looked up.
+        Returns the allowed documents of the nearest cells, or all allowed documents where they are
+        few. Where the nearest cells have too few of them, twice as many rows are looked up.
+
+        mask: flags the allowed documents, or with `by_group` the allowed groups
         """
         count = len(self._documents)
         share = 1.0 if mask is None else np.count_nonzero(mask) / max(len(mask), 1)
