@@ -27,7 +27,7 @@ from indexer.text import (
     shorten,
 )
 from indexer.untrusted import raw_members
-from indexer.x402.endpoints import name_endpoints
+from indexer.x402.endpoints import decode_endpoints
 from service.schema.profiles import Profile
 from service.urls import ascii_host, find_url, is_url, parse_url
 
@@ -139,7 +139,7 @@ class Overlays:
         is_plain = text.isascii() and b"\\" not in text
         if is_plain and self._hosts.isdisjoint(_host.findall(text.decode().lower())):
             return {}  # without a look at each URL
-        urls = enumerate(each.url for each in name_endpoints(text))
+        urls = enumerate(each.url for each in decode_endpoints(text))
         described = {number: self.describe_url(url) for number, url in urls}
         return {number: profile for number, profile in described.items() if profile}
 

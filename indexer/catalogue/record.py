@@ -18,7 +18,7 @@ from indexer.sources.records import SourceRecord
 from indexer.text import check_depth, decode_or_invalid
 from indexer.tokens.testnets import mainnet_prices
 from indexer.untrusted import raw_items, raw_members, string_of
-from indexer.x402.endpoints import name_endpoints
+from indexer.x402.endpoints import decode_endpoints
 from service.schema.records import CatalogueRecord, Endpoint, EndpointQuality, PriceSummary, Pricing
 from service.urls import find_url
 
@@ -169,7 +169,7 @@ def summarise_prices(endpoints: Iterable[Endpoint]) -> PriceSummary | None:
 
 def read_payees(text: bytes) -> list[str]:
     """Return `payTo` of each endpoint of a valid record, empty where that is no string."""
-    return [string_of(endpoint.pay_to) for endpoint in name_endpoints(text)]
+    return [string_of(endpoint.pay_to) for endpoint in decode_endpoints(text)]
 
 
 def _payers(quality: EndpointQuality | UnsetType | None) -> int:

@@ -37,8 +37,8 @@ class Document:
         if not source.url and len(source.hosts) == 1 and "*" not in source.hosts[0]:
             self._base = f"https://{source.hosts[0]}/"
 
-    def resolve(self, url: str, path: str) -> str:
-        """Return the absolute URL of one at a JSON path; raises InvalidRecord.
+    def resolve(self, path: str, url: str) -> str:
+        """Return the absolute form of a URL at a JSON path; raises InvalidRecord.
 
         A relative URL is one of the source, or of the only host that the operator names.
         """

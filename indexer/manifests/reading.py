@@ -78,7 +78,7 @@ class _ManifestReader:
         try:
             values, fields = _decode(entry)
             path, method, given = _address(values)
-            url = self._document.resolve(given, path)
+            url = self._document.resolve(path, given)
             fields = _complete(values, fields, method, url)
             content = encode_fields(fields)
             server = server_of(decode_object(content), {}) if tool_of_url(url) else ""

@@ -145,7 +145,7 @@ def _url_of(document: Document, path: str, servers: tuple[Any, ...], place: str)
         lambda match: line(mapping(variables, match[1]).get("default"), MAX_DEFAULT),
         line(server.get("url"), MAX_URL) or "/",
     )
-    url = document.resolve(url, place).partition("#")[0].partition("?")[0]
+    url = document.resolve(place, url).partition("#")[0].partition("?")[0]
     return f"{url.rstrip('/')}/{path.lstrip('/')}"
 
 

@@ -52,9 +52,9 @@ class _Postings(NamedTuple):
     frequencies: Doubles
 
 
-def compile_terms(path: Path, runs: Sequence[Run], terms: int, catalogue: ScoredDocuments) -> None:
+def compile_terms(path: Path, runs: Sequence[Run], terms: int, scored: ScoredDocuments) -> None:
     """Write RANGE: the postings of the first `terms` terms of the runs."""
-    compiler = _Compiler(runs, catalogue)
+    compiler = _Compiler(runs, scored)
     for chunk in compiler.chunks(terms):
         compiler.compile(chunk)
     compiler.write(path)
@@ -63,15 +63,15 @@ def compile_terms(path: Path, runs: Sequence[Run], terms: int, catalogue: Scored
 class _Compiler:
     """Compiles the terms of runs, in ascending order."""
 
-    def __init__(self, runs: Sequence[Run], catalogue: ScoredDocuments) -> None:
-        arrays = open_arrays(catalogue.path, DOCUMENTS, cold=DOCUMENTS.arrays)
+    def __init__(self, runs: Sequence[Run], scored: ScoredDocuments) -> None:
+        arrays = open_arrays(scored.path, DOCUMENTS, cold=DOCUMENTS.arrays)
         self._services, self._prior = arrays["services"], arrays["prior"]
         self._firsts = arrays["first_endpoints"], arrays["first_others"]
         self._shares = arrays["shares"]
         self._norms = {False: arrays["norms"], True: arrays["service_norms"]}
-        self._endpoints, self._penalties = catalogue.endpoints, catalogue.penalties
-        self._config = catalogue.config
-        self._weights = [*catalogue.config.field_weights.values()]
+        self._endpoints, self._penalties = scored.endpoints, scored.penalties
+        self._config = scored.config
+        self._weights = [*scored.config.field_weights.values()]
         self._runs = [run for run in runs if len(run.terms)]
         self._parts = {
             run.path: open_arrays(run.path, POSTINGS, cold=POSTINGS.arrays) for run in self._runs

@@ -46,13 +46,13 @@ def compile_postings(
     penalties = _size_penalties(documents, config)
     write_arrays(folder / "groups", GROUPS, {"penalties": penalties})
     runs, terms, path, words = write_runs(staging, parts, documents, prior, config)
-    catalogue = ScoredDocuments(path, endpoints, penalties, config)
+    scored = ScoredDocuments(path, endpoints, penalties, config)
     tasks = [
         (
             staging / f"range {own.start}",
             [run.between(own.start, own.stop) for run in runs],
             len(own),
-            catalogue,
+            scored,
         )
         for own in divide_terms(runs, len(terms), RANGE_POSTINGS, documents)
     ]

@@ -38,7 +38,7 @@ _separator = re.compile(r"[,/|]")
 _endpoints = msgspec.json.Decoder(NamedEndpoints)
 
 
-def name_endpoints(text: bytes) -> list[NamedEndpoint]:
+def decode_endpoints(text: bytes) -> list[NamedEndpoint]:
     """Return the endpoints of a valid catalogue record."""
     return _endpoints.decode(text).endpoints
 
@@ -46,7 +46,7 @@ def name_endpoints(text: bytes) -> list[NamedEndpoint]:
 def read_endpoints(text: bytes) -> EndpointPayees:
     """Return the endpoints of a catalogue record, and whom they name to be paid."""
     payees: EndpointPayees = defaultdict(set)
-    for each in name_endpoints(text):
+    for each in decode_endpoints(text):
         payee = fold_address(string_of(each.pay_to))
         for pair in identify_endpoint(each.url, each.method):
             payees[pair].update({payee} - {""})

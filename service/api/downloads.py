@@ -61,8 +61,8 @@ async def get_package(request: Request) -> ASGIApp:
 
 async def get_manifest(request: Request) -> ASGIApp:
     """Send the manifest of a copy."""
-    _, part = await _find(request, Downloads.manifest, request.path_params["sha256"])
-    return _file(request, part, JSON)
+    _, range_ = await _find(request, Downloads.manifest, request.path_params["sha256"])
+    return _file(request, range_, JSON)
 
 
 async def get_section_index(request: Request) -> ASGIApp:
@@ -73,8 +73,8 @@ async def get_section_index(request: Request) -> ASGIApp:
 
 async def get_section(request: Request) -> ASGIApp:
     """Send a section of a file, compressed."""
-    part = await _find(request, Downloads.section, request.path_params["sha256"])
-    return _file(request, part, ZSTD)
+    range_ = await _find(request, Downloads.section, request.path_params["sha256"])
+    return _file(request, range_, ZSTD)
 
 
 async def get_patch_index(request: Request) -> ASGIApp:
@@ -85,8 +85,8 @@ async def get_patch_index(request: Request) -> ASGIApp:
 
 async def get_patches(request: Request) -> ASGIApp:
     """Send the frames of these pieces."""
-    _, part = await _find(request, Downloads.patches, *_ends(request))
-    return _file(request, part, ZSTD)
+    _, range_ = await _find(request, Downloads.patches, *_ends(request))
+    return _file(request, range_, ZSTD)
 
 
 def _ends(request: Request) -> tuple[str, str]:
@@ -133,8 +133,8 @@ def _downloads_of(request: Request) -> Downloads:
     return downloads
 
 
-def _file(request: Request, part: DownloadRange, media_type: str) -> FileResponse:
-    return FileResponse(part, media_type, IMMUTABLE, context_of(request).transfers)
+def _file(request: Request, range_: DownloadRange, media_type: str) -> FileResponse:
+    return FileResponse(range_, media_type, IMMUTABLE, context_of(request).transfers)
 
 
 DOWNLOADS = [

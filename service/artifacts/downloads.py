@@ -209,7 +209,7 @@ class Downloads(Struct, frozen=True):
         """Return an archive by its name."""
         found = self.complete.get(snapshot_id)
         file = None if found is None else found.download.archives.get(name)
-        return None if found is None or file is None else _part(found, name, file)
+        return None if found is None or file is None else _range_of(found, name, file)
 
     def manifest(self, digest: str) -> tuple[Download, DownloadRange] | None:
         """Return the manifest of a copy by its SHA-256, and the index of its downloads."""
@@ -221,8 +221,8 @@ class Downloads(Struct, frozen=True):
     def section(self, digest: str) -> DownloadRange | None:
         """Return the zstd frame of a section by the SHA-256 of its content."""
         for found in self.complete.values():
-            if (part := found.sections.get(digest)) is not None:
-                return part
+            if (range_ := found.sections.get(digest)) is not None:
+                return range_
         return None
 
     def patches(self, base: str, snapshot_id: str) -> tuple[Download, DownloadRange] | None:
@@ -230,7 +230,7 @@ class Downloads(Struct, frozen=True):
         found = self.complete.get(snapshot_id)
         if found is None or not base or found.download.base != base:
             return None
-        return found.download, _part(found, PATCHES, found.download.patch_file)
+        return found.download, _range_of(found, PATCHES, found.download.patch_file)
 
     def newest_publication(self) -> ReadPointer | None:
         """Return the newest pointer to a snapshot whose downloads are whole on disk.
@@ -283,10 +283,10 @@ def _read_complete(folder: Path, state: FileState) -> _Complete:
 def _is_whole(found: _Complete) -> bool:
     """Return whether the files of the downloads have their sizes."""
     files = {PATCHES: found.download.patch_file, **found.download.archives}
-    parts = [found.manifest, *(_part(found, name, file) for name, file in files.items())]
-    return all(state_of(part.path)[1] == part.bytes for part in parts)
+    ranges = [found.manifest, *(_range_of(found, name, file) for name, file in files.items())]
+    return all(state_of(each.path)[1] == each.bytes for each in ranges)
 
 
-def _part(found: _Complete, name: str, file: File) -> DownloadRange:
+def _range_of(found: _Complete, name: str, file: File) -> DownloadRange:
     path = found.manifest.path.with_name(name)
     return DownloadRange(found.download.id, path, 0, file.bytes, file.sha256)

@@ -87,22 +87,22 @@ class Transfers:
 
 
 class FileResponse:
-    """Responds with a part of a file, or with the range of it that the request names.
+    """Responds with a range of a file, or with the part of it that the request names.
 
     One range is answered; a list of several is ignored, as RFC 9110 (section 14.2) allows. The file
     stays open while it is sent, so that it may be removed meanwhile.
     """
 
     def __init__(
-        self, part: DownloadRange, media_type: str, cache_control: str, transfers: Transfers
+        self, range_: DownloadRange, media_type: str, cache_control: str, transfers: Transfers
     ) -> None:
-        self._part = part
-        self._etag = f'"{part.sha256}"'.encode()
+        self._range = range_
+        self._etag = f'"{range_.sha256}"'.encode()
         self._headers: RawHeaders = [
             (b"etag", self._etag),
             (b"cache-control", cache_control.encode()),
             (b"accept-ranges", b"bytes"),
-            (SNAPSHOT_HEADER, part.snapshot_id.encode()),
+            (SNAPSHOT_HEADER, range_.snapshot_id.encode()),
         ]
         self._content_type = b"content-type", media_type.encode()
         self._transfers = transfers
@@ -115,13 +115,13 @@ class FileResponse:
             await _send_head(send, 304, self._headers)
             await send({"type": "http.response.body", "body": b""})
             return
-        with await asyncio.to_thread(_open, self._part) as file:
+        with await asyncio.to_thread(_open, self._range) as file:
             await self._respond(file, scope, headers, receive, send)
 
     async def _respond(
         self, file: IO[bytes], scope: Scope, headers: Headers, receive: Receive, send: Send
     ) -> None:
-        size, fields = self._part.bytes, [*self._headers, self._content_type]
+        size, fields = self._range.bytes, [*self._headers, self._content_type]
         status, start, stop = 200, 0, size
         if scope["method"] == "GET" and self._is_current(headers.get("if-range")):
             span = parse_range(headers.getlist("range"), size)
@@ -144,7 +144,7 @@ class FileResponse:
     async def _send(
         self, file: IO[bytes], start: int, stop: int, receive: Receive, transfer: Transfer
     ) -> None:
-        offset = self._part.offset
+        offset = self._range.offset
         turn = watch = asyncio.ensure_future(_wait_for_disconnect(receive))
         try:
             while start < stop:
@@ -155,7 +155,7 @@ class FileResponse:
                     break
                 chunk = await asyncio.to_thread(os.pread, file.fileno(), size, offset + start)
                 if not chunk:
-                    raise EOFError(f"{self._part.path} ends at {offset + start} bytes")
+                    raise EOFError(f"{self._range.path} ends at {offset + start} bytes")
                 start += len(chunk)
                 await transfer.send(chunk, is_last=start == stop)
         finally:
@@ -183,14 +183,14 @@ def parse_range(fields: list[str], size: int) -> tuple[int, int] | None:
     return start, stop
 
 
-def _open(part: DownloadRange) -> IO[bytes]:
-    """Open the file of a part; raises DownloadNotFound where it is missing or cut off."""
+def _open(range_: DownloadRange) -> IO[bytes]:
+    """Open the file of a range; raises DownloadNotFound where it is missing or cut off."""
     with suppress(FileNotFoundError):
-        file = part.path.open("rb")
-        if os.fstat(file.fileno()).st_size >= part.offset + part.bytes:
+        file = range_.path.open("rb")
+        if os.fstat(file.fileno()).st_size >= range_.offset + range_.bytes:
             return file
         file.close()
-    name = f"{part.path.name} of the snapshot {part.snapshot_id}"
+    name = f"{range_.path.name} of the snapshot {range_.snapshot_id}"
     raise DownloadNotFound(f"{name} is missing or cut off here; the next build makes it again")
 
 
