@@ -14,7 +14,7 @@ from pathlib import Path
 
 import httpx
 
-from tests.support.running import ROOT, eventually
+from tests.support.running import ROOT, eventually, plain_environment
 
 IDENTITY = {"Accept-Encoding": "identity"}
 
@@ -78,7 +78,6 @@ class ServiceProcess:
 def run_service(artifacts: Path, *arguments: str, workers: int = 1) -> Iterator[ServiceProcess]:
     """Run `python -m service` on a free port, and wait until all workers are ready."""
     command = [sys.executable, "-m", "service", "--artifacts", str(artifacts), "--port", "0"]
-    inherited = {key: os.environ[key] for key in os.environ if not key.startswith("RATECARD_")}
     with (
         tempfile.TemporaryDirectory() as name,
         Path(name, "stdout").open("wb") as stdout,
@@ -88,7 +87,7 @@ def run_service(artifacts: Path, *arguments: str, workers: int = 1) -> Iterator[
             cwd=ROOT,
             stdout=stdout,
             stderr=stderr,
-            env=inherited | {"TMPDIR": name},
+            env=plain_environment() | {"TMPDIR": name},
             start_new_session=True,
         ) as process,
     ):
