@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from typing import Any
 
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.server.transport_security import TransportSecuritySettings
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.datastructures import MutableHeaders
 from starlette.requests import ClientDisconnect, Request
 from starlette.routing import Route
 from starlette.types import Message, Receive, Scope, Send
@@ -47,8 +44,8 @@ REFUSALS: dict[int, tuple[type[RatecardError], str]] = {
 class McpMount:
     """ASGI application of `/mcp`: stateless, with JSON answers, for both eras of the protocol.
 
-    A session manager of the SDK runs once. Each lifespan has a new one (`run`); without a lifespan,
-    as in an application that is mounted into another, the first request of an event loop starts it.
+    The first request of an event loop starts a session manager of the SDK, which runs until the
+    loop ends: the lifespan of an application that is mounted into another one does not run.
 
     hosts: names of hosts that are answered, in lower case
     share: part of the event loop's time that calls may compute
@@ -62,27 +59,8 @@ class McpMount:
         self._server = create_server(snapshots, _snapshot_of)
         self._security = _security(hosts)
         self._share = share
-        self._running: _Running | None = None
         self._task: asyncio.Task[None] | None = None
-        self._started: asyncio.Future[_Running]
-
-    @asynccontextmanager
-    async def run(self) -> AsyncIterator[_Running]:
-        """Run a session manager, for the event loop of the caller."""
-        manager = StreamableHTTPSessionManager(
-            self._server,
-            json_response=True,
-            stateless=True,
-            security_settings=self._security,
-            max_request_body_size=MAX_BODY,
-        )
-        async with manager.run():
-            running = _Running(manager, self._share)
-            previous, self._running = self._running, running
-            try:
-                yield running
-            finally:
-                self._running = previous
+        self._started: asyncio.Future[tuple[StreamableHTTPSessionManager, Pace]]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a message; raises RatecardError before anything is sent."""
@@ -90,51 +68,56 @@ class McpMount:
         snapshot_of(request)
         context_of(request).load_shedder.check()
         body = await _read_body(request)
-        running = self._running
-        if running is None or running.loop is not asyncio.get_running_loop():
-            running = await self._start()
-        messages: list[Message] = []
-
-        async def collect(message: Message) -> None:
-            messages.append(message)
-
-        async with running.pace.turn():
+        manager, pace = await self._start()
+        # Once it is empty, the SDK waits at it until its call ends: the client is not watched.
+        received: asyncio.Queue[Message] = asyncio.Queue()
+        received.put_nowait({"type": "http.request", "body": body, "more_body": False})
+        answer: asyncio.Queue[Message] = asyncio.Queue()
+        async with pace.turn():
             if await request.is_disconnected():
                 raise BadRequest(DISCONNECTED)
-            await running.manager.handle_request(_folded(scope), _replay(body), collect)
-        _check(messages[0])
-        for message in messages:  # outside of the turn, which a slow client must not prolong
-            if message["type"] == "http.response.start":
-                MutableHeaders(scope=message)["cache-control"] = "no-store"
-            await send(message)
+            await manager.handle_request(_folded(scope), received.get, answer.put)
+        start = answer.get_nowait()
+        headers = MutableHeaders(scope=start)
+        refusal = REFUSALS.get(start["status"])
+        if refusal and headers.get("content-type") != JSON_TYPE:
+            error, message = refusal
+            raise error(message)
+        headers["cache-control"] = "no-store"
+        await send(start)
+        while not answer.empty():  # outside of the turn, which a slow client must not prolong
+            await send(answer.get_nowait())
 
-    async def _start(self) -> _Running:
-        """Run a session manager in a task until the event loop ends, once for all that wait."""
+    async def _start(self) -> tuple[StreamableHTTPSessionManager, Pace]:
+        """Return the session manager of this event loop, and the pace of calls in it.
+
+        Starts the manager once for all that wait, and again after a failure.
+        """
         loop = asyncio.get_running_loop()
         task = self._task
         if task is None or task.done() or task.get_loop() is not loop:
             self._started = loop.create_future()
-            self._task = loop.create_task(self._run_until_cancelled(self._started))
+            self._task = loop.create_task(self._run(self._started))
         return await asyncio.shield(self._started)
 
-    async def _run_until_cancelled(self, started: asyncio.Future[_Running]) -> None:
+    async def _run(
+        self, started: asyncio.Future[tuple[StreamableHTTPSessionManager, Pace]]
+    ) -> None:
+        manager = StreamableHTTPSessionManager(
+            self._server,
+            json_response=True,
+            stateless=True,
+            security_settings=self._security,
+            max_request_body_size=MAX_BODY,
+        )
         try:
-            async with self.run() as running:
-                started.set_result(running)
+            async with manager.run():
+                started.set_result((manager, Pace(self._share)))
                 await asyncio.Event().wait()
         except Exception as error:
             if started.done():
                 raise
             started.set_exception(error)
-
-
-class _Running:
-    """A session manager, the event loop that it runs in, and the pace of calls there."""
-
-    def __init__(self, manager: StreamableHTTPSessionManager, share: float) -> None:
-        self.manager = manager
-        self.loop = asyncio.get_running_loop()
-        self.pace = Pace(share)
 
 
 def _snapshot_of(context: RequestContext) -> Snapshot:
@@ -150,14 +133,6 @@ def _security(names: list[str]) -> TransportSecuritySettings:
         allowed_hosts=[*names, *(f"{name}:*" for name in names)],
         allowed_origins=[*origins, *(f"{origin}:*" for origin in origins)],
     )
-
-
-def _check(start: Message) -> None:
-    """Raise a RatecardError where the SDK refuses a request with a response that is not JSON."""
-    refusal = REFUSALS.get(start["status"])
-    if refusal and Headers(raw=start["headers"]).get("content-type") != JSON_TYPE:
-        error, message = refusal
-        raise error(message)
 
 
 def _folded(scope: Scope) -> Scope:
@@ -180,16 +155,3 @@ async def _read_body(request: Request) -> bytes:
     except ClientDisconnect as error:
         raise BadRequest(DISCONNECTED) from error
     return bytes(body)
-
-
-def _replay(body: bytes) -> Receive:
-    """Return a `receive` of a request whose body is complete."""
-    messages: list[dict[str, Any]] = [{"type": "http.request", "body": body, "more_body": False}]
-
-    async def receive() -> Message:
-        if messages:
-            return messages.pop()
-        await asyncio.Event().wait()  # until the caller cancels: the client is not watched
-        raise AssertionError
-
-    return receive
