@@ -98,7 +98,7 @@ class Fetch:
         Raises FollowingFailed or OSError; what was fetched stays for the next attempt.
         """
         self._incoming.mkdir(exist_ok=True)
-        missing = self._link_kept(self._missing())
+        missing = self._link_kept()
         if missing:
             self._list_sections(missing)
             self._tidy()
@@ -110,13 +110,25 @@ class Fetch:
             place.parent.mkdir(parents=True, exist_ok=True)
             link(self._incoming / file.sha256, place)
 
-    def _missing(self) -> list[str]:
-        """Return the hashes of the files to get, removing what has such a name and is another."""
+    def _link_kept(self) -> list[str]:
+        """Link files that a kept snapshot has; return the hashes of the files to get.
+
+        Removes what has such a name and is another file.
+        """
+        places = {
+            file.sha256: kept.folder / path
+            for kept in reversed(self._kept)
+            for path, file in kept.manifest.files.items()
+        }
         missing = []
         for digest in self._sizes:
-            if not self._is_whole(self._incoming / digest, digest):
-                (self._incoming / digest).unlink(missing_ok=True)
-                missing.append(digest)
+            target, place = self._incoming / digest, places.get(digest)
+            if not self._is_whole(target, digest):
+                target.unlink(missing_ok=True)
+                if place is not None and self._is_whole(place, digest):
+                    link(place, target)
+                else:
+                    missing.append(digest)
         return missing
 
     def _list_sections(self, missing: Iterable[str]) -> None:
@@ -132,37 +144,16 @@ class Fetch:
                 or not all(_hash.fullmatch(section.sha256) for section in sections)
             ):
                 raise FollowingFailed("file_refused", f"{path} has no valid list of sections")
-        for digest, sections in self._sections.items():
             for section in sections:
                 self._sizes.setdefault(section.sha256, section.bytes)
-                self._paths.setdefault(section.sha256, self._paths[digest])
+                self._paths.setdefault(section.sha256, path)
 
     def _tidy(self) -> None:
         """Remove what this snapshot does not need."""
+        needed = {*self._sizes, *(f"{digest}.zst" for digest in self._sizes)}
         for path in self._incoming.iterdir():
-            if path.name not in self._sizes and not self._is_partial(path):
+            if path.name not in needed and not path.name.endswith(f"-{self._manifest.id}.patches"):
                 path.unlink()
-
-    def _is_partial(self, path: Path) -> bool:
-        if path.suffix == ".zst":
-            return path.stem in self._sizes
-        return path.name.endswith(f"-{self._manifest.id}.patches")
-
-    def _link_kept(self, missing: Iterable[str]) -> list[str]:
-        """Link files that a kept snapshot has; return the hashes of the others."""
-        places = {
-            file.sha256: kept.folder / path
-            for kept in reversed(self._kept)
-            for path, file in kept.manifest.files.items()
-        }
-        left = []
-        for digest in missing:
-            place = places.get(digest)
-            if place is not None and self._is_whole(place, digest):
-                link(place, self._incoming / digest)
-            else:
-                left.append(digest)
-        return left
 
     def _check_space(self, missing: Iterable[str]) -> None:
         sizes = [self._sizes[digest] for digest in missing]
@@ -197,7 +188,7 @@ class Fetch:
             return
         file = self._incoming / f"{base.name}-{self._manifest.id}.patches"
         limit = sum(file.bytes for file in self._manifest.files.values())
-        self._origin.download_patches(base.name, self._manifest.id, file, limit)
+        self._origin.download(f"patches/{file.stem}.zst", file, limit)
         if sha256(file) != index.file.sha256:
             file.unlink()
             raise FollowingFailed(
@@ -215,8 +206,7 @@ class Fetch:
         users = Counter(section.sha256 for digest in left for section in self._sections[digest])
         with ThreadPoolExecutor(CONNECTIONS, "fetch") as pool:
             largest = sorted(users, key=self._sizes.__getitem__, reverse=True)
-            for _ in pool.map(self._fetch_section, largest):
-                pass
+            list(pool.map(self._fetch_section, largest))
         users.update(file.sha256 for file in self._manifest.files.values())
         for digest in left:
             self._join(digest, users)
@@ -235,23 +225,18 @@ class Fetch:
                             self._accept(found, partial(Path.write_bytes, data=section))
 
     def _fetch_section(self, digest: str) -> None:
+        """Fetch a section, again where its begun frame may be of parts of two frames."""
         size = self._sizes[digest]
         if self._is_whole(self._incoming / digest, digest):
             return
         frame = self._incoming / f"{digest}.zst"
-        was_begun = frame.exists()
-        reason = self._fetch_frame(digest, frame, size)
-        if reason and was_begun:  # the parts may be of two frames of the same section
-            reason = self._fetch_frame(digest, frame, size)
-        if reason:
-            raise self._refused(digest, reason)
-
-    def _fetch_frame(self, digest: str, frame: Path, size: int) -> str:
-        """Fetch a section; return its fault, if there is one."""
-        self._origin.download_section(digest, frame, longest_frame(size))
-        reason = self._accept(digest, lambda fresh: unpack(open_bytes(frame), fresh, size))
-        frame.unlink()
-        return reason
+        for _ in range(2 if frame.exists() else 1):
+            self._origin.download(f"sections/{digest}.zst", frame, longest_frame(size))
+            reason = self._accept(digest, lambda fresh: unpack(open_bytes(frame), fresh, size))
+            frame.unlink()
+            if not reason:
+                return
+        raise self._refused(digest, reason)
 
     def _join(self, digest: str, users: Counter[str]) -> None:
         """Make a file of its sections, removing each after its last use."""

@@ -148,7 +148,12 @@ class Follower:
                 return
         with stage(self._artifacts, self._keep) as staging:
             before = self._served_id()
-            self._serve(pointer, staging)
+            if not self._is_served(pointer):
+                if self._is_kept(pointer):
+                    make_current(self._artifacts, pointer.id)
+                else:
+                    self._fetch(pointer, staging)
+                _log.info("serving snapshot %s of %s", pointer.id, self._origin.name)
             write_current(self._artifacts, pointer.id, pointer.published_at)
             self.state.behind_since = None
             self._write_state()
@@ -179,16 +184,6 @@ class Follower:
         elif state.origin == self._origin.name:
             self.state = state
         self._is_recalled = True
-
-    def _serve(self, pointer: Pointer, staging: Path) -> None:
-        """Have the snapshot of a pointer served, fetching it if it is not there."""
-        if self._is_served(pointer):
-            return
-        if self._is_kept(pointer):
-            make_current(self._artifacts, pointer.id)
-        else:
-            self._fetch(pointer, staging)
-        _log.info("serving snapshot %s of %s", pointer.id, self._origin.name)
 
     def _keeps(self, content: bytes) -> bool:
         """Return whether this replica already passes the pointer of the origin on."""

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import hashlib
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from math import inf
 from pathlib import Path
 from time import monotonic
@@ -38,6 +40,8 @@ CHUNK = 1 << 20
 """Bytes that are written at a time."""
 ATTEMPTS = 3
 """Requests for one object that bring nothing, before it is given up."""
+FILE_MISSING = "file_missing"
+"""Code of the failure of an origin that lacks an object."""
 LOOK = 3600.0
 """Seconds of a look: a few bytes a minute are progress, and would hold the lock for ever."""
 
@@ -67,19 +71,18 @@ class Origin:
         """Return the pointer, asking for it only if it changed."""
         self._deadline = monotonic() + LOOK
         options: GetOptions = {"if_none_match": self._etag} if self._etag else {}
-        try:
-            result = obstore.get(self._store, POINTER, options=options)
-            content = self._read(result, MAX_POINTER)
-        except NotModifiedError:
-            return self._pointer
-        except FileNotFoundError as error:
-            raise FollowingFailed(
-                "pointer_missing",
-                f"{self.name} has no {POINTER}: nothing was published there by this release of "
-                "Ratecard, or the URL is wrong",
-            ) from error
-        except BaseError as error:
-            raise self._unavailable(error) from error
+        with self._failures(POINTER):
+            try:
+                result = obstore.get(self._store, POINTER, options=options)
+                content = self._read(result, MAX_POINTER)
+            except NotModifiedError:
+                return self._pointer
+            except FileNotFoundError as error:
+                raise FollowingFailed(
+                    "pointer_missing",
+                    f"{self.name} has no {POINTER}: nothing was published there by this release of "
+                    "Ratecard, or the URL is wrong",
+                ) from error
         self._etag, self._pointer = result.meta["e_tag"], content
         return content
 
@@ -90,8 +93,6 @@ class Origin:
     def manifest(self, digest: str) -> bytes:
         """Return the manifest that has a SHA-256."""
         content = self._document(f"manifests/{digest}.json")
-        if content is None:
-            raise self._missing(f"manifests/{digest}.json")
         if hashlib.sha256(content).hexdigest() != digest:
             raise FollowingFailed(
                 "manifest_refused",
@@ -102,56 +103,45 @@ class Origin:
     def sections(self, manifest: str) -> dict[str, list[File]]:
         """Return the sections of each file of the copy that a manifest describes, by path."""
         key = f"sections/{manifest}.json"
-        content = self._document(key)
-        if content is None:
-            raise self._missing(key)
-        return self._decode(key, content, _sections).sections
+        return self._decode(key, self._document(key), _sections).sections
 
     def patches(self, patches: Patches, target: str) -> PatchIndex | None:
         """Return the list of the pieces of a snapshot that has the SHA-256, None without any."""
         key = f"patches/{patches.base}-{target}.json"
-        content = self._document(key)
-        if content is None:
-            return None
+        try:
+            content = self._document(key)
+        except FollowingFailed as error:
+            if error.code == FILE_MISSING:
+                return None
+            raise
         if hashlib.sha256(content).hexdigest() != patches.index:
             raise FollowingFailed(
                 "file_refused", f"{key} of {self.name} has not the SHA-256 of the pointer"
             )
         return self._decode(key, content, _patches)
 
-    def download_patches(self, base: str, target: str, place: Path, limit: int) -> None:
-        """Fetch the frames of patches, after the bytes that are there."""
-        self._download(f"patches/{base}-{target}.zst", place, limit)
-
-    def download_section(self, digest: str, place: Path, limit: int) -> None:
-        """Fetch the frame of a section, after the bytes that are there."""
-        self._download(f"sections/{digest}.zst", place, limit)
+    def download(self, key: str, place: Path, limit: int) -> None:
+        """Fetch an object, from the last byte that is there."""
+        failures = 0
+        with self._failures(key):
+            while True:
+                self._check_deadline()
+                size = place.stat().st_size if place.exists() else 0
+                try:
+                    return self._resume(key, place, size, limit)
+                except BaseError:
+                    grown = place.exists() and place.stat().st_size > size
+                    failures = 0 if grown else failures + 1
+                    if failures == ATTEMPTS:
+                        raise
+                    if failures and size and self._size(key) < size:
+                        place.unlink()  # another frame stands there now
 
     def take_bytes(self) -> int:
         """Return the bytes that were fetched since the last call."""
         with self._counting:
             count, self._bytes = self._bytes, 0
         return count
-
-    def _download(self, key: str, place: Path, limit: int) -> None:
-        """Fetch an object, from the last byte that is there; raises FollowingFailed."""
-        failures = 0
-        while True:
-            self._check_deadline()
-            size = place.stat().st_size if place.exists() else 0
-            try:
-                self._resume(key, place, size, limit)
-            except FileNotFoundError as error:
-                raise self._missing(key) from error
-            except BaseError as error:
-                grown = place.exists() and place.stat().st_size > size
-                failures = 0 if grown else failures + 1
-                if failures == ATTEMPTS:
-                    raise self._unavailable(error) from error
-                if failures and size and self._size(key) < size:
-                    place.unlink()  # another frame stands there now
-            else:
-                return
 
     def _resume(self, key: str, place: Path, size: int, limit: int) -> None:
         # The last byte is asked for again: a range that starts at the end of an object is an error.
@@ -170,12 +160,8 @@ class Origin:
 
     def _size(self, key: str) -> int:
         """Return the bytes of an object, if only to learn that the origin answers."""
-        try:
+        with self._failures(key):
             return obstore.head(self._store, key)["size"]
-        except FileNotFoundError as error:
-            raise self._missing(key) from error
-        except BaseError as error:
-            raise self._unavailable(error) from error
 
     def _decode(self, key: str, content: bytes, decoder: msgspec.json.Decoder[T]) -> T:
         """Decode a list of sections or pieces; raises FollowingFailed."""
@@ -184,14 +170,10 @@ class Origin:
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise FollowingFailed("file_refused", f"{key} of {self.name}: {error}") from error
 
-    def _document(self, key: str) -> bytes | None:
-        """Return a small object, or None where there is none."""
-        try:
+    def _document(self, key: str) -> bytes:
+        """Return a small object."""
+        with self._failures(key):
             return self._read(obstore.get(self._store, key), MAX_DOCUMENT)
-        except FileNotFoundError:
-            return None
-        except BaseError as error:
-            raise self._unavailable(error) from error
 
     def _read(self, result: GetResult, limit: int) -> bytes:
         content = bytearray()
@@ -220,11 +202,16 @@ class Origin:
                 "the next look goes on",
             )
 
-    def _missing(self, key: str) -> FollowingFailed:
-        return FollowingFailed("file_missing", f"{self.name} has no {key}")
-
-    def _unavailable(self, error: BaseError) -> FollowingFailed:
-        return FollowingFailed("origin_unavailable", f"{self.name}: {reason_of(error)}")
+    @contextmanager
+    def _failures(self, key: str) -> Iterator[None]:
+        """Raise FollowingFailed for an object that is missing, and for errors of the store."""
+        try:
+            yield
+        except FileNotFoundError as error:
+            raise FollowingFailed(FILE_MISSING, f"{self.name} has no {key}") from error
+        except BaseError as error:
+            message = f"{self.name}: {reason_of(error)}"
+            raise FollowingFailed("origin_unavailable", message) from error
 
 
 def open_origin(url: str) -> Origin:
