@@ -14,7 +14,7 @@ from service.api.documents.curl import curl, path_parameters
 from service.errors import InvalidParameter
 from service.filtering.endpoint_filters import EndpointFilters
 from service.mcp.tools.arguments import HowToCall
-from service.mcp.tools.reading import ALL_ENDPOINTS, ToolAnswer, endpoint_of
+from service.mcp.tools.reading import ALL_ENDPOINTS, ToolAnswer
 from service.mcp.tools.rows import (
     CALL,
     MAX_NAME,
@@ -22,6 +22,7 @@ from service.mcp.tools.rows import (
     Says,
     command_of,
     endpoint_line,
+    endpoint_of,
     endpoint_row,
 )
 from service.mcp.tools.texts import clean, decode_printable, first_fitting
@@ -113,7 +114,7 @@ async def how_to_call(snapshot: Snapshot, call: HowToCall) -> ToolAnswer:
     facts = listing.ratecard
     accepts = [*map(decode_printable, first_fitting(listing.accepts, MAX_ACCEPTS, _json_size))]
     accepts_left_out = len(listing.accepts) - len(accepts)
-    described = first_fitting(map(_describe, parameters), MAX_PARAMETER_BYTES, _json_size)
+    described = first_fitting([*map(_describe, parameters)], MAX_PARAMETER_BYTES, _json_size)
     tool = tool_of(endpoint.url, facts)
     of_tool = None if tool is None else tool_call(tool, parameters, values)
     # A placeholder that nobody describes stays in the URL, where it says that a value is missing.
@@ -189,9 +190,7 @@ def encode_values(
             message = f"values: it has no parameter {_quoted(name)}; {LISTED}"
             raise InvalidParameter("values", message)
     encoded = {}
-    for parameter in parameters:
-        if parameter.name not in values:
-            continue
+    for parameter in [each for each in parameters if each.name in values]:
         value = _typed(values[parameter.name], parameter.type)
         fault = _fault_of(value, parameter)
         if fault:

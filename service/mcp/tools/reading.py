@@ -10,7 +10,7 @@ from msgspec import UNSET, Raw, Struct
 from msgspec.structs import replace
 
 from service.api.documents.curl import escape_json
-from service.errors import InvalidParameter, ServiceNotFound
+from service.errors import InvalidParameter
 from service.filtering.endpoint_filters import EndpointFilters
 from service.mcp.tools.arguments import Get
 from service.mcp.tools.rows import (
@@ -21,15 +21,13 @@ from service.mcp.tools.rows import (
     EndpointRow,
     ServiceRow,
     endpoint_line,
+    endpoint_of,
     endpoint_row,
-    find_endpoint,
     operator_text,
-    read_summary,
     service_line,
     service_row,
 )
 from service.mcp.tools.texts import (
-    ELLIPSIS,
     clean,
     decode_printable,
     escape_ignorable,
@@ -41,7 +39,6 @@ from service.schema.status import Counts
 from service.schema.values import Timestamp, format_timestamp
 from service.snapshot import Snapshot
 from service.snapshot.cursors import cursor_prefix, parse_cursor
-from service.urls import is_url
 
 MAX_DESCRIPTION = 1000
 MAX_ENDPOINTS = 10
@@ -54,8 +51,6 @@ MAX_VALUES = 30
 """Values of a facet that the catalogue lists, the most frequent ones."""
 CATALOGUE_FACETS = ("category", "network", "scheme")
 CURSOR_UNUSED = "cursor is for the endpoints of a service in brief; leave it out"
-UNKNOWN = "nothing has the id or URL `{}`; search for it"
-WHY = "; /v1/listings?url= says why a URL is not listed"
 PAID = (
     "30 days: {0.payments} payments of {0.payers} payers, {0.returning_payers} came again; "
     "top payer {0.top_payer_share:.0%}; {0.in_cycles} in cycles"
@@ -101,15 +96,9 @@ class CatalogueFacts(Struct, kw_only=True):
     schemes: dict[str, int]
 
 
-class _WithEndpoints(Struct):
-    """The part of a record that a full answer may cut."""
-
-    endpoints: list[Raw]
-
-
 _service = msgspec.json.Decoder(Service)
 _demand = msgspec.json.Decoder(StoredDemand)
-_with_endpoints = msgspec.json.Decoder(_WithEndpoints)
+_endpoints = msgspec.json.Decoder(list[Raw])
 _members = msgspec.json.Decoder(dict[str, Raw])
 
 
@@ -127,30 +116,13 @@ async def get(snapshot: Snapshot, call: Get) -> ToolAnswer:
     endpoint = endpoint_of(snapshot, call.id)
     if call.detail == "full":
         return _stored("endpoint", _bounded(snapshot.endpoints.text(endpoint)))
-    row = endpoint_row(snapshot, endpoint, ALL_ENDPOINTS, is_first=True)
-    description = read_summary(snapshot, endpoint).description
-    row.seller_says = clean(description or row.seller_says, MAX_DESCRIPTION)
-    profile = snapshot.profiles.read_endpoint(endpoint)
-    row.operator_says = operator_text(profile, MAX_DESCRIPTION)
+    row = endpoint_row(snapshot, endpoint, ALL_ENDPOINTS, MAX_DESCRIPTION, is_first=True)
     lines = [endpoint_line(row, MAX_URL, MAX_DESCRIPTION)]
     if row.parameters:
         lines.append(f"parameters; seller: {'; '.join(row.parameters)}")
     if row.curl:
         lines.append(CALL.format("it", row.curl))
     return row, "\n".join(lines)
-
-
-def endpoint_of(snapshot: Snapshot, reference: str) -> int:
-    """Return the ordinal of an endpoint by its id or URL; raises ServiceNotFound."""
-    ordinal = find_endpoint(snapshot, reference)
-    if ordinal is None:
-        name = clean(reference, 100)
-        if snapshot.id_table.find(reference) is not None:
-            raise ServiceNotFound(f"`{name}` is a service; `get` it to see its endpoints")
-        if reference.rstrip().endswith(ELLIPSIS):
-            raise ServiceNotFound("the URL was cut to fit a row; use the row's id")
-        raise ServiceNotFound(UNKNOWN.format(name) + (WHY if is_url(reference) else ""))
-    return ordinal
 
 
 def record_text(snapshot: Snapshot, ordinal: int, size: int) -> bytes:
@@ -161,10 +133,10 @@ def record_text(snapshot: Snapshot, ordinal: int, size: int) -> bytes:
     text = snapshot.services.text(ordinal)
     if len(text) <= size:
         return text
-    endpoints = _with_endpoints.decode(text).endpoints
+    members: dict[str, Any] = _members.decode(text)
+    endpoints = _endpoints.decode(members["endpoints"])
     room = size - len(text) + sum(map(_size_with_comma, endpoints))
     fitting = first_fitting(endpoints, room, _size_with_comma)
-    members: dict[str, Any] = _members.decode(text)
     members |= {"endpoints": fitting, "endpointsLeftOut": len(endpoints) - len(fitting)}
     return _bounded(msgspec.json.encode(members), size + 100)
 

@@ -66,7 +66,14 @@ class ServicePage(Struct, kw_only=True, omit_defaults=True):
 
 async def search_endpoints(snapshot: Snapshot, search: EndpointSearch) -> tuple[EndpointPage, str]:
     """Return the endpoints that match a query and the filters, best match first, and as text."""
-    filters = _filters(search)
+    offers = {"network": search.network, "scheme": search.scheme}
+    facets = {"category": search.category, "method": search.method}
+    filters = EndpointFilters(
+        offers={name: [value] for name, value in offers.items() if value is not None},
+        facets={name: [value] for name, value in facets.items() if value is not None},
+        max_usd_price=search.max_price_usd,
+        registration=search.registration,
+    )
     prefix = cursor_prefix(snapshot.id, (search.query, filters))
     start = parse_cursor(search.cursor, prefix)
     hits = await snapshot.engine.search_endpoints(search.query, search.limit, start, filters)
@@ -108,17 +115,6 @@ async def search_services(snapshot: Snapshot, search: ServiceSearch) -> tuple[Se
     lines += map(service_line, rows)
     lines += [f"of the first: {line}" for row in rows[:1] for line in row.best_endpoints]
     return page, "\n".join([*lines, *_last_lines(page)])
-
-
-def _filters(search: EndpointSearch) -> EndpointFilters:
-    offers = {"network": search.network, "scheme": search.scheme}
-    facets = {"category": search.category, "method": search.method}
-    return EndpointFilters(
-        offers={name: [value] for name, value in offers.items() if value is not None},
-        facets={name: [value] for name, value in facets.items() if value is not None},
-        max_usd_price=search.max_price_usd,
-        registration=search.registration,
-    )
 
 
 def _hint(conditions: Mapping[str, Sequence[str]], facets: Mapping[str, Facet]) -> str:
