@@ -230,12 +230,8 @@ class SearchCluster:
             return count
 
         with ThreadPoolExecutor(THREADS) as pool:
-            try:
-                for count in pool.map(fill, documents.passes):
-                    advance(count)
-            except BaseException:
-                pool.shutdown(cancel_futures=True)
-                raise
+            for count in pool.map(fill, documents.passes):
+                advance(count)
         self._client.indices.refresh(index=name)
         self._client.indices.put_settings(index=name, body={"index": {"blocks.read": None}})
         count = self._count(name)

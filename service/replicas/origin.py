@@ -125,7 +125,6 @@ class Origin:
         failures = 0
         with self._failures(key):
             while True:
-                self._check_deadline()
                 size = place.stat().st_size if place.exists() else 0
                 try:
                     return self._resume(key, place, size, limit)
@@ -134,7 +133,8 @@ class Origin:
                     failures = 0 if grown else failures + 1
                     if failures == ATTEMPTS:
                         raise
-                    if failures and size and self._size(key) < size:
+                    # The size is asked for if only to learn that the origin answers.
+                    if failures and size and obstore.head(self._store, key)["size"] < size:
                         place.unlink()  # another frame stands there now
 
     def take_bytes(self) -> int:
@@ -157,11 +157,6 @@ class Origin:
                 file.write(chunk)
                 self._count(len(chunk))
             file.truncate(offset)
-
-    def _size(self, key: str) -> int:
-        """Return the bytes of an object, if only to learn that the origin answers."""
-        with self._failures(key):
-            return obstore.head(self._store, key)["size"]
 
     def _decode(self, key: str, content: bytes, decoder: msgspec.json.Decoder[T]) -> T:
         """Decode a list of sections or pieces; raises FollowingFailed."""
@@ -190,11 +185,9 @@ class Origin:
             )
 
     def _count(self, count: int) -> None:
+        """Count bytes that were fetched; raises FollowingFailed after the deadline of the look."""
         with self._counting:
             self._bytes += count
-        self._check_deadline()
-
-    def _check_deadline(self) -> None:
         if monotonic() > self._deadline:
             raise FollowingFailed(
                 "origin_unavailable",
