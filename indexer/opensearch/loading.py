@@ -8,7 +8,7 @@ import secrets
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -287,10 +287,9 @@ class SearchCluster:
 
 def _read_owner(path: Path) -> str:
     """Return the id of an artifacts folder, which is made on the first use."""
-    with suppress(FileNotFoundError):
-        return path.read_text()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(secrets.token_hex(8))
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(secrets.token_hex(8))
     return path.read_text()
 
 

@@ -102,15 +102,11 @@ class _Hits(Struct):
     hits: list[_Hit] = []
 
 
-class _Aggregation(Struct):
-    value: str
-
-
 class _Search(Struct):
     timed_out: bool
     shards: Shards = msgspec.field(name="_shards")
     hits: _Hits
-    aggregations: dict[str, _Aggregation] = {}
+    aggregations: dict[str, dict[str, str]] = {}
 
 
 _search = msgspec.json.Decoder(_Search)
@@ -137,7 +133,7 @@ def decode_search(text: str, index: ClusterIndex, request: SearchRequest) -> Sea
     bits = np.empty(0, np.uint64)
     if request.has_bits:
         (aggregation,) = response.aggregations.values()
-        bits = _decode_bits(aggregation.value, request.units(index))
+        bits = _decode_bits(aggregation["value"], request.units(index))
     return SearchResponse(total, scores, ordinals, impacts, bits)
 
 

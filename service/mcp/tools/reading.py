@@ -105,14 +105,12 @@ _members = msgspec.json.Decoder(dict[str, Raw])
 async def get(snapshot: Snapshot, call: Get) -> ToolAnswer:
     """Return a service or an endpoint, in brief or as it is stored."""
     service = snapshot.id_table.find(call.id)
+    if call.cursor is not None and (service is None or call.detail == "full"):
+        raise InvalidParameter("cursor", CURSOR_UNUSED)
     if service is not None:
         if call.detail == "full":
-            if call.cursor is not None:
-                raise InvalidParameter("cursor", CURSOR_UNUSED)
             return _stored("service", record_text(snapshot, service, MAX_FULL))
         return await _brief_service(snapshot, service, call.cursor)
-    if call.cursor is not None:
-        raise InvalidParameter("cursor", CURSOR_UNUSED)
     endpoint = endpoint_of(snapshot, call.id)
     if call.detail == "full":
         return _stored("endpoint", _bounded(snapshot.endpoints.text(endpoint)))

@@ -9,6 +9,7 @@ from service.schema.values import Json
 
 # Limits that an error explains better than a definition that every session pays for.
 _DROPPED = ("title", "pattern", "minLength", "maxLength")
+_DROPPED_IF_EMPTY = ("required", "default")  # the same as missing
 
 
 def schema_of(kind: type[Struct]) -> Json:
@@ -25,16 +26,16 @@ def _compact(schema: Json, parts: dict[str, Json]) -> Json:
         (value,) = (each for each in schema["anyOf"] if each != {"type": "null"})
         others = {name: schema[name] for name in schema if name not in ("anyOf", "default")}
         return _compact(value | others, parts)
-    compact = {name: schema[name] for name in schema if name not in _DROPPED}
+    compact = {
+        name: value
+        for name, value in schema.items()
+        if name not in _DROPPED and (value or name not in _DROPPED_IF_EMPTY)
+    }
     if "properties" in compact:
         compact.pop("description", None)  # the docstring of a Struct is for its readers
         compact["properties"] = {
             name: _compact(each, parts) for name, each in compact["properties"].items()
         }
-    if not compact.get("required", True):
-        del compact["required"]
     if isinstance(compact.get("items"), dict):
         compact["items"] = _compact(compact["items"], parts)
-    if not compact.get("default", True):  # empty: the same as missing
-        del compact["default"]
     return compact
