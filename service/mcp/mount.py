@@ -69,7 +69,7 @@ class McpMount:
         context_of(request).load_shedder.check()
         body = await _read_body(request)
         manager, pace = await self._start()
-        # Once it is empty, the SDK waits at it until its call ends: the client is not watched.
+        # The SDK waits for a second message until its call ends: it does not watch the client.
         received: asyncio.Queue[Message] = asyncio.Queue()
         received.put_nowait({"type": "http.request", "body": body, "more_body": False})
         answer: asyncio.Queue[Message] = asyncio.Queue()
