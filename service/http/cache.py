@@ -195,9 +195,6 @@ def version_of(settings: Settings) -> bytes:
 @cache
 def _release() -> bytes:
     """Return a hash of this package's files: another release may answer the same otherwise."""
-    digest = blake2b(digest_size=4)
-    folder = Path(*service.__path__)
-    for path in sorted(path for path in folder.rglob("*") if path.suffix != ".pyc"):
-        if path.is_file():
-            digest.update(path.read_bytes())
-    return digest.hexdigest().encode()
+    paths = sorted(path for path in Path(*service.__path__).rglob("*") if path.suffix != ".pyc")
+    content = b"".join(path.read_bytes() for path in paths if path.is_file())
+    return blake2b(content, digest_size=4).hexdigest().encode()
