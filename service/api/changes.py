@@ -11,7 +11,6 @@ import msgspec
 from msgspec import Meta, Struct
 from orjson import Fragment
 from starlette.requests import Request
-from starlette.responses import Response
 
 from service.api.listing import splice, stored_list
 from service.api.query_string import MAX_LIMIT, Cursor, LongLimit, Operation, about
@@ -67,7 +66,7 @@ class ListChanges(Operation, frozen=True, kw_only=True):
         return self.limit > MAX_LIMIT
 
 
-async def list_changes(request: Request, wanted: ListChanges) -> Response:
+async def list_changes(request: Request, wanted: ListChanges) -> Cacheable:
     """List the changes from one snapshot to another, in order of id."""
     served, context = snapshot_of(request), context_of(request)
     (to, start), old, limit = wanted.place, wanted.since, wanted.limit

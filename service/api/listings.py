@@ -6,7 +6,6 @@ from typing import Annotated, NamedTuple
 
 from msgspec import Meta
 from starlette.requests import Request
-from starlette.responses import Response
 
 from service.api.endpoints import EndpointSelection, endpoint_items, find_endpoints
 from service.api.listing import splice, stored_list
@@ -105,7 +104,7 @@ class ListingExplanation(NamedTuple):
         )
 
 
-async def explain_listings(request: Request, wanted: ExplainListings) -> Response:
+async def explain_listings(request: Request, wanted: ExplainListings) -> Cacheable:
     """Say why a URL is listed or not, or list the endpoints of a host or a payee."""
     snapshot = snapshot_of(request)
     if wanted.url is not None:

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from starlette.requests import Request
-from starlette.responses import Response
 from starlette.types import Scope
 
 from service.artifacts.folder import KeptSnapshot
 from service.http.cache import CachedRoute
 from service.http.context import context_of, snapshot_of
-from service.http.responses import hashed_json
+from service.http.responses import Cacheable, hashed_json
 from service.schema.snapshots import (
     SnapshotDescription,
     SnapshotEnvelope,
@@ -25,7 +24,7 @@ MAX_LISTED = 100
 """Snapshots that are listed, of some 26 KB each before compression."""
 
 
-async def list_snapshots(request: Request) -> Response:
+async def list_snapshots(request: Request) -> Cacheable:
     """List the newest kept snapshots, the last publication first."""
     context, served = context_of(request), snapshot_of(request)
     context.load_shedder.check()
@@ -36,7 +35,7 @@ async def list_snapshots(request: Request) -> Response:
     return hashed_json(SnapshotList(descriptions), "", is_kept=True)
 
 
-async def get_snapshot(request: Request) -> Response:
+async def get_snapshot(request: Request) -> Cacheable:
     """Describe a kept snapshot, by default the one being served."""
     served = snapshot_of(request)
     snapshot_id = request.path_params.get("id", served.id)

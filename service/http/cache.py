@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
-from functools import cache, lru_cache
+from functools import cache
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -147,7 +147,9 @@ class ResponseCache:
         """
         snapshot_id, path, query, coding, root_path = key
         body, fields = response.content, dict(response.raw_headers)
-        tag = b"%b-%b" % (response.etag or snapshot_id, _variant(self._version, root_path))
+        version = blake2b(self._version, digest_size=4)
+        version.update(root_path.encode("utf-8", "surrogatepass"))
+        tag = b"%b-%b" % (response.etag or snapshot_id, version.hexdigest().encode())
         if isinstance(body, bytes) and coding != IDENTITY and len(body) >= MIN_SIZE:
             body = CODINGS[coding](body)
             tag = b"%b-%b" % (tag, coding)
@@ -178,13 +180,6 @@ def is_known(scope: Scope, etag: bytes) -> bool:
     """
     known = scope[FIELDS].get(b"if-none-match")
     return known is not None and (known == b"*" or etag in _entity_tags.findall(known))
-
-
-@lru_cache(maxsize=64)
-def _variant(version: bytes, root_path: str) -> bytes:
-    """Return a short hash of all that bodies depend on besides the snapshot and the request."""
-    root = root_path.encode("utf-8", "surrogatepass")
-    return blake2b(version + root, digest_size=4).hexdigest().encode()
 
 
 def version_of(settings: Settings) -> bytes:

@@ -12,7 +12,7 @@ from urllib.parse import quote, urlencode
 import msgspec
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, Response
+from starlette.responses import HTMLResponse
 
 from service.api.ecosystem import Timeframe
 from service.api.endpoints import find_endpoints
@@ -86,7 +86,7 @@ class BrowseListings(Operation, frozen=True, kw_only=True):
     url: ListingUrl | None = None
 
 
-async def services_page(request: Request, listing: BrowseServices) -> Response:
+async def services_page(request: Request, listing: BrowseServices) -> Cacheable:
     """Render a page of a listing or search, and its filters with their counts."""
     snapshot = snapshot_of(request)
     hits = await find(snapshot, count_unselected(listing))
@@ -103,7 +103,7 @@ async def services_page(request: Request, listing: BrowseServices) -> Response:
     )
 
 
-async def endpoints_page(request: Request, listing: BrowseEndpoints) -> Response:
+async def endpoints_page(request: Request, listing: BrowseEndpoints) -> Cacheable:
     """Render a page of the endpoints of all services, and its filters with their counts."""
     snapshot = snapshot_of(request)
     hits = await find_endpoints(snapshot, count_unselected(listing))
@@ -120,7 +120,7 @@ async def endpoints_page(request: Request, listing: BrowseEndpoints) -> Response
     )
 
 
-async def service_page(request: Request, search: BrowseService) -> Response:
+async def service_page(request: Request, search: BrowseService) -> Cacheable:
     """Render a service and a page of its endpoints, those that match the words of `q`."""
     snapshot = snapshot_of(request)
     ordinal = snapshot.id_table.find(request.path_params["id"])
@@ -140,7 +140,7 @@ async def service_page(request: Request, search: BrowseService) -> Response:
     )
 
 
-async def ecosystem_page(request: Request, operation: BrowsePayments) -> Response:
+async def ecosystem_page(request: Request, operation: BrowsePayments) -> Cacheable:
     """Render the statistics of a timeframe and a page of payments."""
     snapshot = snapshot_of(request)
     tables = snapshot.ecosystem
@@ -156,7 +156,7 @@ async def ecosystem_page(request: Request, operation: BrowsePayments) -> Respons
     )
 
 
-async def listed_page(request: Request, operation: BrowseListings) -> Response:
+async def listed_page(request: Request, operation: BrowseListings) -> Cacheable:
     """Render why a URL is listed or not, or the form that asks for a URL."""
     snapshot = snapshot_of(request)
     if operation.url is None:
@@ -172,7 +172,7 @@ async def listed_page(request: Request, operation: BrowseListings) -> Response:
     return explanation.respond(page, "text/html", **PAGE_HEADERS)
 
 
-async def docs_page(request: Request) -> Response:
+async def docs_page(request: Request) -> Cacheable:
     """Render the viewer of `/openapi.json`."""
     snapshot_of(request)
     return _page(request, "docs.html", DOCS_HEADERS)

@@ -7,7 +7,6 @@ from importlib.metadata import files
 from pathlib import Path
 
 from starlette.requests import Request
-from starlette.responses import Response
 
 from service.errors import PathNotFound
 from service.http.responses import IMMUTABLE, NO_CACHE, Cacheable
@@ -22,7 +21,7 @@ TYPES = {
 }
 
 
-async def get_static_file(request: Request) -> Response:
+async def get_static_file(request: Request) -> Cacheable:
     """Return a static file; an address of another version gives the current file, not kept."""
     version, _, name = request.path_params["file"].partition("/")
     if name not in FILES:

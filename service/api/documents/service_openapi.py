@@ -15,7 +15,6 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import UNSET, Raw, UnsetType, field
 from starlette.requests import Request
-from starlette.responses import Response
 
 from service.api.services import find_service
 from service.http.context import context_of, snapshot_of
@@ -53,7 +52,7 @@ class DescribedService(Service, rename="camel", kw_only=True):
     info: Raw | UnsetType = field(name="x-service-info", default=UNSET)
 
 
-async def get_service_openapi(request: Request) -> Response:
+async def get_service_openapi(request: Request) -> Cacheable:
     """Return the OpenAPI document of a service."""
     context, snapshot = context_of(request), snapshot_of(request)
     ordinal = find_service(snapshot, request.path_params["id"])
