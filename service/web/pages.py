@@ -29,7 +29,7 @@ from service.schema.listings import ListingReport
 from service.schema.profiles import describe
 from service.schema.values import format_timestamp
 from service.snapshot import Snapshot
-from service.web.card import card_of, listed_card_of, quantity
+from service.web.card import MAX_TEXT, card_of, quantity
 from service.web.demand import demand_facts, popular_services
 from service.web.ecosystem import (
     abbreviate,
@@ -94,7 +94,7 @@ async def services_page(request: Request, listing: BrowseServices) -> Cacheable:
     return _page(
         request,
         "services.html",
-        results=[listed_card_of(snapshot.summaries.view(ordinal)) for ordinal in hits.ordinals],
+        results=[card_of(snapshot.summaries.view(ordinal), MAX_TEXT) for ordinal in hits.ordinals],
         matches=matches,
         matches_query=urlencode({"q": listing.q[:MAX_LINKED]}),
         size=snapshot.manifest.counts.services,
