@@ -46,6 +46,7 @@ MAX_TEXT = 400
 MAX_NAMES = 50
 """Networks and tags shown of a service."""
 
+
 def card_of(summary: bytes | memoryview, limit: int | None = None) -> Card:
     """Return the card of a service, from its stored JSON without endpoints.
 
