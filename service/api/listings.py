@@ -112,7 +112,10 @@ async def explain_listings(request: Request, wanted: ExplainListings) -> Cacheab
         return explanation.respond(explanation.body(snapshot))
     if wanted.host is not None:
         host = _parse_host(wanted.host)
-        key, hits = host_hash(host), _hits_of_host(snapshot, host, wanted)
+        ordinals = snapshot.listings.of_host(host)
+        page = ordinals[wanted.offset : wanted.offset + wanted.limit].tolist()
+        hits = EndpointHits(len(ordinals), len(ordinals), page, [NONE] * len(page), None)
+        key = host_hash(host)
     else:
         pay_to = wanted.pay_to or ""
         selection = EndpointSelection(
@@ -170,9 +173,3 @@ def _parse_host(host: str) -> str:
     if parsed.identity != f"https://{parsed.host}/" or parsed.has_credentials:
         raise InvalidParameter("host", "host is no host name alone, such as api.example.com")
     return parsed.host
-
-
-def _hits_of_host(snapshot: Snapshot, host: str, wanted: ExplainListings) -> EndpointHits:
-    ordinals = snapshot.listings.of_host(host)
-    page = ordinals[wanted.offset : wanted.offset + wanted.limit].tolist()
-    return EndpointHits(len(ordinals), len(ordinals), page, [NONE] * len(page), None)
