@@ -34,6 +34,7 @@ class OperationRoute(CachedRoute):
             snapshot_id = getattr(operation, "snapshot", None)
             if snapshot_id is None:
                 return await endpoint(request, operation)
+            # Answer from a snapshot that may have to be opened first.
             served = snapshot_of(request)
             if not context.snapshots.is_open(snapshot_id):
                 context.load_shedder.check()

@@ -14,7 +14,6 @@ FIRST_PAUSE, LAST_PAUSE = 1.0, 60.0
 """Seconds before a follower that died is started again: they double with each death."""
 STABLE = 120.0
 """Seconds after which the death of a follower is taken for the first one."""
-
 POLL = 0.5
 """Seconds between two looks at whether the follower died."""
 

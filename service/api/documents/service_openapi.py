@@ -73,7 +73,7 @@ def describe_service(service: DescribedService, beyond: int = 0) -> bytes:
     server = ""
     for endpoint in service.endpoints:
         try:
-            own_server, path = _locate(endpoint)
+            own_server, path, names = _locate(endpoint)
         except ValueError as error:
             left_out[str(error)] += 1
             continue
@@ -83,7 +83,7 @@ def describe_service(service: DescribedService, beyond: int = 0) -> bytes:
             left_out[REPEATED if spelling == path else RENAMED] += 1
             continue
         server = server or own_server
-        operation = _describe(endpoint, path, left_out)
+        operation = _describe(endpoint, names, left_out)
         if own_server != server:
             operation["servers"] = [{"url": own_server}]
         paths.setdefault(path, {})[method] = operation
@@ -118,8 +118,8 @@ def _service_info(service: DescribedService) -> Raw | Json:
     return {"categories": [service.category]} if service.category else {}
 
 
-def _locate(endpoint: Endpoint) -> tuple[str, str]:
-    """Return the server and the path of an endpoint, with its placeholders in braces.
+def _locate(endpoint: Endpoint) -> tuple[str, str, list[str]]:
+    """Return the server and the path of an endpoint, and the names of its placeholders.
 
     Raises ValueError with the reason why OpenAPI has no form for the endpoint.
     """
@@ -134,18 +134,15 @@ def _locate(endpoint: Endpoint) -> tuple[str, str]:
     if split.query or split.fragment:
         raise ValueError(QUERY)
     given = key_of(split.path)
+    names = [match[1] or match[2] for match in _placeholder.finditer(given)]
     path = _placeholder.sub(lambda match: f"{{{match[1] or match[2]}}}", given) or "/"
-    names, rest = _names_of(path), _placeholder.sub("", given)
+    rest = _placeholder.sub("", given)
     if len(set(names)) < len(names) or not {"{", "}"}.isdisjoint(rest + split.netloc):
         raise ValueError(TEMPLATE)
-    return f"{split.scheme}://{split.netloc}", path
+    return f"{split.scheme}://{split.netloc}", path, names
 
 
-def _names_of(path: str) -> list[str]:
-    return [match[1] or match[2] for match in _placeholder.finditer(path)]
-
-
-def _describe(endpoint: Endpoint, path: str, left_out: Counter[str]) -> Json:
+def _describe(endpoint: Endpoint, names: Sequence[str], left_out: Counter[str]) -> Json:
     """Return the operation of an endpoint."""
     declared = endpoint.parameters or []
     by_name = {(each.group, each.name): each for each in reversed(declared)}
@@ -154,7 +151,7 @@ def _describe(endpoint: Endpoint, path: str, left_out: Counter[str]) -> Json:
     operation = {
         "description": endpoint.description,
         "tags": [*dict.fromkeys(endpoint.tags or ())],
-        "parameters": [*_parameters(given, _names_of(path), left_out)],
+        "parameters": [*_parameters(given, names, left_out)],
         "requestBody": _describe_body(given, left_out),
         "x-payment-info": _describe_payment(endpoint, left_out),
         "responses": PAYMENT_REQUIRED,
