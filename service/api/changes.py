@@ -11,7 +11,6 @@ import msgspec
 from msgspec import Meta, Struct
 from orjson import Fragment
 from starlette.requests import Request
-from starlette.responses import Response
 
 from service.api.listing import splice, stored_list
 from service.api.query_string import MAX_LIMIT, Cursor, LongLimit, Operation, about
@@ -36,7 +35,6 @@ class _Identified(Struct):
     id: ServiceId
 
 
-_identified = msgspec.json.Decoder(_Identified)
 NO_CHANGES = ChangesPage([], [], [], 0, [])
 
 
@@ -67,7 +65,7 @@ class ListChanges(Operation, frozen=True, kw_only=True):
         return self.limit > MAX_LIMIT
 
 
-async def list_changes(request: Request, wanted: ListChanges) -> Response:
+async def list_changes(request: Request, wanted: ListChanges) -> Cacheable:
     """List the changes from one snapshot to another, in order of id."""
     served, context = snapshot_of(request), context_of(request)
     (to, start), old, limit = wanted.place, wanted.since, wanted.limit
@@ -100,7 +98,7 @@ def _find_alerts(page: ChangesPage) -> Iterator[ServiceAlerts]:
     for before, after in zip(page.before, page.changed, strict=True):
         payees, prices = find_alerts(before, after)
         if payees or prices:
-            yield ServiceAlerts(_identified.decode(after).id, payees, prices)
+            yield ServiceAlerts(msgspec.json.decode(after, type=_Identified).id, payees, prices)
 
 
 async def _compare(context: Context, old: str, new: str, served: Snapshot) -> Changes | None:

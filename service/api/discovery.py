@@ -6,7 +6,6 @@ from typing import Annotated
 
 from msgspec import Meta
 from starlette.requests import Request
-from starlette.responses import Response
 
 from service.api.listing import splice, stored_list
 from service.api.query_string import (
@@ -151,7 +150,7 @@ class ListDiscoveryMerchant(Operation, frozen=True, kw_only=True):
     snapshot: PublishedSnapshot = None
 
 
-async def list_resources(request: Request, listing: ListDiscoveryResources) -> Response:
+async def list_resources(request: Request, listing: ListDiscoveryResources) -> Cacheable:
     """List the resources that satisfy the filters."""
     limit, offset = listing.limit, listing.offset
     engine = snapshot_of(request).engine
@@ -167,7 +166,7 @@ async def list_resources(request: Request, listing: ListDiscoveryResources) -> R
     return Cacheable(body)
 
 
-async def search_resources(request: Request, search: SearchDiscoveryResources) -> Response:
+async def search_resources(request: Request, search: SearchDiscoveryResources) -> Cacheable:
     """List the resources that match a query and satisfy the filters, best match first."""
     snapshot, filters = snapshot_of(request), search.filters
     prefix = cursor_prefix(snapshot.id, (search.query, filters))
@@ -192,7 +191,7 @@ async def search_resources(request: Request, search: SearchDiscoveryResources) -
     return Cacheable(body)
 
 
-async def list_merchant(request: Request, merchant: ListDiscoveryMerchant) -> Response:
+async def list_merchant(request: Request, merchant: ListDiscoveryMerchant) -> Cacheable:
     """List the resources that can be paid for to an address."""
     limit, offset = merchant.limit, merchant.offset
     filters = ResourceFilters(offers={"payTo": [merchant.pay_to]})

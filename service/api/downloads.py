@@ -16,11 +16,10 @@ All but the pointer and the description never change.
 from __future__ import annotations
 
 import asyncio
-import hashlib
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-import msgspec
+from msgspec import Raw
 from starlette.requests import Request
 from starlette.routing import Route
 from starlette.types import ASGIApp
@@ -29,34 +28,23 @@ from service.artifacts.downloads import Download, DownloadRange, Downloads, arch
 from service.errors import DownloadNotFound, DownloadsDisabled
 from service.http.context import context_of
 from service.http.file_ranges import FileResponse
-from service.http.responses import IMMUTABLE, JSON, NO_CACHE, Cacheable
+from service.http.responses import IMMUTABLE, JSON, hashed_json
 from service.snapshot.manifest import FORMAT
 
 ZSTD = "application/zstd"
 T = TypeVar("T")
 
 
-async def get_lines(request: Request) -> ASGIApp:
-    """Send the services of a snapshot, one a line, in order of id."""
-    snapshot_id = request.path_params["id"]
-    return await _archive(request, snapshot_id, lines_name(snapshot_id))
-
-
 async def get_archive(request: Request) -> ASGIApp:
-    """Send the copy of a snapshot."""
-    snapshot_id = request.path_params["id"]
-    return await _archive(request, snapshot_id, archive_name(snapshot_id))
-
-
-async def get_archive_in_package(request: Request) -> ASGIApp:
-    """Send an archive by its name, which a data package may not name outside of its folder."""
-    return await _archive(request, request.path_params["id"], request.path_params["archive"])
+    """Send an archive by its name: the services of a snapshot, one a line, or its copy."""
+    snapshot_id, name = request.path_params["id"], request.scope["path"].rpartition("/")[2]
+    return _file(request, await _find(request, Downloads.archive, snapshot_id, name), ZSTD)
 
 
 async def get_package(request: Request) -> ASGIApp:
     """Describe the archives of a snapshot as a data package."""
     download = await _find(request, Downloads.download, request.path_params["id"])
-    return _json(msgspec.json.encode(_package(download)), download.id, NO_CACHE)
+    return hashed_json(_package(download), download.id)
 
 
 async def get_manifest(request: Request) -> ASGIApp:
@@ -68,7 +56,7 @@ async def get_manifest(request: Request) -> ASGIApp:
 async def get_section_index(request: Request) -> ASGIApp:
     """Send the sections of the files of a copy."""
     download, _ = await _find(request, Downloads.manifest, request.path_params["sha256"])
-    return _json(msgspec.json.encode(download.section_index), download.id, IMMUTABLE)
+    return hashed_json(download.section_index, download.id, IMMUTABLE)
 
 
 async def get_section(request: Request) -> ASGIApp:
@@ -80,7 +68,7 @@ async def get_section(request: Request) -> ASGIApp:
 async def get_patch_index(request: Request) -> ASGIApp:
     """Send the pieces of the files that changed between two snapshots."""
     download, _ = await _find(request, Downloads.patches, *_ends(request))
-    return _json(msgspec.json.encode(download.patch_index), download.id, IMMUTABLE)
+    return hashed_json(download.patch_index, download.id, IMMUTABLE)
 
 
 async def get_patches(request: Request) -> ASGIApp:
@@ -102,11 +90,7 @@ async def get_pointer(request: Request) -> ASGIApp:
     publication = await asyncio.to_thread(downloads.newest_publication)
     if publication is None:
         raise DownloadNotFound("no publication has whole downloads here; build again")
-    return _json(publication.content, publication.pointer.id, NO_CACHE)
-
-
-async def _archive(request: Request, snapshot_id: str, name: str) -> FileResponse:
-    return _file(request, await _find(request, Downloads.archive, snapshot_id, name), ZSTD)
+    return hashed_json(Raw(publication.content), publication.pointer.id)
 
 
 async def _find(request: Request, find: Callable[..., T | None], *names: str) -> T:
@@ -138,7 +122,7 @@ def _file(request: Request, range_: DownloadRange, media_type: str) -> FileRespo
 
 
 DOWNLOADS = [
-    Route("/v1/snapshots/{id}.jsonl.zst", get_lines),
+    Route("/v1/snapshots/{id}.jsonl.zst", get_archive),
     Route("/v1/snapshots/{id}.tar.zst", get_archive),
     Route("/v1/snapshots/pointer-{format}.json", get_pointer),
     Route("/v1/snapshots/manifests/{sha256}.json", get_manifest),
@@ -148,7 +132,8 @@ DOWNLOADS = [
     Route("/v1/snapshots/patches/{ends}.json", get_patch_index),
     Route("/v1/snapshots/patches/{ends}.zst", get_patches),
     Route("/v1/snapshots/{id}/datapackage.json", get_package),
-    Route("/v1/snapshots/{id}/{archive}", get_archive_in_package),
+    # A data package may not name files outside of its folder.
+    Route("/v1/snapshots/{id}/{archive}", get_archive),
 ]
 
 
@@ -176,14 +161,3 @@ def _package(download: Download) -> dict[str, Any]:
             for path, (name, kind, title) in described.items()
         ],
     }
-
-
-def _json(body: bytes, snapshot_id: str, cache_control: str) -> Cacheable:
-    """Respond with a small JSON text of a snapshot, which the response cache does not keep."""
-    return Cacheable(
-        body,
-        etag=hashlib.sha256(body).hexdigest(),
-        cache_control=cache_control,
-        snapshot_id=snapshot_id,
-        is_kept=False,
-    )

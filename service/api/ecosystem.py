@@ -6,7 +6,6 @@ from typing import Annotated
 
 from msgspec import Meta
 from starlette.requests import Request
-from starlette.responses import Response
 
 from service.api.query_string import DEFAULT_LIMIT, Limit, Offset, Operation, about
 from service.http.context import snapshot_of
@@ -36,19 +35,19 @@ class GetRecentTransactions(Operation, frozen=True, kw_only=True):
     is_expensive = False
 
 
-async def get_overview(request: Request, wanted: GetEcosystemOverview) -> Response:
+async def get_overview(request: Request, wanted: GetEcosystemOverview) -> Cacheable:
     """Return the totals of a timeframe."""
     totals = snapshot_of(request).ecosystem.overview(wanted.timeframe)
     return Cacheable(b'{"overview":{"json":%b}}' % totals)
 
 
-async def get_stats(request: Request, wanted: GetEcosystemStats) -> Response:
+async def get_stats(request: Request, wanted: GetEcosystemStats) -> Cacheable:
     """Return the totals of each day or hour of a timeframe."""
     buckets = snapshot_of(request).ecosystem.stats(wanted.timeframe)
     return Cacheable(b'{"stats":{"json":[%b]}}' % buckets)
 
 
-async def get_transactions(request: Request, wanted: GetRecentTransactions) -> Response:
+async def get_transactions(request: Request, wanted: GetRecentTransactions) -> Cacheable:
     """Return a page of the newest payments."""
     items, has_next = snapshot_of(request).ecosystem.transactions(wanted.page, wanted.limit)
     body = b'{"transactions":{"json":{"items":[%b],"page":%d,"hasNextPage":%b}}}'

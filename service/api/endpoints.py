@@ -9,7 +9,6 @@ from typing import Annotated
 from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 from starlette.requests import Request
-from starlette.responses import Response
 
 from service.api.listing import StoredList, additions, splice
 from service.api.query_string import (
@@ -131,7 +130,7 @@ class SearchEndpoints(EndpointSelection, frozen=True, kw_only=True):
             raise InvalidParameter("q", message)
 
 
-async def search_endpoints(request: Request, search: SearchEndpoints) -> Response:
+async def search_endpoints(request: Request, search: SearchEndpoints) -> Cacheable:
     """List the endpoints that match a query and satisfy the filters, best match first."""
     snapshot = snapshot_of(request)
     hits = await find_endpoints(snapshot, search)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cache
 from typing import Any, NamedTuple
 
 import msgspec
@@ -31,7 +30,7 @@ def splice(members: Mapping[str, Any]) -> Body:
     """Return a JSON object of encoded members, and of lists and texts that are stored as JSON."""
     pieces: list[BodyPiece] = []
     for name, value in members.items():
-        pieces.append(_label(b"," if pieces else b"{", name))
+        pieces.append(b'%b"%b":' % (b"," if pieces else b"{", name.encode()))
         if isinstance(value, StoredList):
             pieces.append(b"[")
             pieces += value.pieces
@@ -48,9 +47,3 @@ def additions(hits: Hits | EndpointHits) -> dict[str, Any]:
     """Return the members that a page of a list has on request."""
     members = {"facets": hits.facets, "explanations": hits.explanations}
     return {name: value for name, value in members.items() if value is not None}
-
-
-@cache
-def _label(separator: bytes, name: str) -> bytes:
-    """Return the beginning of a member of a JSON object."""
-    return b'%b"%b":' % (separator, name.encode())

@@ -6,7 +6,6 @@ from typing import Annotated, NamedTuple
 
 from msgspec import Meta
 from starlette.requests import Request
-from starlette.responses import Response
 
 from service.api.endpoints import EndpointSelection, endpoint_items, find_endpoints
 from service.api.listing import splice, stored_list
@@ -105,7 +104,7 @@ class ListingExplanation(NamedTuple):
         )
 
 
-async def explain_listings(request: Request, wanted: ExplainListings) -> Response:
+async def explain_listings(request: Request, wanted: ExplainListings) -> Cacheable:
     """Say why a URL is listed or not, or list the endpoints of a host or a payee."""
     snapshot = snapshot_of(request)
     if wanted.url is not None:
@@ -113,7 +112,10 @@ async def explain_listings(request: Request, wanted: ExplainListings) -> Respons
         return explanation.respond(explanation.body(snapshot))
     if wanted.host is not None:
         host = _parse_host(wanted.host)
-        key, hits = host_hash(host), _hits_of_host(snapshot, host, wanted)
+        ordinals = snapshot.listings.of_host(host)
+        page = ordinals[wanted.offset : wanted.offset + wanted.limit].tolist()
+        hits = EndpointHits(len(ordinals), len(ordinals), page, [NONE] * len(page), None)
+        key = host_hash(host)
     else:
         pay_to = wanted.pay_to or ""
         selection = EndpointSelection(
@@ -171,9 +173,3 @@ def _parse_host(host: str) -> str:
     if parsed.identity != f"https://{parsed.host}/" or parsed.has_credentials:
         raise InvalidParameter("host", "host is no host name alone, such as api.example.com")
     return parsed.host
-
-
-def _hits_of_host(snapshot: Snapshot, host: str, wanted: ExplainListings) -> EndpointHits:
-    ordinals = snapshot.listings.of_host(host)
-    page = ordinals[wanted.offset : wanted.offset + wanted.limit].tolist()
-    return EndpointHits(len(ordinals), len(ordinals), page, [NONE] * len(page), None)

@@ -16,7 +16,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from typing import Annotated, Any, ClassVar, TypeVar, get_args, get_type_hints
-from urllib.parse import parse_qsl, urlencode
+from urllib.parse import parse_qs, urlencode
 
 from msgspec import NODEFAULT, Meta, Struct, inspect
 from msgspec.structs import replace
@@ -235,11 +235,6 @@ def _parameter_of(field: inspect.Field, hint: Any) -> Parameter:
     return Parameter(name, field.name, kind, extra, default, item, choices, own.get("convert", str))
 
 
-@cache
-def _required_of(kind: type[Operation]) -> list[Parameter]:
-    return [each for each in parameters_of(kind).values() if each.default is NODEFAULT]
-
-
 def parse(kind: type[T], query_string: bytes) -> T:
     """Return the parameters of an operation; raises InvalidParameter. Unknown ones are ignored."""
     parameters = parameters_of(kind)
@@ -248,18 +243,15 @@ def parse(kind: type[T], query_string: bytes) -> T:
         for name, texts in read(query_string).items()
         if name in parameters
     }
-    for parameter in _required_of(kind):
-        if values.get(parameter.field, NODEFAULT) is NODEFAULT:
+    for parameter in parameters.values():
+        if parameter.default is NODEFAULT and values.get(parameter.field, NODEFAULT) is NODEFAULT:
             raise parameter.invalid(f"is required: {parameter.extra['hint']}")
     return kind(**values)
 
 
 def read(query_string: bytes) -> dict[str, list[str]]:
     """Return the texts of a query string by name."""
-    texts: dict[str, list[str]] = {}
-    for name, text in parse_qsl(query_string.decode("utf-8", "replace"), keep_blank_values=True):
-        texts.setdefault(name, []).append(text)
-    return texts
+    return parse_qs(query_string.decode("utf-8", "replace"), keep_blank_values=True)
 
 
 def format_pairs(operation: Operation) -> Pairs:

@@ -6,7 +6,6 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from starlette.requests import Request
-from starlette.responses import Response
 
 from service.api.query_string import Operation, parameters_of, parse
 from service.http.cache import CachedRoute
@@ -24,34 +23,25 @@ class OperationRoute(CachedRoute):
     """
 
     def __init__(
-        self, path: str, endpoint: Callable[[Request, T], Awaitable[Response]], kind: type[T]
+        self, path: str, endpoint: Callable[[Request, T], Awaitable[Cacheable]], kind: type[T]
     ) -> None:
-        async def answer(request: Request) -> Response:
-            operation = parse(kind, request.scope["query_string"])
+        async def answer(request: Request) -> Cacheable:
+            context, operation = context_of(request), parse(kind, request.scope["query_string"])
             if operation.is_expensive:
-                context_of(request).load_shedder.check()
+                context.load_shedder.check()
             if operation.is_slow:
-                await context_of(request).turns.wait()
+                await context.turns.wait()
             snapshot_id = getattr(operation, "snapshot", None)
             if snapshot_id is None:
                 return await endpoint(request, operation)
-            await _pin(request, snapshot_id)
-            return _pinned(await endpoint(request, operation), snapshot_id)
+            # Answer from a snapshot that may have to be opened first.
+            served = snapshot_of(request)
+            if not context.snapshots.is_open(snapshot_id):
+                context.load_shedder.check()
+            request.scope[SNAPSHOT] = await context.snapshots.pin(snapshot_id, served)
+            response = await endpoint(request, operation)
+            response.etag = response.snapshot_id = snapshot_id.encode()
+            response.cache_control, response.is_kept = PINNED, False
+            return response
 
         super().__init__(path, answer, None if kind.NAMES_UNKNOWN else parameters_of(kind))
-
-
-async def _pin(request: Request, snapshot_id: str) -> None:
-    """Pin a request to a published snapshot; raises what `SnapshotManager.pin` raises."""
-    context, served = context_of(request), snapshot_of(request)
-    if not context.snapshots.is_open(snapshot_id):
-        context.load_shedder.check()
-    request.scope[SNAPSHOT] = await context.snapshots.pin(snapshot_id, served)
-
-
-def _pinned(response: Response, snapshot_id: str) -> Response:
-    """Return the response with the headers of a snapshot that the request named."""
-    assert isinstance(response, Cacheable)  # noqa: S101  # as all lists and searches are
-    response.etag = response.snapshot_id = snapshot_id.encode()
-    response.cache_control, response.is_kept = PINNED, False
-    return response

@@ -6,7 +6,6 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 from starlette.requests import Request
-from starlette.responses import Response
 
 from service.api.listing import additions, splice, stored_list
 from service.api.query_string import (
@@ -107,14 +106,14 @@ class SearchServices(ServiceSelection, frozen=True, kw_only=True):
     q: Query
 
 
-async def list_services(request: Request, listing: ServiceSelection) -> Response:
+async def list_services(request: Request, listing: ServiceSelection) -> Cacheable:
     """List services: the best match first, or in listing order unless sorted otherwise."""
     snapshot = snapshot_of(request)
     hits = await find(snapshot, listing)
     return Cacheable(list_body(snapshot, listing, hits))
 
 
-async def get_service(request: Request) -> Response:
+async def get_service(request: Request) -> Cacheable:
     """Fetch a service by its id."""
     snapshot = snapshot_of(request)
     ordinal = find_service(snapshot, request.path_params["id"])
@@ -122,7 +121,7 @@ async def get_service(request: Request) -> Response:
     return Cacheable(body, etag=snapshot.services.tag(ordinal).decode())
 
 
-async def get_demand(request: Request) -> Response:
+async def get_demand(request: Request) -> Cacheable:
     """Return the payments of a service: who paid, how often, and what the files do not show."""
     snapshot = snapshot_of(request)
     ordinal = find_service(snapshot, request.path_params["id"])

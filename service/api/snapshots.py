@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 
-import msgspec
 from starlette.requests import Request
-from starlette.responses import Response
 from starlette.types import Scope
 
 from service.artifacts.folder import KeptSnapshot
 from service.http.cache import CachedRoute
 from service.http.context import context_of, snapshot_of
-from service.http.responses import NO_CACHE, Cacheable
+from service.http.responses import Cacheable, hashed_json
 from service.schema.snapshots import (
     SnapshotDescription,
     SnapshotEnvelope,
@@ -27,22 +24,24 @@ MAX_LISTED = 100
 """Snapshots that are listed, of some 26 KB each before compression."""
 
 
-async def list_snapshots(request: Request) -> Response:
+async def list_snapshots(request: Request) -> Cacheable:
     """List the newest kept snapshots, the last publication first."""
     context, served = context_of(request), snapshot_of(request)
     context.load_shedder.check()
     kept = list(context.snapshots.folder.kept.snapshots[:MAX_LISTED])
     if served.id not in [snapshot.id for snapshot in kept]:
         kept.insert(0, context.snapshots.find(served.id, served))
-    return _respond(SnapshotList([describe(request, snapshot) for snapshot in kept]))
+    descriptions = [describe(request, snapshot) for snapshot in kept]
+    return hashed_json(SnapshotList(descriptions), "", is_kept=True)
 
 
-async def get_snapshot(request: Request) -> Response:
+async def get_snapshot(request: Request) -> Cacheable:
     """Describe a kept snapshot, by default the one being served."""
     served = snapshot_of(request)
     snapshot_id = request.path_params.get("id", served.id)
     snapshot = context_of(request).snapshots.find(snapshot_id, served)
-    return _respond(SnapshotEnvelope(describe(request, snapshot)), snapshot.id)
+    envelope = SnapshotEnvelope(describe(request, snapshot))
+    return hashed_json(envelope, snapshot.id, is_kept=True)
 
 
 def _folder_version(scope: Scope) -> int:
@@ -72,13 +71,6 @@ def describe(request: Request, snapshot: KeptSnapshot) -> SnapshotDescription:
         files=_list_files(manifest.files),
         downloads=_list_files(archives),
     )
-
-
-def _respond(value: SnapshotList | SnapshotEnvelope, snapshot_id: str = "") -> Cacheable:
-    """Respond with what changes without a new snapshot: clients ask again each time."""
-    body = msgspec.json.encode(value)
-    etag = hashlib.sha256(body).hexdigest()
-    return Cacheable(body, etag=etag, cache_control=NO_CACHE, snapshot_id=snapshot_id)
 
 
 def _list_files(files: Mapping[str, File]) -> list[SnapshotFile]:

@@ -17,7 +17,7 @@ from service.errors import Draining, SnapshotMissing, SnapshotUnavailable
 from service.http.context import context_of, snapshot_of
 from service.http.responses import no_store
 from service.schema.status import ErrorBody, FollowingState, Readiness
-from service.schema.values import Timestamp, format_timestamp
+from service.schema.values import format_timestamp
 
 PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -29,18 +29,17 @@ async def get_health(_: Request) -> Response:
 
 async def get_readiness(request: Request) -> Response:
     """Describe the snapshot being served; 503 without one or its engine, and before stopping."""
-    if context_of(request).drain.active:
+    context = context_of(request)
+    if context.drain.active:
         raise Draining("the service is about to stop; send requests elsewhere")
-    following: Following | None = None
-    if (artifacts := context_of(request).followed) is not None:
-        following = await asyncio.to_thread(read_following, artifacts)
-    snapshots = context_of(request).snapshots
-    refusal = snapshots.refusal
+    snapshots, follows = context.snapshots, bool(context.settings.follow)
+    artifacts, refusal = snapshots.folder.path, snapshots.refusal
+    following = await asyncio.to_thread(read_following, artifacts) if follows else None
     try:
         snapshot = snapshot_of(request)
     except SnapshotUnavailable as error:
         reason = refusal or error
-        if artifacts is not None and isinstance(reason, SnapshotMissing):
+        if follows and isinstance(reason, SnapshotMissing):
             raise SnapshotMissing(_nothing_fetched(artifacts, following)) from error
         raise type(reason)(str(reason)) from error
     await snapshot.engine.check()
@@ -54,7 +53,7 @@ async def get_readiness(request: Request) -> Response:
     )
     if refusal is not None:
         ready.refused = ErrorBody(code=refusal.code, message=str(refusal))
-    states = await asyncio.to_thread(read_sources, snapshots.folder.path)
+    states = await asyncio.to_thread(read_sources, artifacts)
     ready.sources = [each for each in states if each.state != "current"] or UNSET
     if following is not None:
         ready.following = _describe(following)
@@ -74,18 +73,15 @@ def _nothing_fetched(artifacts: Path, following: Following | None) -> str:
 
 
 def _describe(following: Following) -> FollowingState:
+    published_at, contacted_at = following.published_at, following.contacted_at
     state = FollowingState(
         origin=following.origin,
         snapshot=following.id,
         serial=following.serial,
         seconds_behind=round(following.seconds_behind(datetime.now(UTC)), 3),
-        published_at=_timestamp(following.published_at),
-        contacted_at=_timestamp(following.contacted_at),
+        published_at=format_timestamp(published_at) if published_at else None,
+        contacted_at=format_timestamp(contacted_at) if contacted_at else None,
     )
     if following.error is not None:
         state.error = ErrorBody(code=following.error.code, message=following.error.message)
     return state
-
-
-def _timestamp(moment: datetime | None) -> Timestamp | None:
-    return None if moment is None else format_timestamp(moment)

@@ -10,8 +10,6 @@ from starlette.types import Scope
 from service.http.responses import ResponseWriter
 from service.schema.values import format_timestamp
 
-_encoder = msgspec.json.Encoder()
-
 
 def access_line(scope: Scope, writer: ResponseWriter, seconds: float, snapshot_id: bytes) -> bytes:
     """Return the line of a request: in ASCII, so that no client can control a terminal.
@@ -34,4 +32,4 @@ def access_line(scope: Scope, writer: ResponseWriter, seconds: float, snapshot_i
         "ms": round(seconds * 1000, 3),
         "snapshot": snapshot_id.decode(),
     }
-    return _encoder.encode(entry) + b"\n"
+    return msgspec.json.encode(entry) + b"\n"

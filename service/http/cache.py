@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
-from functools import cache, lru_cache
+from functools import cache
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -147,7 +147,9 @@ class ResponseCache:
         """
         snapshot_id, path, query, coding, root_path = key
         body, fields = response.content, dict(response.raw_headers)
-        tag = b"%b-%b" % (response.etag or snapshot_id, _variant(self._version, root_path))
+        version = blake2b(self._version, digest_size=4)
+        version.update(root_path.encode("utf-8", "surrogatepass"))
+        tag = b"%b-%b" % (response.etag or snapshot_id, version.hexdigest().encode())
         if isinstance(body, bytes) and coding != IDENTITY and len(body) >= MIN_SIZE:
             body = CODINGS[coding](body)
             tag = b"%b-%b" % (tag, coding)
@@ -180,13 +182,6 @@ def is_known(scope: Scope, etag: bytes) -> bool:
     return known is not None and (known == b"*" or etag in _entity_tags.findall(known))
 
 
-@lru_cache(maxsize=64)
-def _variant(version: bytes, root_path: str) -> bytes:
-    """Return a short hash of all that bodies depend on besides the snapshot and the request."""
-    root = root_path.encode("utf-8", "surrogatepass")
-    return blake2b(version + root, digest_size=4).hexdigest().encode()
-
-
 def version_of(settings: Settings) -> bytes:
     """Return a hash of this release and of the settings that bodies depend on."""
     return b"%b-%d" % (_release(), settings.mcp)
@@ -195,9 +190,6 @@ def version_of(settings: Settings) -> bytes:
 @cache
 def _release() -> bytes:
     """Return a hash of this package's files: another release may answer the same otherwise."""
-    digest = blake2b(digest_size=4)
-    folder = Path(*service.__path__)
-    for path in sorted(path for path in folder.rglob("*") if path.suffix != ".pyc"):
-        if path.is_file():
-            digest.update(path.read_bytes())
-    return digest.hexdigest().encode()
+    paths = sorted(path for path in Path(*service.__path__).rglob("*") if path.suffix != ".pyc")
+    content = b"".join(path.read_bytes() for path in paths if path.is_file())
+    return blake2b(content, digest_size=4).hexdigest().encode()

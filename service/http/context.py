@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
 from msgspec import Struct
 from starlette.requests import Request
@@ -43,11 +42,6 @@ class Context(Struct, frozen=True, kw_only=True):
     api_paths: frozenset[str]
     post_paths: frozenset[str]
     allows_any_origin: bool
-
-    @property
-    def followed(self) -> Path | None:
-        """The folder in which a follower keeps its state, None where nothing is followed."""
-        return Path(self.settings.artifacts) if self.settings.follow else None
 
 
 def context_of(request: Request) -> Context:

@@ -123,7 +123,10 @@ class FileResponse:
     ) -> None:
         size, fields = self._range.bytes, [*self._headers, self._content_type]
         status, start, stop = 200, 0, size
-        if scope["method"] == "GET" and self._is_current(headers.get("if-range")):
+        if_range = headers.get("if-range")
+        # Compare strongly: ranges of different bytes must not be joined.
+        is_current = if_range is None or if_range.encode("latin-1").strip() == self._etag
+        if scope["method"] == "GET" and is_current:
             span = parse_range(headers.getlist("range"), size)
             if span is not None:
                 status, (start, stop) = 206, span
@@ -136,10 +139,6 @@ class FileResponse:
         async with self._transfers.start(send) as transfer:
             await _send_head(send, status, fields)
             await self._send(file, start, stop, receive, transfer)
-
-    def _is_current(self, if_range: str | None) -> bool:
-        """Compare strongly: ranges of different bytes must not be joined."""
-        return if_range is None or if_range.encode("latin-1").strip() == self._etag
 
     async def _send(
         self, file: IO[bytes], start: int, stop: int, receive: Receive, transfer: Transfer

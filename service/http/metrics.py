@@ -7,6 +7,7 @@ import itertools
 import os
 import time
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
@@ -14,7 +15,7 @@ from pathlib import Path
 
 import msgspec
 from msgspec import Struct, field
-from prometheus_client import CollectorRegistry, Metric, generate_latest
+from prometheus_client import Metric, generate_latest
 from prometheus_client.core import (
     CounterMetricFamily,
     GaugeMetricFamily,
@@ -54,10 +55,6 @@ class ProcessMetrics(Struct):
     refused: bool = False
     built_at: float = 0.0
     checked_at: float = 0.0
-
-
-_encoder = msgspec.json.Encoder()
-_decoder = msgspec.json.Decoder(ProcessMetrics)
 
 
 class Metrics(Collector):
@@ -105,15 +102,12 @@ class Metrics(Collector):
 
     def render(self) -> bytes:
         """Return the metrics of all workers, and the snapshot that this one serves."""
-        registry = CollectorRegistry()
-        registry.register(self)
-        return generate_latest(registry)
+        return generate_latest(self)
 
     def collect(self) -> Iterator[Metric]:
-        """Yield the metrics for the registry."""
+        """Yield the metrics."""
         yield from _families(self._snapshots.opened, *self._all_counts())
-        following = self._followed and read_following(self._followed)
-        if following:
+        if self._followed and (following := read_following(self._followed)):
             yield from _following_families(following)
 
     async def _share_regularly(self, path: Path) -> None:
@@ -124,7 +118,7 @@ class Metrics(Collector):
     def _write(self, path: Path) -> None:
         fresh = path.with_suffix(".new")
         with suppress(OSError):  # a full disk must not stop the service
-            fresh.write_bytes(_encoder.encode(self._current()))
+            fresh.write_bytes(msgspec.json.encode(self._current()))
             fresh.replace(path)
 
     def _current(self) -> ProcessMetrics:
@@ -143,7 +137,7 @@ class Metrics(Collector):
         if self._path is not None:
             for path in self._path.parent.glob(f"{self._name}-*.json"):
                 if path != self._path:
-                    counts = _decoder.decode(path.read_bytes())
+                    counts = msgspec.json.decode(path.read_bytes(), type=ProcessMetrics)
                     ever.append(counts)
                     if Path("/proc", path.stem.rpartition("-")[2]).exists():
                         alive.append(counts)
@@ -220,11 +214,10 @@ def _following_families(following: Following) -> Iterator[Metric]:
 
 
 def _request_families(requests: Iterable[RouteCounts]) -> Iterator[Metric]:
-    by_outcome: dict[tuple[str, str], int] = {}
+    by_outcome: Counter[tuple[str, str]] = Counter()
     by_route: dict[str, RouteCounts] = {}
     for each in requests:
-        outcome = each.route, str(each.status)
-        by_outcome[outcome] = by_outcome.get(outcome, 0) + sum(each.buckets)
+        by_outcome[each.route, str(each.status)] += sum(each.buckets)
         route = by_route.setdefault(each.route, RouteCounts(each.route, 0))
         route.seconds += each.seconds
         route.buckets = [a + b for a, b in zip(route.buckets, each.buckets, strict=True)]
@@ -239,10 +232,8 @@ def _request_families(requests: Iterable[RouteCounts]) -> Iterator[Metric]:
         "Seconds from the head of a request to the last byte of its response.",
         labels=["route"],
     )
+    bounds = (*map(str, BOUNDS), "+Inf")
     for name, route in by_route.items():
-        cumulative, buckets = 0, []
-        for bound, count in zip((*map(str, BOUNDS), "+Inf"), route.buckets, strict=True):
-            cumulative += count
-            buckets.append((bound, float(cumulative)))
-        durations.add_metric([name], buckets, route.seconds)
+        cumulative = map(float, itertools.accumulate(route.buckets))
+        durations.add_metric([name], [*zip(bounds, cumulative, strict=True)], route.seconds)
     yield durations

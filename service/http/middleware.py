@@ -68,10 +68,6 @@ class RequestMiddleware:
         self._app = app
         self._context = context
         self._headers = COMMON_HEADERS if context.allows_any_origin else OWN_HEADERS
-        self._snapshots = context.snapshots
-        self._cache = context.cache
-        self._metrics = context.metrics
-        self._log = context.access_log
         self._compressing = 0
         self._opening: asyncio.Future[None] | None = None
         self._swaps = 0
@@ -84,9 +80,11 @@ class RequestMiddleware:
             await self._app(scope, receive, send)
             return
         started = time.perf_counter()
+        context = self._context
+        counts, snapshots = context.metrics.counts, context.snapshots
         fields = scope[FIELDS] = read_fields(scope)
-        swaps = self._snapshots.swaps  # before the snapshot, which is then this one or a later one
-        snapshot = self._snapshots.opened or await self._open_first()
+        swaps = snapshots.swaps  # before the snapshot, which is then this one or a later one
+        snapshot = snapshots.opened or await self._open_first()
         request_id = self._id_of(fields)
         headers = [*self._headers, (b"x-request-id", request_id)]
         if b"upgrade" in fields or b"expect" in fields:
@@ -96,7 +94,6 @@ class RequestMiddleware:
         writer = ResponseWriter(request_id, headers, snapshot_id, send)
         scope[SNAPSHOT] = snapshot
         del snapshot  # a download takes it from the scope, since it may outlast many snapshots
-        counts = self._metrics.counts
         counts.in_flight += 1
         try:
             if scope["method"] not in CACHEABLE_METHODS:
@@ -133,33 +130,33 @@ class RequestMiddleware:
             scope[SNAPSHOT] = None
             counts.in_flight -= 1
             seconds = time.perf_counter() - started
-            self._metrics.observe(writer.route, writer.status or 500, seconds)
-            if self._log is not None:
-                self._log.write(access_line(scope, writer, seconds, snapshot_id))
+            context.metrics.observe(writer.route, writer.status or 500, seconds)
+            if context.access_log is not None:
+                context.access_log.write(access_line(scope, writer, seconds, snapshot_id))
 
     def _find_cached(self, key: CacheKey, swaps: int) -> CachedResponse | None:
         """Return a cached response. A swap evicts all: a repaired snapshot keeps its id."""
         if swaps != self._swaps:
             self._swaps = swaps
-            self._cache.clear()
-        return self._cache.get(key)
+            self._context.cache.clear()
+        return self._context.cache.get(key)
 
     async def _encode(
         self, key: CacheKey, response: Cacheable, route: str, swaps: int
     ) -> CachedResponse:
         """Encode a response, a large one in a thread; cache it if no swap came meanwhile."""
-        content = response.content
+        context, content = self._context, response.content
         is_slow = isinstance(content, bytes) and key[3] != IDENTITY and len(content) >= LARGE_BODY
         if is_slow and self._compressing < MAX_COMPRESSING:
             self._compressing += 1
             try:
-                encoded = await asyncio.to_thread(self._cache.encode, key, response, route)
+                encoded = await asyncio.to_thread(context.cache.encode, key, response, route)
             finally:
                 self._compressing -= 1
         else:
-            encoded = self._cache.encode(key, response, route)
-        if response.is_kept and self._snapshots.swaps == swaps:
-            self._cache.add(key, encoded)
+            encoded = context.cache.encode(key, response, route)
+        if response.is_kept and context.snapshots.swaps == swaps:
+            context.cache.add(key, encoded)
         return encoded
 
     async def _call_application(
@@ -207,14 +204,15 @@ class RequestMiddleware:
 
     async def _open_first(self) -> Snapshot | None:
         """Open the first snapshot in a thread, once; requests that come meanwhile wait for it."""
+        snapshots = self._context.snapshots
         if self._opening is None:
-            if self._snapshots.is_watching:  # a slow disk must not hold requests up
+            if snapshots.is_watching:  # a slow disk must not hold requests up
                 return None
-            self._snapshots.start()
-            self._opening = asyncio.ensure_future(asyncio.to_thread(self._snapshots.open))
+            snapshots.start()
+            self._opening = asyncio.ensure_future(asyncio.to_thread(snapshots.open))
         if not self._opening.done():
             await asyncio.shield(self._opening)
-        return self._snapshots.opened
+        return snapshots.opened
 
 
 def read_fields(scope: Scope) -> dict[bytes, bytes]:

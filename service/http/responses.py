@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 
+import msgspec
 from msgspec import Struct
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
@@ -59,6 +61,17 @@ class Cacheable(Response):
     async def __call__(self, scope: Scope, _: Receive, __: Send) -> None:
         """Leave the response to the middleware."""
         scope[RESPONSE] = self
+
+
+def hashed_json(
+    value: object, snapshot_id: str, cache_control: str = NO_CACHE, *, is_kept: bool = False
+) -> Cacheable:
+    """Respond with JSON that may change while the snapshot stays: its entity tag is its hash."""
+    body = msgspec.json.encode(value)
+    etag = hashlib.sha256(body).hexdigest()
+    return Cacheable(
+        body, etag=etag, cache_control=cache_control, snapshot_id=snapshot_id, is_kept=is_kept
+    )
 
 
 class ResponseWriter(Struct):

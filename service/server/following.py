@@ -14,6 +14,8 @@ FIRST_PAUSE, LAST_PAUSE = 1.0, 60.0
 """Seconds before a follower that died is started again: they double with each death."""
 STABLE = 120.0
 """Seconds after which the death of a follower is taken for the first one."""
+POLL = 0.5
+"""Seconds between two looks at whether the follower died."""
 
 _log = logging.getLogger("uvicorn.error")
 
@@ -25,57 +27,45 @@ def run_follower() -> Iterator[None]:
     The child takes its settings from the environment. Its standard input is a pipe, which the
     system closes when this process ends in any way; the child then ends.
     """
-    supervisor = _Supervisor()
-    thread = threading.Thread(target=supervisor.run, name="follower", daemon=True)
+    stopping = threading.Event()
+    thread = threading.Thread(target=_supervise, args=[stopping], name="follower", daemon=True)
     thread.start()
     try:
         yield
     finally:
-        supervisor.stop()
+        stopping.set()
         thread.join()
 
 
-class _Supervisor:
-    """Keeps one process running."""
-
-    def __init__(self) -> None:
-        self._stopping = threading.Event()
-        self._starting = threading.Lock()
-        self._process: subprocess.Popen[bytes] | None = None
-
-    def run(self) -> None:
-        """Start the process again and again until `stop`."""
-        pause = FIRST_PAUSE
-        while not self._stopping.is_set():
-            started = time.monotonic()
-            outcome = self._run_once()
-            if self._stopping.is_set():
-                return
-            if time.monotonic() - started > STABLE:
-                pause = FIRST_PAUSE
+def _supervise(stopping: threading.Event) -> None:
+    """Start the process again and again until the event is set."""
+    pause = FIRST_PAUSE
+    while not stopping.is_set():
+        started = time.monotonic()
+        outcome = _run_once(stopping)
+        if time.monotonic() - started > STABLE:
+            pause = FIRST_PAUSE
+        if not stopping.is_set():
             _log.warning("the follower %s; starting it again in %g s", outcome, pause)
-            self._stopping.wait(pause)
-            pause = min(2 * pause, LAST_PAUSE)
+        stopping.wait(pause)
+        pause = min(2 * pause, LAST_PAUSE)
 
-    def stop(self) -> None:
-        """Kill the process: whatever it does can be cut at any instant."""
-        with self._starting:
-            self._stopping.set()
-            if self._process is not None:
-                self._process.kill()
 
-    def _run_once(self) -> str:
-        """Run the process to its end; return how it ended."""
-        with self._starting:
-            if self._stopping.is_set():
-                return "is stopped"
-            try:
-                self._process = subprocess.Popen(
-                    [sys.executable, "-m", "service.replicas", "--supervised"],
-                    stdin=subprocess.PIPE,
-                    process_group=0,  # Ctrl-C on a terminal reaches the service alone
-                )
-            except OSError as error:
-                return f"cannot be started: {error}"
-        with self._process as process:
-            return f"ended with status {process.wait()}"
+def _run_once(stopping: threading.Event) -> str:
+    """Run the process until it ends, or kill it when the event is set; return how it ended.
+
+    Whatever it does can be cut at any instant.
+    """
+    try:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "service.replicas", "--supervised"],
+            stdin=subprocess.PIPE,
+            process_group=0,  # Ctrl-C on a terminal reaches the service alone
+        )
+    except OSError as error:
+        return f"cannot be started: {error}"
+    with process:
+        while process.poll() is None and not stopping.wait(POLL):
+            pass
+        process.kill()
+        return f"ended with status {process.wait()}"

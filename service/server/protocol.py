@@ -43,7 +43,6 @@ class BoundedProtocol(HttpToolsProtocol):
     ignores everything after it. Reads no further requests while some wait for their responses.
     """
 
-    _connection: asyncio.Transport
     _timer: asyncio.TimerHandle
     _heads = 0
     _resumes = 0
@@ -63,7 +62,6 @@ class BoundedProtocol(HttpToolsProtocol):
     ) -> None:
         """Start the timer."""
         super().connection_made(transport)
-        self._connection = transport
         self._check_progress(None)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -139,7 +137,7 @@ class BoundedProtocol(HttpToolsProtocol):
             if self._refusal is not None:
                 self._send_refusal()
             elif self._has_ended:
-                self._connection.close()
+                self.transport.close()
 
     def send_400_response(self, msg: str) -> None:
         """Respond to a malformed request in JSON."""
@@ -164,18 +162,18 @@ class BoundedProtocol(HttpToolsProtocol):
                 self._send_refusal()
 
     def _send_refusal(self) -> None:
-        if not self._connection.is_closing():
-            self._connection.write(self._refusal or b"")
-            self._connection.write_eof()
+        if not self.transport.is_closing():
+            self.transport.write(self._refusal or b"")
+            self.transport.write_eof()
             self._timer.cancel()
-            self._timer = self.loop.call_later(LINGER, self._connection.abort)
+            self._timer = self.loop.call_later(LINGER, self.transport.abort)
 
     def _check_progress(self, earlier: ConnectionState | None) -> None:
         is_incomplete = self._is_incomplete or self._room < MAX_HEAD
-        unread = self._connection.get_write_buffer_size()
+        unread = self.transport.get_write_buffer_size()
         state = self._heads, is_incomplete, unread, self._resumes
         if state == earlier and (is_incomplete or unread):
-            self._connection.abort()
+            self.transport.abort()
         else:
             self._timer = self.loop.call_later(self._timeout, self._check_progress, state)
 

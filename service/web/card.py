@@ -11,7 +11,7 @@ from msgspec import UNSET
 
 from service.networks import network_label
 from service.prices import service_price
-from service.schema.records import Service
+from service.schema.records import Service, ServiceQuality
 from service.schema.values import format_timestamp
 
 # Link to HTTP URLs only, and to none with user information: a record may hold a `javascript:` URL,
@@ -46,27 +46,19 @@ MAX_TEXT = 400
 MAX_NAMES = 50
 """Networks and tags shown of a service."""
 
-_service = msgspec.json.Decoder(Service)
 
+def card_of(summary: bytes | memoryview, limit: int | None = None) -> Card:
+    """Return the card of a service, from its stored JSON without endpoints.
 
-def listed_card_of(summary: bytes | memoryview) -> Card:
-    """Return the card of a service in a list, whose texts are cut."""
-    texts = card_of(summary)
-    return Card._make(text[:MAX_TEXT] if isinstance(text, str) else text for text in texts)
-
-
-def card_of(summary: bytes | memoryview) -> Card:
-    """Return the card of a service, from its stored JSON without endpoints."""
-    service = _service.decode(summary)
-    quality, price = service.quality, service_price(service.price_summary)
-    calls = payers = last_called = ""
-    if quality:
-        calls = "" if quality.total_calls is UNSET else quantity(quality.total_calls, "call")
-        payers = "" if quality.unique_payers is UNSET else f"{quality.unique_payers:,}"
-        last_called = format_timestamp(quality.last_called_at) if quality.last_called_at else ""
+    limit: characters of each text
+    """
+    service = msgspec.json.decode(summary, type=Service)
+    quality = service.quality or ServiceQuality()
+    calls, payers, called = quality.total_calls, quality.unique_payers, quality.last_called_at
+    price = service_price(service.price_summary)
     networks = map(network_label, (service.networks or [])[:MAX_NAMES])
     website = _website.fullmatch(service.provider_url or "")
-    return Card(
+    card = Card(
         id=service.id,
         name=service.name,
         provider=service.provider or service.domain or "",
@@ -76,15 +68,16 @@ def card_of(summary: bytes | memoryview) -> Card:
         price=price.amount,
         currency=price.currency,
         description=service.description,
-        calls=calls,
+        calls="" if calls is UNSET else quantity(calls, "call"),
         endpoints=quantity(service.endpoint_count or 0, "endpoint"),
-        payers=payers,
-        last_called=last_called,
+        payers="" if payers is UNSET else f"{payers:,}",
+        last_called=format_timestamp(called) if called else "",
         website=website[0] if website else "",
         host=website[1].lower() if website else "",
         status=service.notable_status,
         tags=(service.tags or [])[:MAX_NAMES],
     )
+    return Card._make(text[:limit] if isinstance(text, str) else text for text in card)
 
 
 def quantity(count: int, noun: str) -> str:

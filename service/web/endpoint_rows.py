@@ -28,8 +28,12 @@ _url = re.compile(r"(?:[a-z]+://)?([^/?#]*)(.*)", re.IGNORECASE | re.DOTALL)
 
 
 class EndpointLine(Struct, kw_only=True):
-    """The texts of an endpoint in any list; the last two are what probers saw."""
+    """The texts of an endpoint in any list; the last two are what probers saw.
 
+    number: its place in the record of its service
+    """
+
+    number: int
     method: str
     path: str
     price: str
@@ -53,7 +57,6 @@ class EndpointDetails(EndpointLine, kw_only=True):
     profile: the labels and the words of the operator
     """
 
-    number: int
     curl: str
     offers: list[str]
     tool: str
@@ -67,11 +70,9 @@ class EndpointDetails(EndpointLine, kw_only=True):
 class EndpointResult(EndpointLine, kw_only=True):
     """The texts of an endpoint in a list of endpoints of several services.
 
-    number: its place in the record of its service
     matches: how many endpoints of its service match, where a link to all follows this one, or 0
     """
 
-    number: int
     service_id: str
     service_name: str
     curated: bool

@@ -14,7 +14,7 @@ from msgspec import Meta
 from msgspec.structs import replace
 
 from service.api.endpoints import EndpointSelection, find_endpoints
-from service.api.query_string import Pairs, PriceBound, format_pairs, parameters_of
+from service.api.query_string import PriceBound, format_pairs, parameters_of
 from service.api.services import ServiceSelection, find
 from service.filtering.facets import (
     ENDPOINT_KEYS,
@@ -122,6 +122,7 @@ async def controls_of(
     endpoints for that of services, and vice versa.
     """
     pairs = format_pairs(replace(listing, offset=0))
+    filters = [at for at, (name, _) in enumerate(pairs) if name not in ("q", "sort")]
     return {
         "listing": listing,
         "facets": await facet_choices(snapshot, listing, counts or {}),
@@ -129,9 +130,17 @@ async def controls_of(
         "hidden_fields": [
             pair for pair in pairs if pair[0] not in CONTROLS and pair != ("enriched", "true")
         ],
-        "chips": chips(pairs),
+        "chips": [
+            Chip(label_of(*pairs[at]), urlencode(pairs[:at] + pairs[at + 1 :]))
+            for at in filters[:MAX_CHIPS]
+        ],
         "other": urlencode([pair for pair in pairs if pair[0] in SHARED and pair != BY_NAME]),
     }
+
+
+def label_of(name: str, value: str) -> str:
+    """Return the label of a selected filter."""
+    return LABELS.get((name, value)) or VALUE_LABELS.get(name, "{}").format(value or "None")
 
 
 async def facet_choices(
@@ -181,15 +190,6 @@ async def price_choices(snapshot: Snapshot, listing: BrowseOperation) -> list[Ch
     ]
 
 
-def chips(pairs: Pairs) -> list[Chip]:
-    """Return the first of the selected filters."""
-    filters = [at for at, (name, _) in enumerate(pairs) if name not in ("q", "sort")]
-    return [
-        Chip(_label(*pairs[at]), urlencode(pairs[:at] + pairs[at + 1 :]))
-        for at in filters[:MAX_CHIPS]
-    ]
-
-
 async def _find(
     snapshot: Snapshot, listing: BrowseOperation, **changes: object
 ) -> Hits | EndpointHits:
@@ -199,7 +199,3 @@ async def _find(
     if isinstance(listing, BrowseServices):
         return await find(snapshot, listing)
     return await find_endpoints(snapshot, replace(listing, per_service=0))
-
-
-def _label(name: str, value: str) -> str:
-    return LABELS.get((name, value)) or VALUE_LABELS.get(name, "{}").format(value or "None")

@@ -12,7 +12,7 @@ from urllib.parse import quote, urlencode
 import msgspec
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, Response
+from starlette.responses import HTMLResponse
 
 from service.api.ecosystem import Timeframe
 from service.api.endpoints import find_endpoints
@@ -29,7 +29,7 @@ from service.schema.listings import ListingReport
 from service.schema.profiles import describe
 from service.schema.values import format_timestamp
 from service.snapshot import Snapshot
-from service.web.card import card_of, listed_card_of, quantity
+from service.web.card import MAX_TEXT, card_of, quantity
 from service.web.demand import demand_facts, popular_services
 from service.web.ecosystem import (
     abbreviate,
@@ -58,8 +58,6 @@ PAGE_HEADERS = {"referrer-policy": "same-origin", "content-security-policy": PAG
 DOCS_HEADERS = PAGE_HEADERS | {"content-security-policy": f"{POLICY}img-src 'self' data:"}
 """Swagger UI draws its icons from data: URLs, and assigns markup of its own to innerHTML."""
 
-_report = msgspec.json.Decoder(ListingReport)
-
 # Overrides, embeddings and isolates reorder the text around them, which can disguise a name.
 _BIDI_CONTROLS = dict.fromkeys([*range(0x202A, 0x202F), *range(0x2066, 0x206A)])
 
@@ -86,7 +84,7 @@ class BrowseListings(Operation, frozen=True, kw_only=True):
     url: ListingUrl | None = None
 
 
-async def services_page(request: Request, listing: BrowseServices) -> Response:
+async def services_page(request: Request, listing: BrowseServices) -> Cacheable:
     """Render a page of a listing or search, and its filters with their counts."""
     snapshot = snapshot_of(request)
     hits = await find(snapshot, count_unselected(listing))
@@ -94,7 +92,7 @@ async def services_page(request: Request, listing: BrowseServices) -> Response:
     return _page(
         request,
         "services.html",
-        results=[listed_card_of(snapshot.summaries.view(ordinal)) for ordinal in hits.ordinals],
+        results=[card_of(snapshot.summaries.view(ordinal), MAX_TEXT) for ordinal in hits.ordinals],
         matches=matches,
         matches_query=urlencode({"q": listing.q[:MAX_LINKED]}),
         size=snapshot.manifest.counts.services,
@@ -103,7 +101,7 @@ async def services_page(request: Request, listing: BrowseServices) -> Response:
     )
 
 
-async def endpoints_page(request: Request, listing: BrowseEndpoints) -> Response:
+async def endpoints_page(request: Request, listing: BrowseEndpoints) -> Cacheable:
     """Render a page of the endpoints of all services, and its filters with their counts."""
     snapshot = snapshot_of(request)
     hits = await find_endpoints(snapshot, count_unselected(listing))
@@ -120,7 +118,7 @@ async def endpoints_page(request: Request, listing: BrowseEndpoints) -> Response
     )
 
 
-async def service_page(request: Request, search: BrowseService) -> Response:
+async def service_page(request: Request, search: BrowseService) -> Cacheable:
     """Render a service and a page of its endpoints, those that match the words of `q`."""
     snapshot = snapshot_of(request)
     ordinal = snapshot.id_table.find(request.path_params["id"])
@@ -140,7 +138,7 @@ async def service_page(request: Request, search: BrowseService) -> Response:
     )
 
 
-async def ecosystem_page(request: Request, operation: BrowsePayments) -> Response:
+async def ecosystem_page(request: Request, operation: BrowsePayments) -> Cacheable:
     """Render the statistics of a timeframe and a page of payments."""
     snapshot = snapshot_of(request)
     tables = snapshot.ecosystem
@@ -156,7 +154,7 @@ async def ecosystem_page(request: Request, operation: BrowsePayments) -> Respons
     )
 
 
-async def listed_page(request: Request, operation: BrowseListings) -> Response:
+async def listed_page(request: Request, operation: BrowseListings) -> Cacheable:
     """Render why a URL is listed or not, or the form that asks for a URL."""
     snapshot = snapshot_of(request)
     if operation.url is None:
@@ -165,14 +163,14 @@ async def listed_page(request: Request, operation: BrowseListings) -> Response:
     page = _render(
         request,
         "listed.html",
-        report=_report.decode(explanation.body(snapshot)),
+        report=msgspec.json.decode(explanation.body(snapshot), type=ListingReport),
         page_size=ENDPOINTS,
         query=urlencode({"url": explanation.url}),
     )
     return explanation.respond(page, "text/html", **PAGE_HEADERS)
 
 
-async def docs_page(request: Request) -> Response:
+async def docs_page(request: Request) -> Cacheable:
     """Render the viewer of `/openapi.json`."""
     snapshot_of(request)
     return _page(request, "docs.html", DOCS_HEADERS)

@@ -7,7 +7,6 @@ from importlib.metadata import files
 from pathlib import Path
 
 from starlette.requests import Request
-from starlette.responses import Response
 
 from service.errors import PathNotFound
 from service.http.responses import IMMUTABLE, NO_CACHE, Cacheable
@@ -22,7 +21,7 @@ TYPES = {
 }
 
 
-async def get_static_file(request: Request) -> Response:
+async def get_static_file(request: Request) -> Cacheable:
     """Return a static file; an address of another version gives the current file, not kept."""
     version, _, name = request.path_params["file"].partition("/")
     if name not in FILES:
@@ -37,20 +36,10 @@ async def get_static_file(request: Request) -> Response:
     )
 
 
-def _read() -> dict[str, bytes]:
-    own = {path.name: path.read_bytes() for path in sorted(FOLDER.iterdir())}
-    # Find the files of Swagger UI by name: their folder is an internal of that distribution.
-    viewer = (path for path in files(VIEWER_DISTRIBUTION) or () if path.name in VIEWER)
-    return own | {path.name: path.read_binary() for path in viewer}
-
-
-def _version() -> str:
-    digest = blake2b(digest_size=6)
-    for name, body in FILES.items():
-        digest.update(b"%b %d %b" % (name.encode(), len(body), body))
-    return digest.hexdigest()
-
-
-FILES = _read()
-VERSION = _version()
+# Find the files of Swagger UI by name: their folder is an internal of that distribution.
+_viewer = [path for path in files(VIEWER_DISTRIBUTION) or () if path.name in VIEWER]
+FILES = {path.name: path.read_bytes() for path in sorted(FOLDER.iterdir())}
+FILES |= {path.name: path.read_binary() for path in _viewer}
+_parts = (b"%b %d %b" % (name.encode(), len(body), body) for name, body in FILES.items())
+VERSION = blake2b(b"".join(_parts), digest_size=6).hexdigest()
 """Hash of all files, part of their addresses."""

@@ -7,7 +7,6 @@ from urllib.parse import quote
 
 import msgspec
 from starlette.requests import Request
-from starlette.responses import Response
 
 from service.api.query_string import LongLimit, Offset, Operation
 from service.http.context import context_of, snapshot_of
@@ -31,7 +30,7 @@ class ListApis(Operation, frozen=True, kw_only=True):
     offset: Offset = 0
 
 
-async def get_api_catalog(request: Request, page: ListApis) -> Response:
+async def get_api_catalog(request: Request, page: ListApis) -> Cacheable:
     """Return a page of the linkset, services in listing order."""
     snapshot, root = snapshot_of(request), _root_of(request)
     services = [snapshot.id_table[each] for each in snapshot.list(page.limit, page.offset).ordinals]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from starlette.requests import Request
-from starlette.responses import Response
 
 from service.http.context import context_of, snapshot_of
 from service.http.responses import Cacheable
@@ -80,7 +79,7 @@ _MCP = """\
 """
 
 
-async def get_llms(request: Request) -> Response:
+async def get_llms(request: Request) -> Cacheable:
     """Return the introduction for agents, in the Markdown of https://llmstxt.org."""
     counts = snapshot_of(request).manifest.counts
     mcp = _MCP if context_of(request).settings.mcp else ""

@@ -8,7 +8,6 @@ from urllib.parse import quote
 import msgspec
 from msgspec import Struct
 from starlette.requests import Request
-from starlette.responses import Response
 
 from service.api.changes import ListChanges
 from service.api.discovery import (
@@ -51,6 +50,7 @@ from service.schema.discovery import (
 from service.schema.documents import Linkset, ServiceDocument
 from service.schema.ecosystem import OverviewEnvelope, StatsEnvelope, TransactionsEnvelope
 from service.schema.listings import ListingPage, ListingReport
+from service.schema.records import Service
 from service.schema.responses import EndpointList, ServiceEnvelope, ServiceList
 from service.schema.snapshots import (
     SNAPSHOT_ID_PATTERN,
@@ -113,7 +113,7 @@ COMMON_HEADERS = ("Ratecard-Snapshot", "X-Request-Id", "Cache-Control")
 CACHEABLE_HEADERS = (*COMMON_HEADERS, "ETag", "Vary")
 
 
-async def get_openapi(request: Request) -> Response:
+async def get_openapi(request: Request) -> Cacheable:
     """Return the document, with examples that the snapshot has answers to."""
     root_path = request.scope.get("root_path", "")
     snapshot = snapshot_of(request)
@@ -125,7 +125,7 @@ async def find_examples(snapshot: Snapshot) -> tuple[str, str | None]:
     best_known = snapshot.list(limit=1).ordinals
     if not best_known:
         return QUERY, None
-    service = _summary.decode(snapshot.summaries.view(best_known[0]))
+    service = msgspec.json.decode(snapshot.summaries.view(best_known[0]), type=Service)
     if not (await snapshot.engine.search(QUERY, limit=1)).total:
         return service.name[:MAX_QUERY].strip() or QUERY, service.id
     return QUERY, service.id
@@ -323,11 +323,3 @@ def _header(name: str) -> Json:
         "required": name != "Ratecard-Snapshot",
         "schema": {"type": "integer" if name == "Retry-After" else "string"},
     }
-
-
-class _Summary(Struct):
-    id: str
-    name: str
-
-
-_summary = msgspec.json.Decoder(_Summary)

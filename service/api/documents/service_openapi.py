@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType, field
 from starlette.requests import Request
-from starlette.responses import Response
 
 from service.api.services import find_service
 from service.http.context import context_of, snapshot_of
@@ -44,7 +43,6 @@ PRICES = "other prices"
 
 _placeholder = re.compile(r"\{([^{}/?#]+)\}|(?<=/):([A-Za-z_]\w*)")
 _value = msgspec.json.Decoder()
-_encode = msgspec.json.encode
 
 
 class DescribedService(Service, rename="camel", kw_only=True):
@@ -54,24 +52,13 @@ class DescribedService(Service, rename="camel", kw_only=True):
     info: Raw | UnsetType = field(name="x-service-info", default=UNSET)
 
 
-_service = msgspec.json.Decoder(DescribedService)
-
-
-class _PathTemplate(NamedTuple):
-    """The server and the path of an endpoint, and the names of its placeholders."""
-
-    server: str
-    path: str
-    names: list[str]
-
-
-async def get_service_openapi(request: Request) -> Response:
+async def get_service_openapi(request: Request) -> Cacheable:
     """Return the OpenAPI document of a service."""
     context, snapshot = context_of(request), snapshot_of(request)
     ordinal = find_service(snapshot, request.path_params["id"])
     context.load_shedder.check()
     await context.turns.wait()
-    record = _service.decode(snapshot.services.view(ordinal))
+    record = msgspec.json.decode(snapshot.services.view(ordinal), type=DescribedService)
     return Cacheable(describe_service(record, snapshot.resources.beyond(ordinal)))
 
 
@@ -85,103 +72,96 @@ def describe_service(service: DescribedService, beyond: int = 0) -> bytes:
     spelled: dict[str, str] = {}  # path by its template without names
     server = ""
     for endpoint in service.endpoints:
-        address = _locate(endpoint)
-        if isinstance(address, str):
-            left_out[address] += 1
+        try:
+            own_server, path, names = _locate(endpoint)
+        except ValueError as error:
+            left_out[str(error)] += 1
             continue
         method = endpoint.method.lower()
-        spelling = spelled.setdefault(_placeholder.sub("{}", address.path), address.path)
-        if spelling != address.path or method in paths.get(spelling, {}):
-            left_out[REPEATED if spelling == address.path else RENAMED] += 1
+        spelling = spelled.setdefault(_placeholder.sub("{}", path), path)
+        if spelling != path or method in paths.get(spelling, {}):
+            left_out[REPEATED if spelling == path else RENAMED] += 1
             continue
-        server = server or address.server
-        operation = _describe(endpoint, address, left_out)
-        if address.server != server:
-            operation["servers"] = [{"url": address.server}]
-        paths.setdefault(address.path, {})[method] = operation
-    counts = {
-        "service": service.id,
-        "endpoints": len(service.endpoints) + beyond,
-        "leftOut": +left_out,
-    }
-    document = {
-        "openapi": "3.1.0",
-        "info": _describe_info(service),
-        "servers": [{"url": server or "/"}],
-        "tags": [{"name": tag} for tag in dict.fromkeys(service.tags or [])],
-        "paths": paths,
-        "x-service-info": _service_info(service),
-        "x-ratecard": counts,
-    }
-    return _encode({name: value for name, value in document.items() if value is not UNSET})
+        server = server or own_server
+        operation = _describe(endpoint, names, left_out)
+        if own_server != server:
+            operation["servers"] = [{"url": own_server}]
+        paths.setdefault(path, {})[method] = operation
+    guidance = {"x-guidance": service.guidance} if isinstance(service.guidance, str) else {}
+    info = _service_info(service)
+    return msgspec.json.encode(
+        {
+            "openapi": "3.1.0",
+            "info": {
+                "title": service.service_name or service.name,
+                "version": "1",
+                "description": service.description,
+                **guidance,
+            },
+            "servers": [{"url": server or "/"}],
+            "tags": [{"name": tag} for tag in dict.fromkeys(service.tags or [])],
+            "paths": paths,
+            **({"x-service-info": info} if info else {}),
+            "x-ratecard": {
+                "service": service.id,
+                "endpoints": len(service.endpoints) + beyond,
+                "leftOut": +left_out,
+            },
+        }
+    )
 
 
-def _describe_info(service: DescribedService) -> Json:
-    info = {
-        "title": service.service_name or service.name,
-        "version": "1",
-        "description": service.description,
-        "x-guidance": service.guidance if isinstance(service.guidance, str) else UNSET,
-    }
-    return {name: value for name, value in info.items() if value is not UNSET}
-
-
-def _service_info(service: DescribedService) -> Raw | Json | UnsetType:
+def _service_info(service: DescribedService) -> Raw | Json:
+    """Return what the document of a service says of it, or else its category; may be empty."""
     if service.info is not UNSET and bytes(service.info).startswith(b"{"):
         return service.info
-    return {"categories": [service.category]} if service.category else UNSET
+    return {"categories": [service.category]} if service.category else {}
 
 
-def _locate(endpoint: Endpoint) -> _PathTemplate | str:
-    """Return where an endpoint is, or the reason why OpenAPI has no form for it."""
+def _locate(endpoint: Endpoint) -> tuple[str, str, list[str]]:
+    """Return the server and the path of an endpoint, and the names of its placeholders.
+
+    Raises ValueError with the reason why OpenAPI has no form for the endpoint.
+    """
     try:
         split = urlsplit(endpoint.url)
-    except ValueError:
-        return NO_HTTP
+    except ValueError as error:
+        raise ValueError(NO_HTTP) from error
     if split.scheme.lower() not in {"http", "https"} or not split.netloc:
-        return NO_HTTP
+        raise ValueError(NO_HTTP)
     if endpoint.method.upper() not in OPENAPI_METHODS:
-        return NO_METHOD
+        raise ValueError(NO_METHOD)
     if split.query or split.fragment:
-        return QUERY
+        raise ValueError(QUERY)
     given = key_of(split.path)
     names = [match[1] or match[2] for match in _placeholder.finditer(given)]
     path = _placeholder.sub(lambda match: f"{{{match[1] or match[2]}}}", given) or "/"
     rest = _placeholder.sub("", given)
     if len(set(names)) < len(names) or not {"{", "}"}.isdisjoint(rest + split.netloc):
-        return TEMPLATE
-    return _PathTemplate(f"{split.scheme}://{split.netloc}", path, names)
+        raise ValueError(TEMPLATE)
+    return f"{split.scheme}://{split.netloc}", path, names
 
 
-def _describe(endpoint: Endpoint, address: _PathTemplate, left_out: Counter[str]) -> Json:
+def _describe(endpoint: Endpoint, names: Sequence[str], left_out: Counter[str]) -> Json:
     """Return the operation of an endpoint."""
-    operation: Json = {}
-    if endpoint.description:
-        operation["description"] = endpoint.description
-    if endpoint.tags:
-        operation["tags"] = [*dict.fromkeys(endpoint.tags)]
     declared = endpoint.parameters or []
     by_name = {(each.group, each.name): each for each in reversed(declared)}
     given = [*reversed(by_name.values())]
     left_out[SAME_NAME] += len(declared) - len(given)
-    parameters = [*_parameters(given, address.names, left_out)]
-    if parameters:
-        operation["parameters"] = parameters
-    body = [each for each in given if each.group == "body"]
-    if body:
-        required = [each.name for each in body if each.required is True]
-        schema = {
-            "type": "object",
-            "properties": {each.name: _schema(each, left_out) for each in body},
-            "required": [*dict.fromkeys(required)],
-        }
-        content = {"application/json": {"schema": schema}}
-        operation["requestBody"] = {"content": content, "required": bool(required)}
-    payment = _describe_payment(endpoint, left_out)
-    if payment:
-        operation["x-payment-info"] = payment
-    operation["responses"] = PAYMENT_REQUIRED
-    return operation
+    operation = {
+        "description": endpoint.description,
+        "tags": [*dict.fromkeys(endpoint.tags or ())],
+        "parameters": [*_parameters(given, names, left_out)],
+        "requestBody": _describe_body(given, left_out),
+        "x-payment-info": _describe_payment(endpoint, left_out),
+        "responses": PAYMENT_REQUIRED,
+    }
+    return _known(operation)
+
+
+def _known(members: Mapping[str, Any]) -> Json:
+    """Return the members that have a value."""
+    return {name: value for name, value in members.items() if value}
 
 
 def _parameters(
@@ -204,21 +184,36 @@ def _parameters(
             yield {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
 
 
+def _describe_body(given: Sequence[ParameterDescriptor], left_out: Counter[str]) -> Json:
+    body = [each for each in given if each.group == "body"]
+    if not body:
+        return {}
+    required = [each.name for each in body if each.required is True]
+    schema = {
+        "type": "object",
+        "properties": {each.name: _schema(each, left_out) for each in body},
+        "required": required,
+    }
+    return {"content": {"application/json": {"schema": schema}}, "required": bool(required)}
+
+
 def _schema(parameter: ParameterDescriptor, left_out: Counter[str]) -> Json:
     """Return the JSON Schema of a parameter; a default that does not satisfy it is left out."""
-    schema: Json = {"type": parameter.type}
-    if parameter.description:
-        schema["description"] = parameter.description
-    if parameter.enum_values:
-        schema["enum"] = parameter.enum_values
-    if parameter.example is not UNSET:
-        schema["example"] = parameter.example
-    if parameter.default is not UNSET and bytes(parameter.default) != b"null":
-        if _is_allowed(parameter.default, parameter):
-            schema["default"] = parameter.default
-        else:
-            left_out[DEFAULT] += 1
-    return schema
+    default = parameter.default
+    if default is not UNSET and bytes(default) == b"null":
+        default = UNSET
+    elif default is not UNSET and not _is_allowed(default, parameter):
+        left_out[DEFAULT] += 1
+        default = UNSET
+    return _known(
+        {
+            "type": parameter.type,
+            "description": parameter.description,
+            "enum": parameter.enum_values,
+            "example": parameter.example,
+            "default": default,
+        }
+    )
 
 
 def _is_allowed(given: Raw, parameter: ParameterDescriptor) -> bool:
@@ -253,8 +248,7 @@ def _describe_payment(endpoint: Endpoint, left_out: Counter[str]) -> Json:
             in_base_units.append(_describe_offer(each, amount))
             continue
         stated = _price(each.amount, each.min_amount, each.max_amount, each.currency)
-        known = {"method": each.method, "intent": each.intent, "currency": each.asset}
-        details = {name: value for name, value in known.items() if value}
+        details = _known({"method": each.method, "intent": each.intent, "currency": each.asset})
         named = {each.protocol: details} if details else each.protocol
         is_first = not protocols
         if each.unit or (not is_first and stated != price):
@@ -263,12 +257,7 @@ def _describe_payment(endpoint: Endpoint, left_out: Counter[str]) -> Json:
             protocols[each.protocol], price = named, stated
         else:
             left_out[PRICES] += 1
-    payment: Json = {"protocols": [*protocols.values()]} if protocols else {}
-    if price:
-        payment["price"] = price
-    if in_base_units:
-        payment["offers"] = in_base_units
-    return payment
+    return _known({"protocols": [*protocols.values()], "price": price, "offers": in_base_units})
 
 
 def _price_of(pricing: Pricing) -> Json:
@@ -284,7 +273,7 @@ def _price(amount: str, least: str, most: str, currency: str) -> Json:
     """Return a price of the dialect of x402scan, empty where there is none."""
     if amount:
         return {"mode": "fixed", "currency": currency, "amount": amount}
-    bounds = {name: value for name, value in (("min", least), ("max", most)) if value}
+    bounds = _known({"min": least, "max": most})
     return {"mode": "dynamic", "currency": currency} | bounds if bounds else {}
 
 
@@ -311,4 +300,4 @@ def _describe_offer(offer: PaymentOffer, amount: str | None) -> Json:
         "unitType": offer.unit,
         "description": offer.description,
     }
-    return {"amount": amount} | {name: value for name, value in members.items() if value}
+    return {"amount": amount} | _known(members)
