@@ -35,6 +35,7 @@ class _Identified(Struct):
     id: ServiceId
 
 
+_identified = msgspec.json.Decoder(_Identified)
 NO_CHANGES = ChangesPage([], [], [], 0, [])
 
 
@@ -98,7 +99,7 @@ def _find_alerts(page: ChangesPage) -> Iterator[ServiceAlerts]:
     for before, after in zip(page.before, page.changed, strict=True):
         payees, prices = find_alerts(before, after)
         if payees or prices:
-            yield ServiceAlerts(msgspec.json.decode(after, type=_Identified).id, payees, prices)
+            yield ServiceAlerts(_identified.decode(after).id, payees, prices)
 
 
 async def _compare(context: Context, old: str, new: str, served: Snapshot) -> Changes | None:

@@ -57,6 +57,9 @@ class ProcessMetrics(Struct):
     checked_at: float = 0.0
 
 
+_counts = msgspec.json.Decoder(ProcessMetrics)
+
+
 class Metrics(Collector):
     """Counts requests in plain integers, since every request pays for it.
 
@@ -137,7 +140,7 @@ class Metrics(Collector):
         if self._path is not None:
             for path in self._path.parent.glob(f"{self._name}-*.json"):
                 if path != self._path:
-                    counts = msgspec.json.decode(path.read_bytes(), type=ProcessMetrics)
+                    counts = _counts.decode(path.read_bytes())
                     ever.append(counts)
                     if Path("/proc", path.stem.rpartition("-")[2]).exists():
                         alive.append(counts)

@@ -46,13 +46,15 @@ MAX_TEXT = 400
 MAX_NAMES = 50
 """Networks and tags shown of a service."""
 
+_service = msgspec.json.Decoder(Service)
+
 
 def card_of(summary: bytes | memoryview, limit: int | None = None) -> Card:
     """Return the card of a service, from its stored JSON without endpoints.
 
     limit: characters of each text
     """
-    service = msgspec.json.decode(summary, type=Service)
+    service = _service.decode(summary)
     quality = service.quality or ServiceQuality()
     calls, payers, called = quality.total_calls, quality.unique_payers, quality.last_called_at
     price = service_price(service.price_summary)

@@ -8,10 +8,13 @@ from service.schema.demand import PopularService, StoredDemand
 from service.snapshot import Snapshot
 from service.web.ecosystem import format_count, format_money
 
+_demand = msgspec.json.Decoder(StoredDemand)
+_popular = msgspec.json.Decoder(list[PopularService])
+
 
 def demand_facts(snapshot: Snapshot, ordinal: int) -> list[tuple[str, str]]:
     """Return the facts of the payments for a service in 30 days, each with its label."""
-    demand = msgspec.json.decode(snapshot.demand.of_service(ordinal), type=StoredDemand)
+    demand = _demand.decode(snapshot.demand.of_service(ordinal))
     if not demand.payments and not demand.self_payments:
         return []
     rest = demand.without_top_payer
@@ -32,4 +35,4 @@ def demand_facts(snapshot: Snapshot, ordinal: int) -> list[tuple[str, str]]:
 
 def popular_services(snapshot: Snapshot) -> list[PopularService]:
     """Return the services with most payments in 30 days, most first."""
-    return msgspec.json.decode(snapshot.demand.popular, type=list[PopularService])
+    return _popular.decode(snapshot.demand.popular)

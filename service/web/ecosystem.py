@@ -51,15 +51,20 @@ class Statistics(NamedTuple):
     charts: list[Chart]
 
 
+_overview = msgspec.json.Decoder(Overview)
+_buckets = msgspec.json.Decoder(list[Bucket])
+_transactions = msgspec.json.Decoder(list[Transaction])
+
+
 def statistics_of(tables: Ecosystem, days: int) -> Statistics:
     """Return the statistics of the last `days` days."""
-    buckets = msgspec.json.decode(b"[%b]" % tables.stats(days), type=list[Bucket])
+    buckets = _buckets.decode(b"[%b]" % tables.stats(days))
     unit = "hour" if days == 1 else "day"
     labels = [_label(bucket, unit) for bucket in buckets]
     payments = [bucket.total_transactions for bucket in buckets]
     amounts = [bucket.total_amount for bucket in buckets]
     return Statistics(
-        totals=msgspec.json.decode(tables.overview(days), type=Overview),
+        totals=_overview.decode(tables.overview(days)),
         unit=unit,
         buckets=[*zip(labels, buckets, strict=True)][::-1],
         charts=[
@@ -74,7 +79,7 @@ def statistics_of(tables: Ecosystem, days: int) -> Statistics:
 def payments_of(tables: Ecosystem, page: int, limit: int) -> tuple[list[Transaction], bool]:
     """Return a page of payments, newest first, and whether another page follows."""
     items, has_next = tables.transactions(page, limit)
-    return msgspec.json.decode(b"[%b]" % items, type=list[Transaction]), has_next
+    return _transactions.decode(b"[%b]" % items), has_next
 
 
 def format_count(count: float) -> str:

@@ -41,6 +41,10 @@ class _WithTexts(Struct):
     endpoints: list[_Text]
 
 
+_endpoint = msgspec.json.Decoder(Endpoint)
+_with_texts = msgspec.json.Decoder(_WithTexts)
+
+
 async def results_of(
     snapshot: Snapshot, search: EndpointSelection, hits: EndpointHits
 ) -> list[EndpointResult]:
@@ -119,7 +123,7 @@ async def find_in_service(
 
 def _find_parts(snapshot: Snapshot, service: int, words: str) -> list[int]:
     """Return the endpoints of a service that have all words as parts of their texts."""
-    texts = msgspec.json.decode(snapshot.services.view(service), type=_WithTexts).endpoints
+    texts = _with_texts.decode(snapshot.services.view(service)).endpoints
     parts = words.casefold().split()[:MAX_PARTS]
     return [
         ordinal
@@ -159,7 +163,7 @@ def rows_of(snapshot: Snapshot, service: int, ordinals: Sequence[int]) -> list[E
         room -= len(text)
         observed = snapshot.endpoints.probe_facts(ordinal)
         facts = CallFacts() if room < 0 else snapshot.endpoints.listing_of(ordinal).ratecard
-        endpoint = msgspec.json.decode(text, type=Endpoint)
+        endpoint = _endpoint.decode(text)
         rows.append(row_of(endpoint, ordinal - start, observed, facts, is_brief=room < 0))
         rows[-1].profile = describe(snapshot.profiles.read_endpoint(ordinal))
     return rows

@@ -58,6 +58,8 @@ PAGE_HEADERS = {"referrer-policy": "same-origin", "content-security-policy": PAG
 DOCS_HEADERS = PAGE_HEADERS | {"content-security-policy": f"{POLICY}img-src 'self' data:"}
 """Swagger UI draws its icons from data: URLs, and assigns markup of its own to innerHTML."""
 
+_report = msgspec.json.Decoder(ListingReport)
+
 # Overrides, embeddings and isolates reorder the text around them, which can disguise a name.
 _BIDI_CONTROLS = dict.fromkeys([*range(0x202A, 0x202F), *range(0x2066, 0x206A)])
 
@@ -163,7 +165,7 @@ async def listed_page(request: Request, operation: BrowseListings) -> Cacheable:
     page = _render(
         request,
         "listed.html",
-        report=msgspec.json.decode(explanation.body(snapshot), type=ListingReport),
+        report=_report.decode(explanation.body(snapshot)),
         page_size=ENDPOINTS,
         query=urlencode({"url": explanation.url}),
     )

@@ -112,6 +112,8 @@ HEADERS = {
 COMMON_HEADERS = ("Ratecard-Snapshot", "X-Request-Id", "Cache-Control")
 CACHEABLE_HEADERS = (*COMMON_HEADERS, "ETag", "Vary")
 
+_service = msgspec.json.Decoder(Service)
+
 
 async def get_openapi(request: Request) -> Cacheable:
     """Return the document, with examples that the snapshot has answers to."""
@@ -125,7 +127,7 @@ async def find_examples(snapshot: Snapshot) -> tuple[str, str | None]:
     best_known = snapshot.list(limit=1).ordinals
     if not best_known:
         return QUERY, None
-    service = msgspec.json.decode(snapshot.summaries.view(best_known[0]), type=Service)
+    service = _service.decode(snapshot.summaries.view(best_known[0]))
     if not (await snapshot.engine.search(QUERY, limit=1)).total:
         return service.name[:MAX_QUERY].strip() or QUERY, service.id
     return QUERY, service.id

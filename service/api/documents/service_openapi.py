@@ -52,13 +52,16 @@ class DescribedService(Service, rename="camel", kw_only=True):
     info: Raw | UnsetType = field(name="x-service-info", default=UNSET)
 
 
+_service = msgspec.json.Decoder(DescribedService)
+
+
 async def get_service_openapi(request: Request) -> Cacheable:
     """Return the OpenAPI document of a service."""
     context, snapshot = context_of(request), snapshot_of(request)
     ordinal = find_service(snapshot, request.path_params["id"])
     context.load_shedder.check()
     await context.turns.wait()
-    record = msgspec.json.decode(snapshot.services.view(ordinal), type=DescribedService)
+    record = _service.decode(snapshot.services.view(ordinal))
     return Cacheable(describe_service(record, snapshot.resources.beyond(ordinal)))
 
 
