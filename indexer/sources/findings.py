@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from datetime import datetime
 from enum import StrEnum
 from fractions import Fraction
@@ -107,12 +107,12 @@ class Tally(Struct):
 class Findings:
     """Collects findings: counts all, keeps the first few by source and writes each to a file.
 
-    Findings on records of sources also go to `fates`, which are published.
+    Findings on records of sources also go to `fates`, which are published; `folder` is for these.
     """
 
-    def __init__(self, file: BinaryIO | None, fates: FateSpool | None = None) -> None:
+    def __init__(self, file: BinaryIO | None, folder: Path | None = None) -> None:
         self._file = file
-        self.fates = FateSpool() if fates is None else fates
+        self.fates = FateSpool(folder)
         self._numbers: dict[int, int] = {}
         self._examples: dict[tuple[int, Fate], list[Finding]] = {}
         self._counts: dict[int, int] = Counter()
@@ -257,8 +257,8 @@ def collect_findings(
     The file replaces an earlier one when the body ends or raises TooManyRejects; any other
     exception leaves the earlier one alone. Raises Misuse for a path that is one of the inputs.
     """
-    with _open_report(path, inputs) as file, closing(FateSpool(folder)) as fates:
-        yield Findings(file, fates)
+    with _open_report(path, inputs) as file:
+        yield Findings(file, folder)
 
 
 @contextmanager
