@@ -64,7 +64,6 @@ class Reading(Struct):
     """
 
     input: Input
-    number: int
     tally: Tally
     entries: list[CatalogueEntry]
     found: SourceResources
@@ -110,7 +109,6 @@ class Intake:
 
     def _take(self, each: Input, progress: Stage) -> None:
         """Read one source, or what stands for it where it has failed."""
-        mark = self._findings.mark()
         tally = self._findings.tally(each.name, self._public_name(each))
         source = AcceptedSource(self._options.out, each.options)
         try:
@@ -121,7 +119,7 @@ class Intake:
             self._judge(reading, source)
         except (SourceError, TooManyRejects) as error:
             last = self._fall_back(each, source, error)
-            self._findings.discard(tally, mark)
+            self._findings.discard(tally)
             tally = self._findings.tally(each.name, self._public_name(each))
             tally.failure = str(error)
             tally.state = State.SKIPPED if last is None else State.LAST
@@ -154,7 +152,7 @@ class Intake:
         """Read a source; listings that new rules leave out are not missed."""
         number = len(self._catalogue.sources) - 1
         found = SourceResources(self._discovery, number, each.name, each.options.trust)
-        reading = Reading(each, number, tally, [], found, AcceptedListings())
+        reading = Reading(each, tally, [], found, AcceptedListings())
         tally.file = each.shown_file
         tally.read_at = each.read_at or self._now
         kind = reading.kind = each.options.kind
@@ -234,7 +232,7 @@ class Intake:
             )
         if text is not None:
             valid = self._normaliser.known.normalise(SourceRecord(record.position, text))
-        reading.entries.append(self._catalogue.spool(reading.number, record.position, valid))
+        reading.entries.append(self._catalogue.spool(reading.found.source, record.position, valid))
         reading.tally.published += 1
 
     def _refuse(self, reading: Reading, record: SourceRecord, fault: InvalidRecord) -> None:

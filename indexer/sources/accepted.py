@@ -16,8 +16,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from indexer.feeds.cache import UNUSED_SECONDS
-from indexer.options import OnError, SourceOptions
+from indexer.options import UNUSED_SECONDS, OnError, SourceOptions
 from indexer.sources.findings import MAX_EXAMPLES
 from service.snapshot.manifest import sha256
 from service.storage.hash_table import text_hash

@@ -52,11 +52,6 @@ class FateSpool:
         self._sources: list[ListingSource] = []
 
     @property
-    def names(self) -> list[str]:
-        """The public names of the sources, by number."""
-        return [each.name for each in self._sources]
-
-    @property
     def sources(self) -> list[ListingSource]:
         """The sources, each with the number of its URLs that have no row."""
         for source, counts in zip(self._sources, self._counts, strict=True):
