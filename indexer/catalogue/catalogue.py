@@ -107,6 +107,7 @@ class Catalogue:
             payers=Payers(0, min(int(facts.payers), MAX_PAYERS)),
             endpoints=facts.endpoints,
             summary_derived=bool(facts.summary),
+            trust=self.sources[source].trust,
         )
         if isinstance(record, Stored):
             entry.row = record.row
@@ -117,9 +118,7 @@ class Catalogue:
 
     def accept(self, entries: Iterable[CatalogueEntry]) -> None:
         """Add the records of a source."""
-        for entry in entries:
-            entry.trust = self.sources[entry.source].trust
-            self._records.append(entry)
+        self._records += entries
 
     def identify(
         self,

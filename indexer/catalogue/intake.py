@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from datetime import datetime
-from itertools import chain, count
 from pathlib import Path
 from typing import NamedTuple
 
@@ -34,7 +33,7 @@ from indexer.options import BuildOptions, Kind, OnError
 from indexer.progress import Stage
 from indexer.sources.accepted import AcceptedListings, AcceptedSource, remove_unused
 from indexer.sources.findings import Findings, State, Tally
-from indexer.sources.inputs import Input
+from indexer.sources.inputs import Input, distinct_name
 from indexer.sources.records import LISTS, SourceRecord, read_records
 from indexer.sources.subjects import Subject
 from indexer.x402.discovery import Discovery, SourceResources
@@ -136,9 +135,7 @@ class Intake:
         """Return the public name of a source, with a number where another source has it."""
         names = self._public_names
         if each.source_name not in names:
-            numbered = (f"{each.public_name} ({number})" for number in count(2))
-            free = chain([each.public_name], numbered)
-            names[each.source_name] = next(name for name in free if name not in names.values())
+            names[each.source_name] = distinct_name(each.public_name, names.values())
         return names[each.source_name]
 
     def _read(

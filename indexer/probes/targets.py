@@ -13,7 +13,7 @@ from service.urls import ParsedUrl, find_url
 NO_TARGET = -1
 MAX_URLS = 2**14
 
-_parse = lru_cache(maxsize=MAX_URLS)(find_url)
+_parse = lru_cache(MAX_URLS)(find_url)
 
 
 class Targets:

@@ -14,6 +14,7 @@ from msgspec import Struct
 from indexer.errors import SourceError
 from service.snapshot.manifest import File, sha256
 from service.storage.hash_table import text_hash
+from service.storage.json_file import read_json
 
 FILE = "decisions.json"
 MAX_CONFLICTS = 10_000
@@ -49,9 +50,6 @@ class DecisionTable(Struct):
     listings: dict[str, list[int]] = {}
     claims: list[int] = []
     conflicts: list[Conflict] = []
-
-
-_table = msgspec.json.Decoder(DecisionTable)
 
 
 class Decisions:
@@ -124,12 +122,10 @@ def read_decisions(snapshot: Path, files: dict[str, File]) -> DecisionTable:
     if FILE not in files:
         return DecisionTable()
     path = snapshot / FILE
-    try:
-        if sha256(path) == files[FILE].sha256:
-            return _table.decode(path.read_bytes())
-    except (OSError, msgspec.MsgspecError):
-        pass
-    raise SourceError(
-        f"{path}: is damaged, so that ids and payees could change hands; `rollback` to an earlier "
-        "snapshot, or --forget what was decided"
-    )
+    table = read_json(path, DecisionTable)
+    if table is None or sha256(path) != files[FILE].sha256:
+        raise SourceError(
+            f"{path}: is damaged, so that ids and payees could change hands; `rollback` to an "
+            "earlier snapshot, or --forget what was decided"
+        )
+    return table

@@ -95,7 +95,13 @@ class FateSpool:
         counts[is_note] += len(addresses)
         if not addresses[:room]:
             return
-        text = self._describe(source, fate, path, reason)
+        shown = ListingFate(
+            source=self._sources[source].name,
+            fate=fate,
+            reason=shorten(drop_ignorable(reason)),
+            path=shorten(drop_ignorable(path)) or UNSET,
+        )
+        text = _encode(shown)
         digest = int.from_bytes(blake2b(text, digest_size=8).digest(), "little")
         number, code, advice = self.texts.add(text), FATES.index(fate), int(subject.advice)
         for url, host in addresses[:room]:
@@ -111,12 +117,3 @@ class FateSpool:
     def payees(self) -> FateRows:
         """Return the payees of the URLs, as PAYEE."""
         return np.frombuffer(bytes(self._payees), PAYEE)
-
-    def _describe(self, source: int, fate: Fate, path: str, reason: str) -> bytes:
-        shown = ListingFate(
-            source=self._sources[source].name,
-            fate=fate,
-            reason=shorten(drop_ignorable(reason)),
-            path=shorten(drop_ignorable(path)) or UNSET,
-        )
-        return _encode(shown)
