@@ -47,7 +47,6 @@ from service.schema.demand import DemandInputs
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-SPOOL_BUFFER = 2**18  # bytes
 FUTURE = "is more than an hour in the future"
 """The reason of payments that a later build accepts."""
 
@@ -141,11 +140,8 @@ class Assembler:
         overlays = read_overlays(each.path for each in inputs.overlays)
         denied = (*options.policy.deny, *overlays.denials)
         rules = Rules(options.policy, Denials(denied), now)
-        with (
-            (staging / "spool").open("w+b", buffering=SPOOL_BUFFER) as spool,
-            (staging / "resources").open("w+b") as resource_spool,
-        ):
-            catalogue = Catalogue(spool, reuse.records)
+        with (staging / "resources").open("w+b") as resource_spool:
+            catalogue = Catalogue(staging, reuse.records)
             normaliser = RecordNormaliser(self.known, pool)
             readings = Readings(self.known.facts, rules)
             discovery = Discovery(resource_spool, readings, self._decisions)

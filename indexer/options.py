@@ -16,6 +16,8 @@ from indexer.search_options import STATIC_RANKING, ClusterOptions, RankingOption
 from service.publishing.artifacts import KEPT
 
 ARTIFACTS = Path("artifacts")
+UNUSED_SECONDS = 30 * 24 * 60 * 60
+"""Time after which a copy of a source is removed that no build has read."""
 
 
 class Kind(StrEnum):

@@ -1,13 +1,17 @@
-"""Writing the stores of JSON records, and the table of ids."""
+"""Spools of texts, and writing the stores of JSON records and the table of ids."""
 
 from __future__ import annotations
 
+import os
+import tempfile
+import weakref
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from hashlib import blake2b, sha256
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import IO, BinaryIO, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +26,38 @@ KEY_SIZE = 16
 Keys = npt.NDArray[np.uint8]
 RECORDS_FILE = "records.json"
 HASHED = 2**20  # bytes that are hashed at a time
+BUFFER = 2**18  # bytes of a spool
+
+
+class Spool:
+    """Texts by their numbers, in a file without a name; `offsets` has where each starts."""
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self._file = tempfile.TemporaryFile(  # noqa: SIM115  # closed with the spool
+            dir=folder, buffering=BUFFER
+        )
+        weakref.finalize(self, _discard, self._file)
+        self.offsets = array("q", [0])
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def add(self, text: bytes) -> int:
+        """Write a text; returns its number."""
+        self._file.write(text)
+        self.offsets.append(self.offsets[-1] + len(text))
+        return len(self) - 1
+
+    def read(self, number: int, count: int = 1) -> bytes:
+        """Return a text, or several that follow each other."""
+        start, stop = self.offsets[number], self.offsets[number + count]
+        self._file.flush()  # what was written may be read at once
+        return os.pread(self._file.fileno(), stop - start, start)
+
+
+def _discard(file: IO[bytes]) -> None:
+    with suppress(OSError):  # a full disk cannot take what is buffered, which nobody needs
+        file.close()
 
 
 def write_record_store(folder: Path, name: str, texts: Iterable[bytes]) -> int:

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from decimal import Decimal
+from itertools import compress
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Raw
 
-from indexer.catalogue.record import Facts, read_payees
+from indexer.catalogue.record import Facts
 from indexer.errors import InvalidRecord, LeftOut
 from indexer.options import SourceOptions
 from indexer.sources.denials import fold_host
 from indexer.sources.subjects import Address, find_address
 from indexer.untrusted import raw_items, raw_members
+from indexer.x402.endpoints import NamedEndpoint, decode_endpoints
 from indexer.x402.rules import Rules, check_address, check_price
-from service.schema.records import Pricing
 from service.urls import find_url
 
 CURATED = ("id", "enriched", "isNew")
@@ -30,17 +31,9 @@ The URLs of these endpoints follow the reasons.
 """
 
 
-class _PricedEndpoint(Struct):
-    """The part of an endpoint that rules look at."""
-
-    url: str
-    pricing: Pricing
-
-
 _loose_host = re.compile(
     r"\s*(?:(?:[a-z][a-z0-9+.-]*:)?//)?(?:[^/?#@]*@)?([^/?#\s]*\.[^/?#\s]*)", re.IGNORECASE
 )
-_endpoint = msgspec.json.Decoder(_PricedEndpoint)
 
 
 def admit(text: bytes, facts: Facts, source: SourceOptions, rules: Rules) -> Admitted:
@@ -56,24 +49,26 @@ def admit(text: bytes, facts: Facts, source: SourceOptions, rules: Rules) -> Adm
     is_within = facts.is_plain and facts.highest <= rules.policy.max_price
     if is_believed and is_within and rules.denials.is_empty:
         return None, []
-    record = raw_members(text)
-    endpoints = raw_items(record["endpoints"])
-    faults = list(_judge(text, endpoints, rules))
+    endpoints = decode_endpoints(text)
+    faults = list(_judge(endpoints, rules))
     left_out = [
-        (fault, find_address(_endpoint.decode(raw).url))
-        for raw, fault in zip(endpoints, faults, strict=True)
+        (fault, find_address(endpoint.url))
+        for endpoint, fault in zip(endpoints, faults, strict=True)
         if fault is not None
     ]
     if left_out and len(left_out) == len(endpoints):
         raise left_out[0][0]
-    kept = [each for each, fault in zip(endpoints, faults, strict=True) if fault is None]
+    record = raw_members(text)
+    is_kept = [fault is None for fault in faults]
     if left_out:
+        kept = list(compress(raw_items(record["endpoints"]), is_kept))
         record["endpoints"] = Raw(msgspec.json.encode(kept))
     if not is_believed:
         for name in CURATED:
             record.pop(name, None)
         if not facts.domain:
-            record["domain"] = Raw(msgspec.json.encode(_first_domain(kept)))
+            domain = _first_domain(compress(endpoints, is_kept))
+            record["domain"] = Raw(msgspec.json.encode(domain))
     is_as_it_came = is_believed and not left_out
     return None if is_as_it_came else msgspec.json.encode(record), left_out
 
@@ -87,14 +82,14 @@ def _check_host(path: str, text: str, rules: Rules) -> None:
     rules.denials.check(path, host=domain.partition(":")[0], domain=domain)
 
 
-def _judge(text: bytes, endpoints: list[Raw], rules: Rules) -> Iterator[LeftOut | None]:
+def _judge(endpoints: list[NamedEndpoint], rules: Rules) -> Iterator[LeftOut | None]:
     """Yield for each endpoint why it is left out, or None."""
-    for number, (raw, payee) in enumerate(zip(endpoints, read_payees(text), strict=True)):
-        endpoint, path = _endpoint.decode(raw), f"$.endpoints[{number}]"
+    for number, endpoint in enumerate(endpoints):
+        path = f"$.endpoints[{number}]"
         try:
             _check_url(f"{path}.url", endpoint.url, rules)
-            rules.denials.check(f"{path}.payTo", payees=[payee] if payee else [])
-            pricing = endpoint.pricing
+            rules.denials.check(f"{path}.payTo", payees=[endpoint.payee])
+            pricing = endpoint.price
             for amount in (pricing.amount, pricing.min_amount, pricing.max_amount):
                 if amount:
                     check_price(f"{path}.pricing", Decimal(amount), pricing.currency, rules)
@@ -112,9 +107,9 @@ def _check_url(path: str, url: str, rules: Rules) -> None:
         check_address(path, parsed, rules)
 
 
-def _first_domain(endpoints: list[Raw]) -> str:
+def _first_domain(endpoints: Iterable[NamedEndpoint]) -> str:
     """Return the domain of the first endpoint that has one; raises InvalidRecord without any."""
-    for raw in endpoints:
-        if parsed := find_url(_endpoint.decode(raw).url):
+    for endpoint in endpoints:
+        if parsed := find_url(endpoint.url):
             return parsed.domain
     raise InvalidRecord("$.domain", "there is no domain, and ids of this source are not believed")

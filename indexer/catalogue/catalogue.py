@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
-from typing import BinaryIO
+from pathlib import Path
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -20,7 +19,7 @@ from indexer.columns.records import MAX_PAYERS
 from indexer.errors import InvalidRecord, LeftOut, SourceError
 from indexer.options import Denial, SourceOptions
 from indexer.probes.facts import DEAD, UNDECIDED
-from indexer.record_store import RecordRun, run_of
+from indexer.record_store import RecordRun, Spool, run_of
 from indexer.search.popularity import Payers
 from indexer.segments.reuse import KeptRecords
 from indexer.snapshot.demand import CountedDemand, DemandRow
@@ -49,10 +48,9 @@ Describe = Callable[[Mapping[str, str]], Iterable[tuple[Grouped, Normalised | St
 class CatalogueEntry(Struct, gc=False):
     """A record: its place in its source, and the values that order it.
 
-    start, stop: of the text in the spool, unless it is a `row` of the kept records
+    text: its number in the spool, unless it is a `row` of the kept records
     group: the number by which `Discovery` finds the resources of the service, or NO_GROUP
-    demand_start, demand_stop: of the JSON of the demand in the spool
-    annotations_start, annotations_stop: of the annotations in the spool
+    demand, annotations: numbers of the JSON of the demand, and of the annotations, in the spool
     endpoint_payers: by the index of the endpoint
     alive: the verdict of trusted probers
     """
@@ -66,16 +64,13 @@ class CatalogueEntry(Struct, gc=False):
     payers: Payers
     endpoints: int
     summary_derived: bool
-    start: int = 0
-    stop: int = 0
+    text: int | None = None
     discovered: bool = False
     group: int = NO_GROUP
     row: int = NOT_KEPT
     trust: int = 0
-    demand_start: int = 0
-    demand_stop: int = 0
-    annotations_start: int = 0
-    annotations_stop: int = 0
+    demand: int | None = None
+    annotations: int | None = None
     endpoint_payers: dict[int, Payers] | None = None
     alive: int = UNDECIDED
 
@@ -90,12 +85,11 @@ class ListedService(Struct, gc=False):
 class Catalogue:
     """The records of all sources; only the values that order them are in memory.
 
-    `sources` has the source of each entry, by its number.
+    The records are spooled to `folder`; `sources` has the source of each entry, by its number.
     """
 
-    def __init__(self, spool: BinaryIO, kept: KeptRecords) -> None:
-        self._spool, self._kept = spool, kept
-        self._end = 0
+    def __init__(self, folder: Path, kept: KeptRecords) -> None:
+        self._spool, self._kept = Spool(folder), kept
         self._records: list[CatalogueEntry] = []
         self._services: dict[str, CatalogueEntry] = {}
         self.sources: list[SourceOptions] = []
@@ -113,19 +107,18 @@ class Catalogue:
             payers=Payers(0, min(int(facts.payers), MAX_PAYERS)),
             endpoints=facts.endpoints,
             summary_derived=bool(facts.summary),
+            trust=self.sources[source].trust,
         )
         if isinstance(record, Stored):
             entry.row = record.row
         else:
-            entry.start, entry.stop = self._spool_text(record.text)
+            entry.text = self._spool.add(record.text)
         self._annotate(entry, Annotations(facts.outputs))
         return entry
 
     def accept(self, entries: Iterable[CatalogueEntry]) -> None:
         """Add the records of a source."""
-        for entry in entries:
-            entry.trust = self.sources[entry.source].trust
-            self._records.append(entry)
+        self._records += entries
 
     def identify(
         self,
@@ -260,12 +253,11 @@ class Catalogue:
         amended = self.spool(entry.source, entry.position, record)
         has_own_endpoints = overlay is not None and overlay.names("endpoints")
         if demand is not None:
-            amended.demand_start, amended.demand_stop = self._spool_text(demand.text)
+            amended.demand = self._spool.add(demand.text)
             if demand.payers is not None and not has_own_endpoints:
                 amended.payers, amended.endpoint_payers = demand.payers, demand.of_endpoints
         if not has_own_endpoints:
-            amended.annotations_start = entry.annotations_start
-            amended.annotations_stop = entry.annotations_stop
+            amended.annotations = entry.annotations
         amended.discovered, amended.group = entry.discovered, entry.group
         amended.trust = entry.trust
         self._services[service_id] = amended
@@ -305,8 +297,7 @@ class Catalogue:
     def demand(self, listing: Iterable[ListedService]) -> Iterator[DemandRow]:
         """Yield the demand of services."""
         for each in listing:
-            text = self._read(each.entry.demand_start, each.entry.demand_stop)
-            yield DemandRow(each.id, each.entry.name, text)
+            yield DemandRow(each.id, each.entry.name, self._read(each.entry.demand))
 
     def _leave_out(
         self, findings: Findings, entry: CatalogueEntry, service_id: str | None, fault: LeftOut
@@ -321,12 +312,12 @@ class Catalogue:
             yield self._annotations(self._services[service_id])
 
     def _annotations(self, entry: CatalogueEntry) -> bytes:
-        return self._read(entry.annotations_start, entry.annotations_stop)
+        return self._read(entry.annotations)
 
     def _text(self, service_id: str, entry: CatalogueEntry) -> bytes:
         if entry.row != NOT_KEPT:
             return bytes(self._kept.run(entry.row, entry.row + 1).content)
-        text = self._read(entry.start, entry.stop)
+        text = self._read(entry.text)
         if entry.id is None:
             text = b'{"id":"%b",%b' % (service_id.encode(), text[1:])
         return text
@@ -334,19 +325,10 @@ class Catalogue:
     def _annotate(self, entry: CatalogueEntry, annotations: Annotations) -> None:
         """Set the annotations of a service, unless there are none."""
         if text := annotations.encode():
-            entry.annotations_start, entry.annotations_stop = self._spool_text(text)
+            entry.annotations = self._spool.add(text)
 
-    def _read(self, start: int, stop: int) -> bytes:
-        if start == stop:
-            return b""
-        self._spool.flush()  # what was written may be read at once
-        return os.pread(self._spool.fileno(), stop - start, start)
-
-    def _spool_text(self, text: bytes) -> tuple[int, int]:
-        """Write a text to the spool; returns where it starts and stops."""
-        start = self._end
-        self._end += self._spool.write(text)
-        return start, self._end
+    def _read(self, number: int | None) -> bytes:
+        return b"" if number is None else self._spool.read(number)
 
 
 class _Domains:

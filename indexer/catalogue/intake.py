@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from datetime import datetime
-from itertools import chain, count
 from pathlib import Path
 from typing import NamedTuple
 
@@ -34,7 +33,7 @@ from indexer.options import BuildOptions, Kind, OnError
 from indexer.progress import Stage
 from indexer.sources.accepted import AcceptedListings, AcceptedSource, remove_unused
 from indexer.sources.findings import Findings, State, Tally
-from indexer.sources.inputs import Input
+from indexer.sources.inputs import Input, distinct_name
 from indexer.sources.records import LISTS, SourceRecord, read_records
 from indexer.sources.subjects import Subject
 from indexer.x402.discovery import Discovery, SourceResources
@@ -64,7 +63,6 @@ class Reading(Struct):
     """
 
     input: Input
-    number: int
     tally: Tally
     entries: list[CatalogueEntry]
     found: SourceResources
@@ -110,7 +108,6 @@ class Intake:
 
     def _take(self, each: Input, progress: Stage) -> None:
         """Read one source, or what stands for it where it has failed."""
-        mark = self._findings.mark()
         tally = self._findings.tally(each.name, self._public_name(each))
         source = AcceptedSource(self._options.out, each.options)
         try:
@@ -121,7 +118,7 @@ class Intake:
             self._judge(reading, source)
         except (SourceError, TooManyRejects) as error:
             last = self._fall_back(each, source, error)
-            self._findings.discard(tally, mark)
+            self._findings.discard(tally)
             tally = self._findings.tally(each.name, self._public_name(each))
             tally.failure = str(error)
             tally.state = State.SKIPPED if last is None else State.LAST
@@ -138,9 +135,7 @@ class Intake:
         """Return the public name of a source, with a number where another source has it."""
         names = self._public_names
         if each.source_name not in names:
-            numbered = (f"{each.public_name} ({number})" for number in count(2))
-            free = chain([each.public_name], numbered)
-            names[each.source_name] = next(name for name in free if name not in names.values())
+            names[each.source_name] = distinct_name(each.public_name, names.values())
         return names[each.source_name]
 
     def _read(
@@ -154,7 +149,7 @@ class Intake:
         """Read a source; listings that new rules leave out are not missed."""
         number = len(self._catalogue.sources) - 1
         found = SourceResources(self._discovery, number, each.name, each.options.trust)
-        reading = Reading(each, number, tally, [], found, AcceptedListings())
+        reading = Reading(each, tally, [], found, AcceptedListings())
         tally.file = each.shown_file
         tally.read_at = each.read_at or self._now
         kind = reading.kind = each.options.kind
@@ -234,7 +229,7 @@ class Intake:
             )
         if text is not None:
             valid = self._normaliser.known.normalise(SourceRecord(record.position, text))
-        reading.entries.append(self._catalogue.spool(reading.number, record.position, valid))
+        reading.entries.append(self._catalogue.spool(reading.found.source, record.position, valid))
         reading.tally.published += 1
 
     def _refuse(self, reading: Reading, record: SourceRecord, fault: InvalidRecord) -> None:

@@ -70,8 +70,6 @@ class KnownRecords:
 
     def normalise(self, record: SourceRecord) -> Normalised:
         """Return what `normalise` returns for a record, and keep it; raises InvalidRecord."""
-        if record.fault:
-            return normalise(record)
         digest = hash_text(record.text)
         (known,) = self.find([digest])
         if isinstance(known, Stored):
@@ -90,9 +88,9 @@ class KnownRecords:
     def add(self, digest: bytes, answer: ValidatedRecord) -> Normalised | ReadResource:
         """Keep a record that was validated for the next build; returns it."""
         facts = _decoder.decode(answer.facts)
+        number = self.facts.add(digest, answer.facts, answer.key)
         if isinstance(facts, Outline):
-            return ReadResource(self.facts.add(digest, answer.facts), facts)
-        self.facts.add(digest, answer.facts, answer.key)
+            return ReadResource(number, facts)
         return Normalised(answer.text, facts)
 
     def _decode(self, number: int, encoded: bytes | memoryview) -> Stored | ReadResource:

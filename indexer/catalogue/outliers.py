@@ -16,8 +16,6 @@ MAGNITUDES = 3
 """Flag prices that are 10 to this power above or below the median."""
 MIN_SERVICES = 10
 """Priced services of a category below which its median is not used."""
-SLACK = 1e-6
-"""Orders of magnitude by which the logarithms of NumPy may be off."""
 
 Prices = npt.NDArray[np.float64]
 
@@ -64,21 +62,17 @@ def find_outliers(columns: RecordColumns) -> list[Outlier]:
 
 
 def _groups(keys: npt.NDArray[np.int64]) -> Iterator[npt.NDArray[np.int64]]:
-    """Yield the places of each key that is frequent enough, in the order of the first ones."""
+    """Return the places of each key that is frequent enough, in the order of the first ones."""
     _, firsts, numbers = np.unique(keys, return_index=True, return_inverse=True)
     order = np.argsort(firsts[numbers], kind="stable")
-    sizes = np.bincount(numbers)[np.argsort(firsts)]
-    for stop, size in zip(np.cumsum(sizes).tolist(), sizes.tolist(), strict=True):
-        if size >= MIN_SERVICES:
-            yield order[stop - size : stop]
+    starts = np.flatnonzero(np.diff(numbers[order])) + 1
+    return (group for group in np.split(order, starts) if len(group) >= MIN_SERVICES)
 
 
 def _far_from_median(lowest: Prices, highest: Prices) -> Iterator[tuple[int, float, float]]:
     """Yield the members of a group that are far from its median, their price, and the usual one."""
     usual = median(np.sqrt(lowest * highest).tolist())
-    distances = np.abs(np.log10(np.stack((lowest, highest)) / usual)).max(axis=0)
-    for member in np.flatnonzero(distances >= MAGNITUDES - SLACK).tolist():
-        ends = (float(lowest[member]), float(highest[member]))
+    for member, ends in enumerate(zip(lowest.tolist(), highest.tolist(), strict=True)):
         price = max(ends, key=lambda price: _magnitudes(price, usual))
         if _magnitudes(price, usual) >= MAGNITUDES:
             yield member, price, float(f"{usual:.3g}")

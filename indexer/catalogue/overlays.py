@@ -50,6 +50,10 @@ class OverlayKey(NamedTuple):
         return f"{self.field}:{self.value}" if self.field in PREFIXES else self.value
 
 
+KeyedPatch = tuple[OverlayKey, str, dict[str, Raw] | None]
+"""A key with its place, and the members of its patch, None for null."""
+
+
 class Patch(Struct):
     """A merge patch without an id, and its place; that of the `profile` stands apart."""
 
@@ -94,12 +98,11 @@ class Overlays:
         self._taken: set[OverlayKey] = set()
         self._hosts: set[str] = set()
 
-    def add(self, key: OverlayKey, place: str, patch: bytes | None) -> None:
+    def add(self, key: OverlayKey, place: str, members: dict[str, Raw] | None) -> None:
         """Add a patch, or a removal for None; raises SourceError for a key without patches."""
-        if patch is None:
+        if members is None:
             self._removals.setdefault(key, place)
             return
-        members = raw_members(patch)
         profile = _read_profile(members.pop("profile", None), place)
         is_url = key.field == "url"
         if key.field not in PATCHED and not (is_url and profile and not members):
@@ -174,8 +177,8 @@ def read_overlays(paths: Iterable[str]) -> Overlays:
     """
     overlays = Overlays()
     for path in paths:
-        for key, place, patch in _File(path).patches():
-            overlays.add(key, place, patch)
+        for patch in _File(path).patches():
+            overlays.add(*patch)
     return overlays
 
 
@@ -272,8 +275,8 @@ class _File:
         self._text = _read(path)
         self._breaks = [newline.start() for newline in re.finditer("\n", self._text)]
 
-    def patches(self) -> Iterator[tuple[OverlayKey, str, bytes | None]]:
-        """Yield each key with its place and patch, None for null.
+    def patches(self) -> Iterator[KeyedPatch]:
+        """Yield each key with its place and patch.
 
         Raises SourceError for anything else.
         """
@@ -288,7 +291,7 @@ class _File:
                 key = json.loads(self._text[slice(*name)])
                 yield self._patch(key, self._text[slice(*value)].encode(), value[0])
 
-    def _patch(self, name: str, patch: bytes, offset: int) -> tuple[OverlayKey, str, bytes | None]:
+    def _patch(self, name: str, patch: bytes, offset: int) -> KeyedPatch:
         place, shown = self._place(offset), json.dumps(name)
         try:
             key = _parse_key(name)
@@ -308,7 +311,7 @@ class _File:
                 f"{place}: the overlay for {shown} says that its id is {shorten(own_id.decode())}; "
                 "an id cannot be patched, take it out"
             )
-        return key, place, msgspec.json.encode(members)
+        return key, place, members
 
     def _objects(self) -> Iterator[tuple[int, int]]:
         """Yield the span of each object: the values of the file, or the elements of arrays."""

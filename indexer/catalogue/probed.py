@@ -15,13 +15,14 @@ from msgspec import Struct
 
 from indexer.catalogue.catalogue import Catalogue, CatalogueEntry, ListedService
 from indexer.probes.drift import listed_terms
-from indexer.probes.facts import UNDECIDED, Probed
+from indexer.probes.facts import Probed
 from indexer.probes.reading import read_probes
-from indexer.probes.targets import NO_TARGET, Targets, decode_addressed
+from indexer.probes.targets import NO_TARGET, Targets
 from indexer.progress import Stage
 from indexer.sources.findings import Findings
 from indexer.sources.inputs import Input
 from indexer.x402.discovery import Discovery
+from indexer.x402.endpoints import decode_endpoints
 from indexer.x402.listing import Listing
 from indexer.x402.rules import Rules
 from service.schema.probes import NO_PROBE_FACTS, ProbeFacts, Terms
@@ -60,13 +61,6 @@ class ProbedCatalogue:
     def depends_on_time(self) -> bool:
         """Whether a later build of the same observations may differ."""
         return self._probed is not None and self._probed.depends_on_time
-
-    def alive(self, service_id: str) -> int:
-        """Return the verdict on a service."""
-        if self._probed is None:
-            return UNDECIDED
-        service = self._services[service_id]
-        return self._probed.alive_together([*service.endpoints, *service.listings])
 
     def of_endpoints(self, services: Iterable[ListedService]) -> Iterator[ProbeFacts]:
         """Yield the facts of the endpoints of records, in order."""
@@ -137,15 +131,15 @@ def probe_catalogue(
         max_rejects=max_rejects,
         progress=progress,
     )
-    of_catalogue = ProbedCatalogue(probed, services)
     for service_id, entry in catalogue.entries():
-        entry.alive = of_catalogue.alive(service_id)
-    return of_catalogue
+        service = services[service_id]
+        entry.alive = probed.alive_together([*service.endpoints, *service.listings])
+    return ProbedCatalogue(probed, services)
 
 
 def _add_endpoints(targets: Targets, text: bytes) -> tuple[array[int], frozenset[int]]:
     """Add the endpoints of a record; returns their numbers, and the indexes of tools."""
-    endpoints = decode_addressed(text).endpoints
+    endpoints = decode_endpoints(text)
     numbers = array("i", [targets.add(each.url, each.method) for each in endpoints])
     return numbers, frozenset(index for index, each in enumerate(endpoints) if each.has_tool)
 

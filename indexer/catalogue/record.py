@@ -17,7 +17,7 @@ from indexer.sources.denials import fold_address
 from indexer.sources.records import SourceRecord
 from indexer.text import check_depth, decode_or_invalid
 from indexer.tokens.testnets import mainnet_prices
-from indexer.untrusted import raw_items, raw_members, string_of
+from indexer.untrusted import raw_items, raw_members
 from indexer.x402.endpoints import decode_endpoints
 from service.schema.records import CatalogueRecord, Endpoint, EndpointQuality, PriceSummary, Pricing
 from service.urls import find_url
@@ -105,7 +105,10 @@ def normalise(source: SourceRecord) -> Normalised:
         summary=summary,
         is_compact=compact == source.text,
         is_plain=all(_is_plain(endpoint.url) for endpoint in record.endpoints),
-        highest=max(map(_highest, record.endpoints), default=0.0),
+        highest=max(
+            (float(amount) for each in record.endpoints for amount in _amounts(each.pricing)),
+            default=0.0,
+        ),
         payees=_payees(compact) if b'"payTo"' in compact else [],
     )
     return Normalised(_add_summary(compact, summary), facts)
@@ -167,11 +170,6 @@ def summarise_prices(endpoints: Iterable[Endpoint]) -> PriceSummary | None:
     )
 
 
-def read_payees(text: bytes) -> list[str]:
-    """Return `payTo` of each endpoint of a valid record, empty where that is no string."""
-    return [string_of(endpoint.pay_to) for endpoint in decode_endpoints(text)]
-
-
 def _payers(quality: EndpointQuality | UnsetType | None) -> int:
     if isinstance(quality, EndpointQuality) and quality.l30_days_unique_payers is not UNSET:
         return int(quality.l30_days_unique_payers)
@@ -179,7 +177,7 @@ def _payers(quality: EndpointQuality | UnsetType | None) -> int:
 
 
 def _payees(text: bytes) -> list[str]:
-    return sorted({fold_address(payee) for payee in read_payees(text) if payee})
+    return sorted({fold_address(each.payee) for each in decode_endpoints(text)} - {""})
 
 
 def _is_plain(url: str) -> bool:
@@ -187,10 +185,6 @@ def _is_plain(url: str) -> bool:
     if parsed is None:  # the URL of a catalogue record may be any text
         return True
     return parsed.scheme == "https" and not parsed.is_private and not parsed.has_credentials
-
-
-def _highest(endpoint: Endpoint) -> float:
-    return max((float(amount) for amount in _amounts(endpoint.pricing)), default=0.0)
 
 
 def _add_summary(compact: bytes, summary: bytes) -> bytes:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import msgspec
 from msgspec import Raw, Struct
 
-from indexer.containers.documents import KEYS, Format, recognise
+from indexer.containers.documents import KEYS, recognise
 from indexer.containers.elements import split
 from indexer.containers.pagination import (
     LIST_KEYS,
@@ -224,7 +224,9 @@ def _open_document(masked: bytes, text: bytes, first_line: int, kind: Kind | Non
     if RECORD_KEYS & members.keys():
         return Container(iter([(f"line {first_line}", text.strip())]))
     if document := recognise(members, kind):
-        return _open_described(document, text)
+        if document.kind is None:
+            raise NoList(f"is {document.name}, which is not read; {document.advice}")
+        return Container(iter([("", text.strip())]), document.kind)
     key = next((key for key in LIST_KEYS if key in members), "")
     if not key:
         keys = ", ".join(f"`{key}`" for key in LIST_KEYS)
@@ -237,12 +239,6 @@ def _open_document(masked: bytes, text: bytes, first_line: int, kind: Kind | Non
         return Container(iter(()), key=key, pagination=pagination)
     items = _items(key, split(body, 1, len(body) - 1), body, masked, text)
     return Container(items, key=key, pagination=pagination)
-
-
-def _open_described(document: Format, text: bytes) -> Container:
-    if document.kind is None:
-        raise NoList(f"is {document.name}, which is not read; {document.advice}")
-    return Container(iter([("", text.strip())]), document.kind)
 
 
 def _items(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from itertools import islice
 
 import msgspec
@@ -36,7 +37,7 @@ def is_directory(members: Mapping[str, Raw]) -> bool:
     Endpoints of a record have a `url`, endpoints of a directory a `path` or `route` below the
     `serviceUrl` of their service.
     """
-    verdicts = map(_is_service, _first(members["services"]))
+    verdicts = map(_is_service, first_items(members["services"]))
     return next((each for each in verdicts if each is not None), False)
 
 
@@ -47,7 +48,7 @@ def _is_service(item: Raw) -> bool | None:
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
     if service.endpoints is not UNSET:
-        verdicts = map(_is_endpoint, _first(service.endpoints))
+        verdicts = map(_is_endpoint, first_items(service.endpoints))
         verdict = next((each for each in verdicts if each is not None), None)
         if verdict is not None:
             return verdict
@@ -65,8 +66,9 @@ def _is_endpoint(item: Raw) -> bool | None:
     return True if any(each is not UNSET for each in given) else None
 
 
-def _first(value: Raw) -> Iterator[Raw]:
-    """Yield the first items of a list, none of another value."""
+def first_items(value: Raw) -> Iterator[Raw]:
+    """Yield the first items of a list, none of another value or of one nested too deeply."""
     text = bytes(value)
     if text.startswith(b"["):
-        yield from islice(split(text, 1, len(text) - 1), MAX_ITEMS)
+        with suppress(RecursionError):
+            yield from islice(split(text, 1, len(text) - 1), MAX_ITEMS)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
-from indexer.containers.directories import is_directory
+from indexer.containers.directories import first_items, is_directory
 from indexer.options import Kind
 
 Members = Mapping[str, Raw]
@@ -39,13 +39,6 @@ class _ManifestEntry(Struct):
     endpoints: Raw | UnsetType = UNSET
 
 
-class _First(Struct, array_like=True):
-    """The first element of a list, whose others are skipped."""
-
-    element: Raw | UnsetType = UNSET
-
-
-_first = msgspec.json.Decoder(_First)
 _entry = msgspec.json.Decoder(_ManifestEntry)
 
 
@@ -68,11 +61,7 @@ def _lists_described(members: Members) -> bool:
 
 def _first_of(value: Raw) -> bytes:
     """Return the first element of a list, empty where there is none."""
-    try:
-        element = _first.decode(value).element
-    except (msgspec.ValidationError, RecursionError):
-        return b""
-    return b"" if element is UNSET else bytes(element)
+    return bytes(next(first_items(value), b""))
 
 
 def _entry_of(element: bytes) -> _ManifestEntry:

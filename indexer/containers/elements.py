@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from itertools import chain
 
 import msgspec
 from msgspec import Raw
@@ -25,18 +24,15 @@ _DEPTHS = {b"[": 1, b"{": 1, b"]": -1, b"}": -1}
 
 def split(text: bytes, start: int, stop: int) -> Iterator[Raw]:
     """Yield the elements of a well-formed list whose brackets are before `start` and at `stop`."""
-    return chain.from_iterable(_windows(text, start, stop))
-
-
-def _windows(text: bytes, start: int, stop: int) -> Iterator[Iterator[Raw]]:
-    """Yield iterators, since an exhausted one keeps no list beside the next window."""
     while start < stop:
         elements, start = _split_window(text, start, stop)
-        yield elements
+        yield from elements
 
 
 def _split_window(text: bytes, start: int, stop: int) -> tuple[Iterator[Raw], int]:
     """Return the elements of a window, and the start of the next.
+
+    The elements are an iterator, since an exhausted one keeps no list beside the next window.
 
     The comma that ends the window is guessed from its tail, and decoding verifies the guess: a
     prefix of the list that ends before a comma is a list only if that comma separates elements.

@@ -18,15 +18,14 @@ import msgspec
 from msgspec import Meta, Struct
 
 from indexer.feeds.url import origin
-from indexer.options import SourceOptions
-from service.publishing.durable import sync, write_durably
+from indexer.options import UNUSED_SECONDS, SourceOptions
+from service.publishing.durable import replace_durably, sync
 from service.snapshot.manifest import sha256
 
 FORMAT = 3
 ENTRY = "entry.json"
 MAX_HOST = 64  # characters of the host in the name of a folder
 HASH_ROUNDS = 50_000  # some 10 ms
-UNUSED_SECONDS = 30 * 24 * 60 * 60
 
 Validator = Annotated[str, Meta(pattern=r"^[ -~]*\Z", max_length=1024)]
 """Text that can be sent in a header."""
@@ -103,9 +102,7 @@ class FeedCache:
 
     def replace_entry(self, entry: CacheEntry, draft: Path) -> None:
         """Replace the entry, written to a draft in the workspace first."""
-        write_durably(draft, msgspec.json.encode(entry))
-        draft.replace(self.folder / ENTRY)
-        sync(self.folder)
+        replace_durably(self.folder / ENTRY, msgspec.json.encode(entry), draft)
 
 
 _decoder = msgspec.json.Decoder(CacheEntry)

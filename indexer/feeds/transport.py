@@ -6,7 +6,6 @@ import socket
 from collections.abc import AsyncIterator, Callable, Iterable
 from functools import cache, partial
 from ipaddress import IPv4Address, IPv6Address, ip_address
-from ssl import SSLContext
 
 import httpcore
 import httpx
@@ -115,6 +114,10 @@ class _Body(httpx.AsyncByteStream):
         await self._response.aclose()
 
 
+# The certificates are loaded once: that takes longer than many feeds.
+_ssl_context = cache(httpx.create_ssl_context)
+
+
 class CheckedBackend(httpcore.AsyncNetworkBackend):
     """Resolve a host, check its addresses and connect to one of these.
 
@@ -148,12 +151,6 @@ class CheckedBackend(httpcore.AsyncNetworkBackend):
             except (httpcore.ConnectError, httpcore.ConnectTimeout) as error:
                 failure = error
         raise failure
-
-
-@cache
-def _ssl_context() -> SSLContext:
-    """Load the certificates once: that takes longer than many feeds."""
-    return httpx.create_ssl_context()
 
 
 async def _resolve(host: str, port: int) -> list[str]:

@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 
 from indexer.payments.demand import SHARES, CreditedDemand, PaymentInputs, ServiceDemand
-from indexer.probes.targets import decode_addressed
 from indexer.snapshot.demand import CountedDemand
 from indexer.snapshot.ecosystem import ATTO_IN_MICRO, format_milliseconds
+from indexer.x402.endpoints import decode_endpoints
 from service.schema.demand import (
     Amounts,
     DemandFigures,
@@ -25,7 +25,7 @@ DIGITS = 6
 
 def describe_demand(text: bytes, demand: ServiceDemand) -> CountedDemand:
     """Return the demand of a service as its public schema has it, given its record."""
-    addresses = decode_addressed(text).endpoints if demand.endpoints else []
+    addresses = decode_endpoints(text) if demand.endpoints else []
     endpoints = [
         EndpointDemand(url=addresses[number].url, method=addresses[number].method, **_figures(each))
         for number, each in demand.endpoints.items()

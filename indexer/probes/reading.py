@@ -12,17 +12,17 @@ from typing import NamedTuple
 from indexer.errors import InvalidRecord, LeftOut, SourceError
 from indexer.probes.drift import TermsComparison, Verdict, compare_terms, quoted_terms
 from indexer.probes.facts import Latest, Probed, TrustedLines, latest_of
-from indexer.probes.liveness import ObservedState, RowSpool, answer_of
+from indexer.probes.liveness import ObservedState, RowSpool
 from indexer.probes.observation import Observation, decode_observation
 from indexer.probes.targets import Targets
 from indexer.progress import Stage
 from indexer.sources.findings import Findings, State, Tally
 from indexer.sources.inputs import Input
 from indexer.sources.records import SourceRecord, read_records
+from indexer.untrusted import url_or_invalid
 from indexer.x402.members.dates import NEVER
 from indexer.x402.rules import Rules
 from service.schema.probes import Terms
-from service.urls import ParsedUrl, parse_url
 
 UNDATED = "undated observations"
 FUTURE = "observations in the future"
@@ -113,7 +113,7 @@ def decode_line(record: SourceRecord) -> Observation:
 
 def judge_line(observation: Observation, targets: Targets, rules: Rules) -> Line:
     """Return an observation of some of these endpoints; raises InvalidRecord for another one."""
-    url = _parse(observation.url)
+    url = url_or_invalid(observation.url, "$.url")
     moment = rules.read_time(observation.given_time)
     if moment == NEVER and observation.moment == NEVER:
         raise LeftOut(UNDATED, "$.observed_at", "is no time")
@@ -125,19 +125,12 @@ def judge_line(observation: Observation, targets: Targets, rules: Rules) -> Line
     return Line(observation, moment, numbers)
 
 
-def _parse(url: str) -> ParsedUrl:
-    try:
-        return parse_url(url)
-    except ValueError as error:
-        raise InvalidRecord("$.url", str(error)) from error
-
-
 def _add(
     trusted: TrustedLines, line: Line, prober: str, targets: Targets, terms_of: TermsOf
 ) -> None:
     observation, moment, numbers = line
-    answer, latest = answer_of(observation), latest_of(observation, moment, prober)
-    quoted = quoted_terms(observation.quotes) if answer is ObservedState.QUOTED else []
+    latest = latest_of(observation, moment, prober)
+    quoted = quoted_terms(observation.quotes) if latest.answer is ObservedState.QUOTED else []
     for number in numbers:
         listed = terms_of(number) if quoted else []
         comparison = compare_terms(listed, quoted) if listed else TermsComparison(Verdict.UNKNOWN)

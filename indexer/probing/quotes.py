@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from indexer.errors import InvalidRecord
 from indexer.probes.drift import digits_of
 from indexer.probes.observation import MAX_QUOTES, Quote
-from indexer.untrusted import decode_object, line
+from indexer.untrusted import decode_object, line, objects
 from indexer.x402.listing import VERSIONS
 from indexer.x402.members.prices import AMOUNT_KEYS, MAX_NAME
 
@@ -51,9 +51,8 @@ def _read(text: bytes) -> Iterator[Quote]:
         return
     given = challenge.get("x402Version")
     version = given if type(given) is int and given in VERSIONS else None
-    entries = challenge.get("accepts")
-    for entry in entries if isinstance(entries, list) else []:
-        quote = _read_entry(entry) if isinstance(entry, dict) else NOTHING
+    for entry in objects(challenge, "accepts"):
+        quote = _read_entry(entry)
         if quote != NOTHING:
             yield replace(quote, x402_version=version)
 

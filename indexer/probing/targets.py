@@ -16,7 +16,7 @@ from service.filtering.offers import NONE
 from service.schema.records import ParameterDescriptor
 from service.schema.values import NULL
 from service.snapshot.snapshot import Snapshot
-from service.urls import DEFAULT_PORTS, ParsedUrl, parse_url
+from service.urls import DEFAULT_PORTS, ParsedUrl, find_url
 
 MAX_BODY = 64 * 1024  # bytes of an example
 
@@ -123,11 +123,10 @@ def group_by_site(targets: Iterable[Target]) -> list[Site]:
 
 def _parse(url: str) -> ParsedUrl | None:
     """Parse a URL that may be requested: of http or https, and without credentials."""
-    try:
-        parsed = parse_url(url)
-    except ValueError:
+    parsed = find_url(url)
+    if parsed is None or parsed.scheme not in DEFAULT_PORTS or parsed.has_credentials:
         return None
-    return parsed if parsed.scheme in DEFAULT_PORTS and not parsed.has_credentials else None
+    return parsed
 
 
 def _visited(listed: ParsedUrl, facts: _Facts) -> ParsedUrl | None:

@@ -121,8 +121,7 @@ def write_listings(
         "record_sources": sources,
     }
     write_arrays(folder / "listings", LISTINGS, arrays)
-    spans = zip(texts["start"].tolist(), texts["size"].tolist(), strict=True)
-    write_record_store(folder, "fates", (fates.text(*span) for span in spans))
+    write_record_store(folder, "fates", map(fates.texts.read, texts["number"].tolist()))
     write_record_store(folder, "sources", map(_encode, fates.sources))
 
 

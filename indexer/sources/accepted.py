@@ -16,11 +16,11 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from indexer.feeds.cache import UNUSED_SECONDS
-from indexer.options import OnError, SourceOptions
+from indexer.options import UNUSED_SECONDS, OnError, SourceOptions
 from indexer.sources.findings import MAX_EXAMPLES
 from service.snapshot.manifest import sha256
 from service.storage.hash_table import text_hash
+from service.storage.json_file import read_json
 
 FOLDER = "accepted"
 """The folder in the artifacts folder."""
@@ -75,7 +75,6 @@ class AcceptedState(Struct):
     stamp: tuple[int, int]
 
 
-_state = msgspec.json.Decoder(AcceptedState)
 _listings = msgspec.msgpack.Decoder(AcceptedListings)
 
 
@@ -87,11 +86,10 @@ class AcceptedSource:
         digest = hashlib.sha256(f"{source.name}\n{place}".encode("utf-8", "surrogateescape"))
         name = _unsafe.sub("-", source.name)[:64].strip(".-") or "source"
         self.folder = artifacts / FOLDER / f"{name}-{digest.hexdigest()[:16]}"
-        self.state: AcceptedState | None = None
-        with suppress(OSError, msgspec.MsgspecError):
-            state = _state.decode((self.folder / STATE).read_bytes())
-            if state.format == FORMAT:
-                self.state = state
+        state = read_json(self.folder / STATE, AcceptedState)
+        self.state = state if state is not None and state.format == FORMAT else None
+        if self.state is not None:
+            with suppress(OSError):
                 os.utime(self.folder)
 
     @property

@@ -7,20 +7,15 @@ another program may derive others.
 
 from __future__ import annotations
 
-import os
-import tempfile
-import weakref
 from array import array
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
-from typing import IO
 
 import numpy as np
 from numpy.typing import NDArray
 
-from indexer.record_store import KEY_SIZE, Keys
+from indexer.record_store import KEY_SIZE, Keys, Spool
 from service.errors import SnapshotDamaged
 from service.storage.container import (
     Array,
@@ -33,7 +28,6 @@ from service.storage.container import (
 DIGEST_SIZE = 16  # bytes
 UNKNOWN = -1
 NO_KEY = bytes(KEY_SIZE)
-BUFFER = 2**18  # bytes
 RUN = 256  # facts that are copied together
 
 LAYOUT = Layout(
@@ -78,11 +72,7 @@ class FactStore:
         self.keys: Keys = arrays["keys"]
         """The keys of the facts of the last build."""
         self._used = array("q")
-        self._new = tempfile.TemporaryFile(  # noqa: SIM115  # closed with the store
-            dir=folder, buffering=BUFFER
-        )
-        weakref.finalize(self, _discard, self._new)
-        self._new_offsets = array("q", [0])
+        self._new = Spool(folder)
         self._new_hashes, self._new_keys = bytearray(), bytearray()
 
     def find(self, digests: Sequence[bytes]) -> list[int]:
@@ -102,18 +92,16 @@ class FactStore:
 
         `key` is the hash of the normalised text.
         """
-        self._new.write(facts)
-        self._new_offsets.append(self._new_offsets[-1] + len(facts))
         self._new_hashes += digest
         self._new_keys += key
-        return self._count + len(self._new_offsets) - 2
+        return self._count + self._new.add(facts)
 
     def read(self, number: int) -> bytes | memoryview:
         """Return the facts of a number."""
         new = number - self._count
         if new < 0:
             return self._facts[self._offsets[number] : self._offsets[number + 1]]
-        return self._read_new(new, new + 1)
+        return self._new.read(new)
 
     def digest(self, number: int) -> bytes:
         """Return the hash of the record whose facts have this number."""
@@ -125,14 +113,14 @@ class FactStore:
     def write(self, path: Path, program: str) -> None:
         """Write the facts that this build used or derived, and the name of the program."""
         used = np.unique(np.frombuffer(self._used, np.int64))
-        numbers = np.concatenate([used, self._count + np.arange(len(self._new_offsets) - 1)])
+        numbers = np.concatenate([used, self._count + np.arange(len(self._new))])
         hashes = np.concatenate([self._hashes[used], np.frombuffer(self._new_hashes, _HASHES)])
         new_keys = np.frombuffer(self._new_keys, np.uint8).reshape(-1, KEY_SIZE)
         keys = np.concatenate([self.keys[used], new_keys])
         _, firsts = np.unique(hashes, return_index=True)
         firsts.sort()
         hashes, keys, numbers = hashes[firsts], keys[firsts], numbers[firsts]
-        sizes = np.concatenate([np.diff(self._offsets), np.diff(self._new_offsets)])[numbers]
+        sizes = np.concatenate([np.diff(self._offsets), np.diff(self._new.offsets)])[numbers]
         with writing_arrays(path, LAYOUT) as writer:
             writer.write("program", np.frombuffer(program.encode(), np.uint8))
             writer.write("hashes", hashes.view(np.uint8).reshape(-1, DIGEST_SIZE))
@@ -150,17 +138,7 @@ class FactStore:
                 if len(known):
                     yield self._facts[self._offsets[known[0]] : self._offsets[known[-1] + 1]]
                 if len(new):
-                    yield self._read_new(int(new[0]), int(new[-1]) + 1)
-
-    def _read_new(self, start: int, stop: int) -> bytes:
-        first, last = self._new_offsets[start], self._new_offsets[stop]
-        self._new.flush()
-        return os.pread(self._new.fileno(), last - first, first)
-
-
-def _discard(file: IO[bytes]) -> None:
-    with suppress(OSError):  # a full disk cannot take what is buffered, which nobody needs
-        file.close()
+                    yield self._new.read(int(new[0]), len(new))
 
 
 def open_facts(path: Path, program: str, spool: Path | None = None) -> FactStore:

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import tempfile
 from hashlib import blake2b
-from io import BytesIO
 from pathlib import Path, PurePath
 from struct import Struct
-from typing import IO
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 from msgspec import UNSET
 
+from indexer.record_store import Spool
 from indexer.sources.subjects import Address, Subject
 from indexer.text import drop_ignorable, shorten
 from service.schema.listings import FATES, Fate, ListingFate
@@ -27,8 +25,7 @@ ROW = np.dtype(
         ("url", "<u8"),
         ("host", "<u8"),
         ("text", "<u8"),  # hash of it
-        ("start", "<i8"),  # where it stands in the spool
-        ("size", "<i4"),
+        ("number", "<i8"),  # in the spool
         ("source", "<i4"),
         ("fate", "<i4"),
         ("advice", "<i4"),
@@ -37,7 +34,7 @@ ROW = np.dtype(
 PAYEE = np.dtype([("payee", "<u8"), ("url", "<u8")])
 
 # The same layout as the dtypes of these names.
-_row = Struct("<QQQqiiii")
+_row = Struct("<QQQqiii")
 _payee = Struct("<QQ")
 
 FateRows = npt.NDArray[np.void]
@@ -45,23 +42,14 @@ _encode = msgspec.json.Encoder().encode
 
 
 class FateSpool:
-    """Collects fates by hashes of URLs; texts go to a file without a name in `folder`, or memory.
-
-    names: the public names of the sources, by number
-    """
+    """Collects fates by hashes of URLs; their `texts` go to a spool in `folder`."""
 
     def __init__(self, folder: Path | None = None) -> None:
-        self._file: IO[bytes] = BytesIO() if folder is None else tempfile.TemporaryFile(dir=folder)  # noqa: SIM115  # closed with this
-        self._end = 0  # of the file
+        self.texts = Spool(folder)
         self._rows, self._payees = bytearray(), bytearray()
         self._counts: list[dict[bool, int]] = []
         self._marks: list[tuple[int, int]] = []  # sizes of both when a source began
         self._sources: list[ListingSource] = []
-
-    @property
-    def names(self) -> list[str]:
-        """The public names of the sources, by number."""
-        return [each.name for each in self._sources]
 
     @property
     def sources(self) -> list[ListingSource]:
@@ -69,10 +57,6 @@ class FateSpool:
         for source, counts in zip(self._sources, self._counts, strict=True):
             source.more = max(0, counts[False] - MAX_UNLISTED)
         return self._sources
-
-    def close(self) -> None:
-        """Remove the texts."""
-        self._file.close()
 
     def start(self, name: str, public_name: str) -> None:
         """Start the next source; its public name is empty if it lists nothing."""
@@ -111,12 +95,17 @@ class FateSpool:
         counts[is_note] += len(addresses)
         if not addresses[:room]:
             return
-        text = self._describe(source, fate, path, reason)
+        shown = ListingFate(
+            source=self._sources[source].name,
+            fate=fate,
+            reason=shorten(drop_ignorable(reason)),
+            path=shorten(drop_ignorable(path)) or UNSET,
+        )
+        text = _encode(shown)
         digest = int.from_bytes(blake2b(text, digest_size=8).digest(), "little")
-        start = self._write(text)
-        number, advice = FATES.index(fate), int(subject.advice)
+        number, code, advice = self.texts.add(text), FATES.index(fate), int(subject.advice)
         for url, host in addresses[:room]:
-            self._rows += _row.pack(url, host, digest, start, len(text), source, number, advice)
+            self._rows += _row.pack(url, host, digest, number, source, code, advice)
             if not is_note and host != NO_HOST:
                 for payee in subject.payees:
                     self._payees += _payee.pack(payee, url)
@@ -128,22 +117,3 @@ class FateSpool:
     def payees(self) -> FateRows:
         """Return the payees of the URLs, as PAYEE."""
         return np.frombuffer(bytes(self._payees), PAYEE)
-
-    def text(self, start: int, size: int) -> bytes:
-        """Return a text of the spool."""
-        self._file.seek(start)
-        return self._file.read(size)
-
-    def _describe(self, source: int, fate: Fate, path: str, reason: str) -> bytes:
-        shown = ListingFate(
-            source=self._sources[source].name,
-            fate=fate,
-            reason=shorten(drop_ignorable(reason)),
-            path=shorten(drop_ignorable(path)) or UNSET,
-        )
-        return _encode(shown)
-
-    def _write(self, text: bytes) -> int:
-        start = self._end
-        self._end += self._file.write(text)
-        return start

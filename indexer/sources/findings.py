@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from datetime import datetime
 from enum import StrEnum
 from fractions import Fraction
@@ -107,45 +107,39 @@ class Tally(Struct):
 class Findings:
     """Collects findings: counts all, keeps the first few by source and writes each to a file.
 
-    Findings on records of sources also go to `fates`, which are published.
+    Findings on records of sources also go to `fates`, which are published; `folder` is for these.
     """
 
-    def __init__(self, file: BinaryIO | None, fates: FateSpool | None = None) -> None:
+    def __init__(self, file: BinaryIO | None, folder: Path | None = None) -> None:
         self._file = file
-        self.fates = FateSpool() if fates is None else fates
+        self.fates = FateSpool(folder)
         self._numbers: dict[int, int] = {}
         self._examples: dict[tuple[int, Fate], list[Finding]] = {}
-        self._counts: dict[int, int] = Counter()
+        self.count = 0
+        self._mark = 0, 0  # the count, and the end of the file, when a source was started
         self.tallies: list[Tally] = []
         self.unused_overlays: list[str] = []
         self.notes: list[str] = []
 
-    @property
-    def count(self) -> int:
-        """The number of findings."""
-        return sum(self._counts.values())
-
     def tally(self, source: str, public_name: str = "") -> Tally:
         """Start the counts of a source; without a public name nobody asks for its records."""
         tally = Tally(source)
+        end = self._file.tell() if self._file is not None and self._file.seekable() else 0
+        self._mark = self.count, end
         self._numbers[id(tally)] = len(self.tallies)
         self.tallies.append(tally)
         self.fates.start(source, public_name)
         return tally
 
-    def mark(self) -> int:
-        """Return a mark of what is in the file, for `discard`."""
-        return 0 if self._file is None or not self._file.seekable() else self._file.tell()
-
-    def discard(self, tally: Tally, mark: int) -> None:
-        """Forget the findings of the source whose counts were started last, after a mark."""
+    def discard(self, tally: Tally) -> None:
+        """Forget the findings of the source whose counts were started last."""
         self.tallies.remove(tally)
         self.fates.discard()
-        self._counts.pop(id(tally), None)
+        self.count, end = self._mark
         for fate in Fate:
             self._examples.pop((id(tally), fate), None)
         if self._file is not None and self._file.seekable():
-            self._file.seek(mark)
+            self._file.seek(end)
             self._file.truncate()
 
     def examples(self, tally: Tally, fate: Fate) -> list[Finding]:
@@ -207,7 +201,7 @@ class Findings:
         tally.noted["conflicting payees"] += 1
         reason = (
             f"names the payee {conflict.other_payee}; {conflict.served_payee} is served, from "
-            f"{self.fates.names[self._numbers[id(served)]]}"
+            f"{self.fates.sources[self._numbers[id(served)]].name}"
         )
         subject = Subject((Address(text_hash(key_of(conflict.url)), 0),))
         self._add(tally, finding, subject, ("$.accepts", reason))
@@ -237,7 +231,7 @@ class Findings:
         subject: Subject = NOTHING,
         shown: tuple[str, str] | None = None,
     ) -> None:
-        self._counts[id(tally)] += 1
+        self.count += 1
         path, reason = shown or (finding.path, finding.reason)
         place = self._numbers[id(tally)], finding.source, finding.position
         self.fates.add(*place, finding.fate, path, reason, subject)
@@ -257,8 +251,8 @@ def collect_findings(
     The file replaces an earlier one when the body ends or raises TooManyRejects; any other
     exception leaves the earlier one alone. Raises Misuse for a path that is one of the inputs.
     """
-    with _open_report(path, inputs) as file, closing(FateSpool(folder)) as fates:
-        yield Findings(file, fates)
+    with _open_report(path, inputs) as file:
+        yield Findings(file, folder)
 
 
 @contextmanager

@@ -6,7 +6,7 @@ import glob
 import os
 from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
-from itertools import count
+from itertools import chain, count
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
@@ -126,10 +126,9 @@ def find_inputs(options: BuildOptions) -> Inputs:
         known = {each.path for each in inputs if source.kind is Kind.PAYMENTS}
         for path in [""] if source.url else _expand(source, inputs):
             if path not in known:  # several patterns of payments may match a file
-                is_alone = path == source.path or not path
-                named = source if is_alone else replace(source, name=printable(path))
-                names = [each.options.name for each in inputs]
-                inputs.append(_check(Input(_distinct(named, names), source.name, path)))
+                given = source.name if path in {"", source.path} else printable(path)
+                name = distinct_name(given, [each.options.name for each in inputs])
+                inputs.append(_check(Input(replace(source, name=name), source.name, path)))
     return Inputs(
         sources=found[None],
         payments=found[Kind.PAYMENTS],
@@ -179,12 +178,10 @@ def must_not_fail(source: SourceOptions) -> bool:
     return not source.is_listed or source.on_error is OnError.FAIL
 
 
-def _distinct(source: SourceOptions, names: Collection[str]) -> SourceOptions:
-    """Return a source with a name that no other has, such as URLs that differ in their query."""
-    if source.name not in names:
-        return source
-    numbered = (f"{source.name} ({number})" for number in count(2))
-    return replace(source, name=next(name for name in numbered if name not in names))
+def distinct_name(name: str, taken: Collection[str]) -> str:
+    """Return a name, with a number where it is taken: URLs may differ in their query alone."""
+    numbered = (f"{name} ({number})" for number in count(2))
+    return next(each for each in chain([name], numbered) if each not in taken)
 
 
 def _check(each: Input) -> Input:

@@ -13,7 +13,7 @@ from itertools import islice
 from pathlib import Path
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Struct
 
 from indexer.containers.container import (
     BeyondBounds,
@@ -28,6 +28,7 @@ from indexer.containers.documents import describe_kind
 from indexer.errors import InvalidRecord, SourceError
 from indexer.options import Kind
 from indexer.text import GZIP_MAGIC, MAX_RECORD, describe_encoding, one_line, printable
+from indexer.untrusted import raw_members
 
 MAX_DOCUMENT = 2 * 2**30  # bytes
 MAX_ITEMS = 10_000_000
@@ -45,8 +46,6 @@ RESOURCE_KEYS = ("accepts", "resource")
 MAX_NEIGHBOURS = 1_000
 """Files of a folder that are compared with a mistyped name."""
 
-_object = msgspec.json.Decoder(dict[str, Raw])
-
 
 class SourceRecord(Struct):
     """A record as its source has it; `fault` is why there is no text to use."""
@@ -61,7 +60,7 @@ class SourceRecord(Struct):
         if b'"accepts"' not in self.text and b'"resource"' not in self.text:
             return False
         try:
-            keys = _object.decode(self.text).keys()
+            keys = raw_members(self.text).keys()
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             return b'"endpoints"' not in self.text
         return not keys.isdisjoint(RESOURCE_KEYS) and "endpoints" not in keys

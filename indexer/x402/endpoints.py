@@ -12,7 +12,7 @@ from msgspec import Raw, Struct
 
 from indexer.sources.denials import fold_address
 from indexer.untrusted import string_of
-from service.schema.records import METHODS
+from service.schema.records import METHODS, Pricing
 from service.schema.values import NULL
 from service.urls import find_url
 
@@ -21,11 +21,32 @@ EndpointPayees = dict[tuple[str, str], set[str]]
 
 
 class NamedEndpoint(Struct, rename="camel"):
-    """The part of an endpoint that identifies it, and whom it names to be paid, be it any JSON."""
+    """The parts of an endpoint that identify it, with its price and whom it names to be paid.
+
+    pricing: as it came, since most readers of endpoints do without it
+    pay_to, tool: of any JSON type: catalogue records may hold anything there
+    """
 
     url: str
     method: str
+    pricing: Raw
     pay_to: Raw = NULL
+    tool: Raw = NULL
+
+    @property
+    def price(self) -> Pricing:
+        """The price of a request."""
+        return _pricing.decode(self.pricing)
+
+    @property
+    def payee(self) -> str:
+        """Whom it names to be paid, empty where that is no string."""
+        return string_of(self.pay_to)
+
+    @property
+    def has_tool(self) -> bool:
+        """Whether the endpoint is an MCP tool, of which its URL alone says no price."""
+        return self.tool is not NULL and bool(string_of(self.tool))
 
 
 class NamedEndpoints(Struct):
@@ -36,6 +57,7 @@ class NamedEndpoints(Struct):
 
 _separator = re.compile(r"[,/|]")
 _endpoints = msgspec.json.Decoder(NamedEndpoints)
+_pricing = msgspec.json.Decoder(Pricing)
 
 
 def decode_endpoints(text: bytes) -> list[NamedEndpoint]:
@@ -47,7 +69,7 @@ def read_endpoints(text: bytes) -> EndpointPayees:
     """Return the endpoints of a catalogue record, and whom they name to be paid."""
     payees: EndpointPayees = defaultdict(set)
     for each in decode_endpoints(text):
-        payee = fold_address(string_of(each.pay_to))
+        payee = fold_address(each.payee)
         for pair in identify_endpoint(each.url, each.method):
             payees[pair].update({payee} - {""})
     return payees

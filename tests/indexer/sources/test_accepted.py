@@ -12,8 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indexer.feeds.cache import UNUSED_SECONDS
-from indexer.options import OnError, SourceOptions
+from indexer.options import UNUSED_SECONDS, OnError, SourceOptions
 from indexer.sources.accepted import (
     FLOOR,
     FOLDER,
