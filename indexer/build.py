@@ -314,7 +314,7 @@ def _assembler(context: BuildContext) -> Assembler:
 
 def _describe(context: BuildContext, stored: StoredServices) -> Manifest:
     """Hash the files; returns their manifest."""
-    files = list_files(context.built, context.pool.jobs, stored.files)
+    files = list_files(context.built, context.pool.jobs)
     tallies = context.findings.tallies
     identity = identify(files)
     return Manifest(
