@@ -112,7 +112,9 @@ def write_part(
             writer.cancel()
         raise
     del writer
-    gc.collect()  # Whoosh leaves reference cycles, which hold the maps of its callers
+    # Whoosh leaves reference cycles, which hold the maps of its callers. These objects are young: to
+    # search all modules, too, would take half the time of a small build.
+    gc.collect(1)
     documents = np.concatenate([documents, keys[is_new]])
     _finish(staged, documents.view(np.uint8).reshape(-1, KEY_SIZE), known)
     return staged
