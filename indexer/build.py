@@ -43,7 +43,7 @@ from indexer.sources.findings import collect_findings
 from indexer.sources.fingerprint import Fingerprint, take_fingerprint
 from indexer.sources.inputs import Inputs, fetch_feeds, find_inputs
 from indexer.storing import StoredServices, store_services
-from indexer.whoosh_index.files import check_index
+from indexer.whoosh_index.files import is_whole_index
 from indexer.whoosh_index.update import publish_whoosh_index, start_whoosh_index
 from service.errors import PublishingFailed, SnapshotUnavailable
 from service.publishing.artifacts import (
@@ -184,9 +184,7 @@ def _repeat(
         if not cluster.has(folder, manifest.index):
             return None
         cluster.keep(manifest.index)
-    try:
-        check_index(options.out / WHOOSH / manifest.id)
-    except (IndexerError, SnapshotUnavailable):
+    if not is_whole_index(options.out / WHOOSH / manifest.id):
         return None
     make_current(options.out, manifest.id)
     return report
