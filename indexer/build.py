@@ -242,7 +242,7 @@ def _build(
 ) -> Report:
     """Build and publish a snapshot; returns the report."""
     options, findings, built = context.options, context.findings, context.built
-    assembler = _assembler(context)
+    assembler = Assembler(context, _served_decisions(options))
     with assembler.assemble(inputs) as assembled:
         stored = store_services(context, assembled)
     accepted, rules, reused = assembled.accepted, assembled.rules, assembled.reused
@@ -290,7 +290,7 @@ def _build(
 
 def _check(context: BuildContext, inputs: Inputs) -> Report:
     """Read and merge the sources; returns a report without a snapshot."""
-    with _assembler(context).assemble(inputs) as assembled:
+    with Assembler(context, _served_decisions(context.options)).assemble(inputs) as assembled:
         stored = store_services(context, assembled)
     _, changes = compare_with_served(context.options.out, context.built)
     return make_report(
@@ -303,11 +303,6 @@ def _check(context: BuildContext, inputs: Inputs) -> Report:
         SegmentCounts(0, 0, 0),
         depends_on_time=assembled.depends_on_time,
     )
-
-
-def _assembler(context: BuildContext) -> Assembler:
-    options = context.options
-    return Assembler(context, DecisionTable() if options.forget else _served_decisions(options.out))
 
 
 def _describe(context: BuildContext, stored: StoredServices) -> Manifest:
@@ -375,11 +370,10 @@ def _leave_files(
         notes.append(f"the next build can reuse nothing of this one: {error}")
 
 
-def _served_decisions(artifacts: Path) -> DecisionTable:
-    """Return the decisions of the served snapshot, none without one."""
-    try:
-        folder = artifacts / SNAPSHOTS / read_current(artifacts).id
-        files = read_manifest(folder).files
-    except SnapshotUnavailable:
-        return DecisionTable()
-    return read_decisions(folder, files)
+def _served_decisions(options: BuildOptions) -> DecisionTable:
+    """Return the decisions of the served snapshot, none without one or where they are forgotten."""
+    with suppress(SnapshotUnavailable):
+        if not options.forget:
+            folder = options.out / SNAPSHOTS / read_current(options.out).id
+            return read_decisions(folder, read_manifest(folder).files)
+    return DecisionTable()
