@@ -23,7 +23,7 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 
 from service.artifacts.downloads import PatchPiece
-from service.artifacts.folder import KeptSnapshots, read_kept
+from service.artifacts.folder import read_kept
 from service.artifacts.pointer import Patches
 from service.errors import DownloadDamaged, FollowingFailed
 from service.publishing.durable import link
@@ -87,7 +87,7 @@ class Fetch:
         self._paths = {file.sha256: path for path, file in manifest.files.items()}
         self._sections: Mapping[str, list[File]] = {}
         # Published snapshots first: their files win over those of withdrawn ones.
-        self._kept = read_kept(artifacts, KeptSnapshots()).snapshots
+        self._kept = read_kept(artifacts).snapshots
         self._published_patches = patches
         self._patches: Mapping[str, list[PatchPiece]] = {}
         self._base = self._patch_file = Path()
