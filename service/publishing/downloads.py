@@ -75,8 +75,7 @@ def make_downloads(
     with suppress(SnapshotUnavailable):
         return verify_downloads(existing, manifest, threads)
     staged = artifacts / STAGING / DOWNLOADS
-    with suppress(FileNotFoundError):
-        shutil.rmtree(staged)
+    shutil.rmtree(staged, ignore_errors=True)
     staged.mkdir()
     earlier = None if base == manifest.id else _find_earlier(artifacts, base)
     download = _write(staged, folder, manifest, earlier, threads)

@@ -30,10 +30,8 @@ def make_folder(path: Path) -> None:
 
 def write_durably(path: Path, content: Buffer) -> None:
     """Write a file and flush its content; the caller flushes the folder that names it."""
-    with path.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
+    path.write_bytes(content)
+    sync(path)
 
 
 def replace_durably(path: Path, content: Buffer, draft: Path) -> None:
