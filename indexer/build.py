@@ -43,7 +43,7 @@ from indexer.sources.findings import collect_findings
 from indexer.sources.fingerprint import Fingerprint, take_fingerprint
 from indexer.sources.inputs import Inputs, fetch_feeds, find_inputs
 from indexer.storing import StoredServices, store_services
-from indexer.whoosh_index.files import check_index
+from indexer.whoosh_index.files import is_whole_index
 from indexer.whoosh_index.update import publish_whoosh_index, start_whoosh_index
 from service.errors import PublishingFailed, SnapshotUnavailable
 from service.publishing.artifacts import (
@@ -184,9 +184,7 @@ def _repeat(
         if not cluster.has(folder, manifest.index):
             return None
         cluster.keep(manifest.index)
-    try:
-        check_index(options.out / WHOOSH / manifest.id)
-    except (IndexerError, SnapshotUnavailable):
+    if not is_whole_index(options.out / WHOOSH / manifest.id):
         return None
     make_current(options.out, manifest.id)
     return report
@@ -244,7 +242,7 @@ def _build(
 ) -> Report:
     """Build and publish a snapshot; returns the report."""
     options, findings, built = context.options, context.findings, context.built
-    assembler = _assembler(context)
+    assembler = Assembler(context, _served_decisions(options))
     with assembler.assemble(inputs) as assembled:
         stored = store_services(context, assembled)
     accepted, rules, reused = assembled.accepted, assembled.rules, assembled.reused
@@ -292,7 +290,7 @@ def _build(
 
 def _check(context: BuildContext, inputs: Inputs) -> Report:
     """Read and merge the sources; returns a report without a snapshot."""
-    with _assembler(context).assemble(inputs) as assembled:
+    with Assembler(context, _served_decisions(context.options)).assemble(inputs) as assembled:
         stored = store_services(context, assembled)
     _, changes = compare_with_served(context.options.out, context.built)
     return make_report(
@@ -307,14 +305,9 @@ def _check(context: BuildContext, inputs: Inputs) -> Report:
     )
 
 
-def _assembler(context: BuildContext) -> Assembler:
-    options = context.options
-    return Assembler(context, DecisionTable() if options.forget else _served_decisions(options.out))
-
-
 def _describe(context: BuildContext, stored: StoredServices) -> Manifest:
     """Hash the files; returns their manifest."""
-    files = list_files(context.built, context.pool.jobs, stored.files)
+    files = list_files(context.built, context.pool.jobs)
     tallies = context.findings.tallies
     identity = identify(files)
     return Manifest(
@@ -377,11 +370,10 @@ def _leave_files(
         notes.append(f"the next build can reuse nothing of this one: {error}")
 
 
-def _served_decisions(artifacts: Path) -> DecisionTable:
-    """Return the decisions of the served snapshot, none without one."""
-    try:
-        folder = artifacts / SNAPSHOTS / read_current(artifacts).id
-        files = read_manifest(folder).files
-    except SnapshotUnavailable:
-        return DecisionTable()
-    return read_decisions(folder, files)
+def _served_decisions(options: BuildOptions) -> DecisionTable:
+    """Return the decisions of the served snapshot, none without one or where they are forgotten."""
+    with suppress(SnapshotUnavailable):
+        if not options.forget:
+            folder = options.out / SNAPSHOTS / read_current(options.out).id
+            return read_decisions(folder, read_manifest(folder).files)
+    return DecisionTable()

@@ -7,16 +7,14 @@ import tempfile
 import weakref
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from hashlib import blake2b, sha256
+from hashlib import blake2b
 from pathlib import Path
-from typing import IO, BinaryIO, NamedTuple
+from typing import IO, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from service.snapshot.manifest import File
 from service.storage.container import write_arrays, writing_arrays
 from service.storage.hash_table import text_hash, write_hash_table
 from service.storage.layouts import RECORD_STORE, RECORDS
@@ -24,9 +22,7 @@ from service.storage.layouts import RECORD_STORE, RECORDS
 KEY_SIZE = 16
 """The bytes of the hash of a record."""
 Keys = npt.NDArray[np.uint8]
-RECORDS_FILE = "records.json"
-HASHED = 2**20  # bytes that are hashed at a time
-BUFFER = 2**18  # bytes of a spool
+BUFFER = 2**18  # bytes
 
 
 class Spool:
@@ -96,26 +92,24 @@ def record_key(text: bytes) -> bytes:
     return blake2b(text, digest_size=KEY_SIZE).digest()
 
 
-def write_records(folder: Path, runs: Iterable[RecordRun]) -> tuple[Keys, dict[str, File]]:
+def write_records(folder: Path, runs: Iterable[RecordRun]) -> Keys:
     """Write the stored services in listing order, and 64 bits of the hash of each for entity tags.
 
-    Returns the hashes, uint8[services, KEY_SIZE], and the file of the records, the largest one.
+    Returns the hashes, uint8[services, KEY_SIZE].
     """
     digests, sizes = bytearray(), array("q", [0])
-    with (folder / RECORDS_FILE).open("wb") as file, ThreadPoolExecutor(1) as thread:
-        writer = _HashingWriter(file, thread)
+    with (folder / "records.json").open("wb", BUFFER) as file:
         for run in runs:
             if digests:
-                writer.write(b",")
-            writer.write(run.content)
+                file.write(b",")
+            file.write(run.content)
             sizes.extend(run.sizes)
             digests += run.keys
-        records = writer.finish()
     offsets = np.cumsum(np.asarray(sizes, np.int64) + 1) - 1
     keys = np.frombuffer(bytes(digests), np.uint8).reshape(-1, KEY_SIZE)
     tags = np.ascontiguousarray(keys[:, :8]).view("<u8").ravel()
     write_arrays(folder / "records", RECORDS, {"offsets": offsets, "tags": tags})
-    return keys, {RECORDS_FILE: records}
+    return keys
 
 
 def write_ids(folder: Path, ids: list[str]) -> None:
@@ -123,41 +117,3 @@ def write_ids(folder: Path, ids: list[str]) -> None:
     write_record_store(folder, "ids", (b'"%b"' % service_id.encode() for service_id in ids))
     hashes = np.fromiter(map(text_hash, ids), np.uint64, len(ids))
     write_hash_table(folder / "id_hashes", hashes, np.arange(len(ids), dtype=np.int32))
-
-
-class _HashingWriter:
-    """Writes a file, and hashes its content in a thread."""
-
-    def __init__(self, file: BinaryIO, thread: ThreadPoolExecutor) -> None:
-        self._file, self._thread = file, thread
-        self._digest = sha256()
-        self._pieces: list[bytes | memoryview] = []
-        self._size = 0
-        self._hashed: Future[None] | None = None
-
-    def write(self, content: bytes | memoryview) -> None:
-        """Add the next bytes."""
-        for start in range(0, len(content), HASHED):
-            piece = content[start : start + HASHED]
-            self._pieces.append(piece)
-            self._size += len(piece)
-            if self._size >= HASHED:
-                self._flush()
-
-    def finish(self) -> File:
-        """Write the last bytes; returns the size and the hash of the file."""
-        self._flush()
-        self._wait()
-        return File(self._file.tell(), self._digest.hexdigest())
-
-    def _flush(self) -> None:
-        content = b"".join(self._pieces)
-        self._pieces.clear()
-        self._size = 0
-        self._wait()
-        self._hashed = self._thread.submit(self._digest.update, content)
-        self._file.write(content)
-
-    def _wait(self) -> None:
-        if self._hashed is not None:
-            self._hashed.result()

@@ -23,6 +23,7 @@ from service.schema.status import SourceState
 from service.schema.values import format_timestamp
 from service.snapshot.manifest import Manifest, read_manifest, sha256
 from service.snapshot.publication import SNAPSHOTS, read_current
+from service.storage.json_file import read_json
 
 LAST = "last.json"
 """The file in the artifacts folder that holds the report of the last build."""
@@ -81,9 +82,6 @@ class LastBuild(Struct):
     report: Report
 
 
-_last_build = msgspec.json.Decoder(LastBuild)
-
-
 def make_report(
     manifest: Manifest,
     findings: Findings,
@@ -132,14 +130,14 @@ def recall(artifacts: Path, fingerprint: Fingerprint | None, rejects: Path | Non
     The inputs are compared with those in the manifest of the served snapshot. A last build whose
     clock was ahead is not repeated: it may have accepted payments dated in the future.
     """
-    if fingerprint is None:
+    last = read_json(artifacts / LAST, LastBuild)
+    if fingerprint is None or last is None:
         return None
     try:
-        last = _last_build.decode((artifacts / LAST).read_bytes())
         served = read_current(artifacts)
         inputs = read_manifest(artifacts / SNAPSHOTS / served.id).inputs
         published = (_state_of(rejects), served.id)
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError, SnapshotUnavailable):
+    except (OSError, SnapshotUnavailable):
         return None
     is_last = published == (last.rejects, last.report.snapshot)
     if not is_last or inputs is None or served.checked_at > datetime.now(UTC):

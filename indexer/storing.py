@@ -23,7 +23,6 @@ from indexer.sources.subjects import NO_ADVICE
 from indexer.x402.outline import subject_of
 from service.schema.status import Counts
 from service.snapshot.listings import position_hash
-from service.snapshot.manifest import File
 
 
 class StoredServices(NamedTuple):
@@ -33,7 +32,6 @@ class StoredServices(NamedTuple):
     endpoint_payers: of each service, the payers of the endpoints that have payments
     probed: the verdicts on the endpoints
     keys: hashes of the records
-    files: the files that are hashed already
     offers: of the resources; those of the endpoints are added later
     named: the URLs of the resources
     places: where each record stands in its source
@@ -46,7 +44,6 @@ class StoredServices(NamedTuple):
     probed: ProbedEndpoints
     keys: Keys
     annotated: Annotated
-    files: dict[str, File]
     listed: ListedResources
     offers: OfferWriter
     named: NamedUrls
@@ -58,7 +55,7 @@ def store_services(context: BuildContext, assembled: Assembled) -> StoredService
     built, progress, listing = context.built, context.progress, assembled.listing
     ids = [each.id for each in listing]
     with progress.stage("write the services", len(ids)) as writing:
-        keys, files = write_records(built, assembled.catalogue.runs(track(ids, writing.advance)))
+        keys = write_records(built, assembled.catalogue.runs(track(ids, writing.advance)))
         write_ids(built, ids)
         texts = assembled.catalogue.annotations(ids)
         annotated = write_annotations(context.staging / "annotations", texts)
@@ -89,7 +86,6 @@ def store_services(context: BuildContext, assembled: Assembled) -> StoredService
         probed=write_probes(built, assembled.probed.of_endpoints(listing)),
         keys=keys,
         annotated=annotated,
-        files=files,
         listed=resources,
         offers=offers,
         named=_named_urls(assembled),

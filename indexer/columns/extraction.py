@@ -10,7 +10,6 @@ from math import nan
 
 import msgspec
 import numpy as np
-from msgspec import Raw
 
 from indexer.columns.annotations import decode_annotations
 from indexer.columns.ragged import RaggedWriter, ragged_texts
@@ -33,7 +32,6 @@ from indexer.columns.records import (
     decode_list,
     decode_members,
     decode_service,
-    size_of,
     summarise,
     without_added_members,
 )
@@ -79,13 +77,13 @@ class Extractor:
         self._add_filters(service, prices)
         self._add_price_ranges(comparable)
         endpoints = bytes(members["endpoints"])
-        start, summary = _endpoints_start(text, members), b""
-        if start:
-            stop = start + len(endpoints)
-            self._add_endpoints(start, endpoints, service)
-        else:
-            stop, summary = 0, summarise(members, len(prices))
-            self._add_endpoints(text.index(endpoints), endpoints, service)
+        start, summary = text.index(endpoints), b""
+        self._add_endpoints(start, endpoints, service)
+        # A summary is spliced later from a record that is as msgspec encodes it, so that no name is
+        # repeated, and that has the bytes of its endpoints once.
+        is_unique = text.find(endpoints, start + 1) < 0
+        if "endpointCount" in members or not is_unique or msgspec.json.encode(members) != text:
+            summary = summarise(members, len(prices))
         self._runs["summary"].add(summary)
         self._services += _service.pack(
             self._numbers[service.category],
@@ -95,7 +93,7 @@ class Extractor:
             string_of(service.status).casefold() == DEPRECATED,
             len(prices),
             start,
-            stop,
+            start + len(endpoints),
         )
         return key, contents
 
@@ -114,9 +112,8 @@ class Extractor:
 
     def _distinct(self, values: Sequence[str], key: Callable[[str], str]) -> list[int]:
         """Return the numbers of values; of several spellings of one the last counts."""
-        if len(values) > 1 and len(set(map(key, values))) < len(values):
-            values = [*{key(value): value for value in values}.values()]
-        return [self._numbers[value] for value in values]
+        distinct = {key(value): value for value in values}
+        return [self._numbers[value] for value in distinct.values()]
 
     def _add_filters(self, service: IndexedService, prices: Sequence[IndexedPrice]) -> None:
         runs = self._runs
@@ -196,20 +193,3 @@ def _cheapest(prices: Iterable[IndexedPrice]) -> float:
     """
     amounts = [price.amount or price.min_amount or price.max_amount for price in prices]
     return min((float(amount) for amount in amounts if amount), default=nan)
-
-
-def _endpoints_start(text: bytes, members: dict[str, Raw]) -> int:
-    """Return where the value of `endpoints` stands in a record.
-
-    Returns 0 where the summary of the record cannot be spliced: it repeats a name, escapes one that
-    needs no escape, or has an `endpointCount`.
-    """
-    if "endpointCount" in members or msgspec.json.encode(members) != text:
-        return 0
-    start = 1
-    for name, raw in members.items():
-        start += len(msgspec.json.encode(name)) + 1
-        if name == "endpoints":
-            break
-        start += size_of(raw) + 1
-    return start

@@ -41,7 +41,7 @@ SERVICE = np.dtype(
         ("enriched", "?"),
         ("deprecated", "?"),
         ("endpoints", "<u4"),  # how many
-        # Where the value of `endpoints` stands in the record; both 0 where the summary is kept.
+        # Where the bytes of the value of `endpoints` first stand in the record.
         ("start", "<u4"),
         ("stop", "<u4"),
     ]

@@ -217,11 +217,6 @@ def _output_of(schema: Raw) -> Any:
     return declared.get("output", declared) if isinstance(declared, dict) else declared
 
 
-def size_of(raw: Raw) -> int:
-    """Return how many bytes JSON has."""
-    return memoryview(raw).nbytes
-
-
 def summarise(members: dict[str, Raw], endpoints: int) -> bytes:
     """Return the service of these members with empty `endpoints` and an `endpointCount`."""
     return msgspec.json.encode(members | {"endpoints": Raw(b"[]"), "endpointCount": endpoints})

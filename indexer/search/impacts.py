@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from indexer.columns.ragged import is_first
 from indexer.search.runs import DOCUMENTS, POSTINGS, Doubles, Run
 from service.search.config import SearchConfig
 from service.search.postings import BLOCK_SIZE, CHAMPIONS, IMPACT_BITS, Integers, block_count
@@ -178,11 +179,9 @@ class _Compiler:
         keys.sort()
         order = keys & ((1 << position_bits) - 1)
         keys >>= position_bits
-        is_first = np.diff(keys, prepend=-1) != 0
-        sums = np.bincount(np.cumsum(is_first) - 1, frequencies[order]).astype(
-            np.float64, copy=False
-        )
-        keys = keys[is_first]
+        starts = is_first(keys)
+        sums = np.bincount(np.cumsum(starts) - 1, frequencies[order]).astype(np.float64, copy=False)
+        keys = keys[starts]
         return _Postings(keys >> ordinal_bits, keys & ((1 << ordinal_bits) - 1), sums)
 
     def _score(self, document_frequencies: Integers, postings: _Postings) -> npt.NDArray[np.uint16]:
@@ -237,7 +236,7 @@ class _Compiler:
         terms = np.repeat(np.arange(len(document_frequencies)), document_frequencies)
         keys = terms * services + self._services.take(ordinals)
         is_endpoint = ordinals < self._endpoints
-        distinct, others = _distinct(keys[is_endpoint]), _distinct(keys[~is_endpoint])
+        distinct, others = (own[is_first(own)] for own in (keys[is_endpoint], keys[~is_endpoint]))
         if len(distinct) and len(others):
             others = others[~np.isin(others, distinct)]
         owners = np.concatenate((distinct, others)) // services
@@ -249,7 +248,7 @@ class _Compiler:
         keys = ordinals - ((impacts.astype(np.int64) - self._penalties.take(groups)) << SUM_BITS)
         if len(self._penalties) < len(self._services):
             order = np.lexsort((keys, groups))
-            keys = keys[order[np.flatnonzero(np.diff(groups[order], prepend=-1))]]
+            keys = keys[order[is_first(groups[order])]]
         return first_keys(keys, CHAMPIONS) & ORDINAL_MASK
 
 
@@ -258,8 +257,3 @@ def _bits(impacts: npt.NDArray[np.uint16]) -> npt.NDArray[np.uint64]:
     dense, blocks, _ = impacts.shape
     bits = np.packbits(impacts > 0, axis=2, bitorder="little")
     return bits.view(np.uint64).reshape(dense, blocks)
-
-
-def _distinct(keys: Integers) -> Integers:
-    """Return the distinct ones of ascending keys."""
-    return keys[np.flatnonzero(np.diff(keys, prepend=-1))]

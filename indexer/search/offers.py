@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from indexer.columns.ragged import AnyIntegers, Ragged, ragged_texts, rank_texts
+from indexer.columns.ragged import AnyIntegers, Ragged, is_first, ragged_texts, rank_texts
 from indexer.columns.record_columns import EMPTY, RecordColumns, of_strings
 from indexer.search.filters import FacetValues
 from indexer.tokens.stablecoins import is_usd
@@ -192,7 +192,7 @@ class _Column:
         known = np.flatnonzero((owners >= 0) & (keys >= 0))
         pairs = owners[known].astype(np.int64) << 32 | keys[known]
         order = np.argsort(pairs, kind="stable")
-        first = known[order[np.diff(pairs[order], prepend=-1) > 0]]
+        first = known[order[is_first(pairs[order])]]
         sizes = np.bincount(owners[first], minlength=endpoints).astype(np.uint32)
         return Ragged(sizes, numbers[first])
 

@@ -56,9 +56,9 @@ def compile_postings(
         )
         for own in divide_terms(runs, len(terms), RANGE_POSTINGS, documents)
     ]
-    named = pool.submit(write_names, folder, names)
     compiled = [pool.submit(compile_terms, *task) for task in tasks]
-    begun = begin_words(folder, words, terms, pool)
+    write_names(folder, names)
+    begun = begin_words(folder, words, terms)
     for each in compiled:
         wait_for(each)
     document_frequencies, group_frequencies = _join_ranges(
@@ -66,7 +66,6 @@ def compile_postings(
     )
     release_memory()
     write_query_expansion(folder, begun, document_frequencies, group_frequencies, pool, config)
-    wait_for(named)
     postings = int(document_frequencies.sum(dtype=np.int64))
     header = Header(len(prior), endpoints, len(names), len(terms), postings, config)
     (folder / "header.json").write_bytes(msgspec.json.encode(header))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from array import array
 from collections import defaultdict
 from collections.abc import Sequence
-from concurrent.futures import Future
 from math import comb
 from pathlib import Path
 from typing import NamedTuple
@@ -41,18 +40,14 @@ class Vocabulary(NamedTuple):
     """The words of a catalogue and the numbers of their terms, in byte order.
 
     candidates: the positions of the words that may correct others
-    strings: the call that writes words and terms
     """
 
     words: list[str]
     terms: npt.NDArray[np.int32]
     candidates: list[int]
-    strings: Future[None]
 
 
-def begin_words(
-    folder: Path, entries: Sequence[bytes], terms: Sequence[bytes], pool: Pool
-) -> Vocabulary:
+def begin_words(folder: Path, entries: Sequence[bytes], terms: Sequence[bytes]) -> Vocabulary:
     """Write the files that need no frequencies; returns the words for `write_query_expansion`.
 
     An entry is a word, a blank, and its term. Entries are in the order of their words, since no
@@ -64,9 +59,10 @@ def begin_words(
         word, term = entry.split(b" ")
         words.append(word.decode())
         term_numbers.append(number[term])
-    strings = pool.submit(_write_strings, folder, terms, words)
+    write_string_table(folder / "terms", terms)
+    write_string_table(folder / "words", [word.encode() for word in words])
     candidates = [position for position, word in enumerate(words) if _is_candidate(word)]
-    return Vocabulary(words, np.asarray(term_numbers, np.int32), candidates, strings)
+    return Vocabulary(words, np.asarray(term_numbers, np.int32), candidates)
 
 
 def write_query_expansion(
@@ -81,7 +77,7 @@ def write_query_expansion(
 
     Frequencies are counts of documents and of services for each term.
     """
-    words, word_terms, candidates, strings = begun
+    words, word_terms, candidates = begun
     frequencies = service_frequencies[word_terms].astype(np.int64)
     two_deletions = pool.submit(
         _write_two_deletions, folder / "two_deletions", words, frequencies, candidates
@@ -97,7 +93,6 @@ def write_query_expansion(
     }
     write_arrays(folder / "lexicon", LEXICON, columns)
     wait_for(two_deletions)
-    wait_for(strings)
 
 
 def _write_two_deletions(
@@ -108,11 +103,6 @@ def _write_two_deletions(
 ) -> None:
     longer = [position for position in candidates if len(words[position]) >= SHORTEST_TWO_EDITS]
     write_hash_table(path, *_deletions(words, frequencies, longer, 2, 2))
-
-
-def _write_strings(folder: Path, terms: Sequence[bytes], words: Sequence[str]) -> None:
-    write_string_table(folder / "terms", terms)
-    write_string_table(folder / "words", [word.encode() for word in words])
 
 
 def find_corrections(

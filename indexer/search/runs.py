@@ -134,18 +134,15 @@ class _Lengths:
 
     def __init__(self, documents: Documents, fields: int) -> None:
         self._documents = documents
-        self._of_documents: dict[int, npt.NDArray[np.int64]] = {}
-        self._of_services: dict[int, npt.NDArray[np.int64]] = {}
-        self._fields = fields
+        # Fields that no document has take no memory: these zeros are never written.
+        self._of_documents = np.zeros((fields, len(documents.services)), np.int64)
+        self._of_services = np.zeros((fields, len(documents.own)), np.int64)
         counts = np.diff(documents.endpoints) + np.diff(documents.others)
         self._shares = np.where(documents.own == GONE, counts, 0)
 
     def add(self, field: int, postings: FieldPostings, *, of_services: bool) -> None:
         """Add the lengths of the documents, or of the services, of some postings."""
         lengths = self._of_services if of_services else self._of_documents
-        if field not in lengths:
-            shape = self._documents.own if of_services else self._documents.services
-            lengths[field] = np.zeros(len(shape), np.int64)
         np.add.at(lengths[field], postings.documents, postings.counts.astype(np.int64))
 
     def write(self, path: Path, prior: Doubles, b: float) -> None:
@@ -154,32 +151,22 @@ class _Lengths:
         The average leaves out documents without the field, which would lower it.
         """
         documents = self._documents
-        averages = [self._average(field) for field in range(self._fields)]
-        sides = (
-            (documents.services, self._of_documents),
-            (documents.own, self._of_services),
-        )
+        averages = [*map(self._average, self._of_documents, self._of_services)]
+        sides = (("norms", self._of_documents), ("service_norms", self._of_services))
         with writing_arrays(path, DOCUMENTS) as writer:
             writer.write("services", documents.services)
             writer.write("prior", prior)
             writer.write("first_endpoints", documents.endpoints)
             writer.write("first_others", documents.others)
             writer.write("shares", self._shares)
-            for name, (shape, lengths) in zip(("norms", "service_norms"), sides, strict=True):
-                zeros = np.zeros(len(shape), np.int64)
-                writer.stream(
-                    name,
-                    (
-                        (1 - b + b * lengths.get(field, zeros) / average)[np.newaxis]
-                        for field, average in enumerate(averages)
-                    ),
+            for name, lengths in sides:
+                norms = (
+                    (1 - b + b * own / average)[np.newaxis]
+                    for own, average in zip(lengths, averages, strict=True)
                 )
+                writer.stream(name, norms)
 
-    def _average(self, field: int) -> float:
-        total, having = 0, 0
-        if (lengths := self._of_documents.get(field)) is not None:
-            total, having = int(lengths.sum()), int(np.count_nonzero(lengths))
-        if (lengths := self._of_services.get(field)) is not None:
-            total += int(lengths @ self._shares)
-            having += int(self._shares[lengths > 0].sum())
+    def _average(self, of_documents: Integers, of_services: Integers) -> float:
+        total = int(of_documents.sum()) + int(of_services @ self._shares)
+        having = int(np.count_nonzero(of_documents)) + int(self._shares[of_services > 0].sum())
         return max(total / max(having, 1), 1e-9)

@@ -25,6 +25,7 @@ from service.errors import SnapshotUnavailable
 from service.snapshot.manifest import File, read_manifest, sha256
 from service.snapshot.publication import SNAPSHOTS
 from service.storage.container import SUFFIX, arrays_path
+from service.storage.json_file import read_json
 from service.storage.record_store import Records
 
 REUSE = "reuse"
@@ -45,9 +46,6 @@ class ReuseIndex(Struct, frozen=True):
     def digests(self) -> list[str]:
         """All hashes."""
         return [*self.segments, self.columns, self.facts]
-
-
-_decoder = msgspec.json.Decoder(ReuseIndex)
 
 
 class KeptRecords:
@@ -74,7 +72,7 @@ class ReuseStore:
 
     def __init__(self, artifacts: Path, snapshots: Sequence[str]) -> None:
         self._folder, self._snapshots = artifacts / REUSE, artifacts / SNAPSHOTS
-        indexes = {each: self._read(each) for each in snapshots}
+        indexes = {each: read_json(self._folder / f"{each}.json", ReuseIndex) for each in snapshots}
         program = hash_program()
         self._indexes = {
             each: index for each, index in indexes.items() if index and index.program == program
@@ -118,11 +116,6 @@ class ReuseStore:
                 return path
         return None
 
-    def _read(self, snapshot_id: str) -> ReuseIndex | None:
-        with suppress(OSError, msgspec.MsgspecError, UnicodeDecodeError):
-            return _decoder.decode((self._folder / f"{snapshot_id}.json").read_bytes())
-        return None
-
 
 def save(
     artifacts: Path,
@@ -150,10 +143,7 @@ def save(
     kept = {path.name for path in (artifacts / SNAPSHOTS).iterdir()}
     used: set[str] = set()
     for path in folder.glob("*.json"):
-        try:
-            each = _decoder.decode(path.read_bytes())
-        except (msgspec.MsgspecError, UnicodeDecodeError):
-            each = None
+        each = read_json(path, ReuseIndex)
         if each is None or path.stem not in kept:
             path.unlink()
         else:

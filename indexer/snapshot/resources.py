@@ -114,17 +114,18 @@ class _Columns:
 
     def add(self, listing: Listing, size: int) -> None:
         """Add the values of the next resource, whose JSON has so many bytes."""
-        self._append("types", listing.type)
+        numbered, strings = self._numbered, self._strings
+        numbered["types"].append(strings[listing.type])
         for entry in listing.entries:
-            self._append("networks", entry.network)
-            self._append("schemes", entry.scheme)
+            numbered["networks"].append(strings[entry.network])
+            numbered["schemes"].append(strings[entry.scheme])
             self._offers.add(entry, self._position)
         for key in listing.extensions:
-            self._append("extensions", key)
+            numbered["extensions"].append(strings[key])
         for tag in listing.tags:
-            self._append("tags", tag)
+            numbered["tags"].append(strings[tag])
         for name, items in (("entry", "networks"), ("extension", "extensions"), ("tag", "tags")):
-            self._offsets[name].append(len(self._numbered[items]))
+            self._offsets[name].append(len(numbered[items]))
         self._registration.append(bool(listing.call.requires))
         self._url_starts.append(len(self._urls))
         self._urls += listing.url.lower().encode() + b"\n"
@@ -140,6 +141,3 @@ class _Columns:
         arrays["url_starts"] = np.asarray(self._url_starts, np.int64)
         arrays["urls"] = np.frombuffer(self._urls, np.uint8)
         return arrays
-
-    def _append(self, name: str, value: str) -> None:
-        self._numbered[name].append(self._strings[value])

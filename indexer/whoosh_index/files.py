@@ -6,6 +6,7 @@ and files.json, the sizes and the SHA-256 of all these.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -15,7 +16,7 @@ from whoosh import index
 from indexer.errors import IndexerError
 from indexer.sources.fingerprint import hash_program
 from indexer.whoosh_index.schema import SCHEMA
-from service.errors import REBUILD
+from service.errors import REBUILD, SnapshotUnavailable
 from service.publishing.artifacts import WHOOSH
 from service.snapshot.manifest import File, check_files, hash_file
 
@@ -39,8 +40,8 @@ def open_whoosh_index(artifacts: Path, snapshot_id: str) -> index.FileIndex:
     return index.open_dir(str(folder), readonly=True, schema=SCHEMA)
 
 
-def check_index(folder: Path) -> dict[str, File]:
-    """Check that an index is whole and of this program; returns its files.
+def check_index(folder: Path) -> None:
+    """Check that an index is whole and of this program.
 
     Whoosh unpickles its files, and unpickling runs code, so that nothing is opened before. Raises
     IndexerError or SnapshotDamaged.
@@ -58,15 +59,19 @@ def check_index(folder: Path) -> dict[str, File]:
     if unknown := present ^ {DESCRIPTION, *description.files}:
         raise IndexerError(f"{folder / min(unknown)} is not what was written; {REBUILD}")
     check_files(folder, description.files)
-    return description.files
 
 
-def describe_index(folder: Path, known: dict[str, File]) -> None:
-    """Write the description of an index; `known` files were described before."""
-    files = {
-        path.name: known.get(path.name) or hash_file(path)
-        for path in sorted(folder.iterdir())
-        if path.name != DESCRIPTION
-    }
+def is_whole_index(folder: Path) -> bool:
+    """Return whether an index is whole and of this program."""
+    with suppress(IndexerError, SnapshotUnavailable):
+        check_index(folder)
+        return True
+    return False
+
+
+def describe_index(folder: Path) -> None:
+    """Write the description of an index."""
+    paths = sorted(path for path in folder.iterdir() if path.name != DESCRIPTION)
+    files = {path.name: hash_file(path) for path in paths}
     described = msgspec.json.encode(IndexFiles(hash_program(), files))
     (folder / DESCRIPTION).write_bytes(described)

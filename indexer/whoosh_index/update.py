@@ -7,7 +7,6 @@ other work of a build. Uses only the public API that all distributions of Whoosh
 from __future__ import annotations
 
 import gc
-import os
 import shutil
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
@@ -27,11 +26,10 @@ from indexer.processes.pool import Pool, wait_for
 from indexer.record_store import KEY_SIZE, Keys
 from indexer.segments.postings import GONE, FieldPostings, Numbers
 from indexer.segments.segment import read_segment
-from indexer.whoosh_index.files import check_index, describe_index
+from indexer.whoosh_index.files import DESCRIPTION, describe_index, is_whole_index
 from indexer.whoosh_index.schema import FIELDS, SCHEMA
-from service.errors import SnapshotUnavailable
 from service.publishing.artifacts import STAGING, WHOOSH
-from service.snapshot.manifest import File
+from service.publishing.durable import link
 from service.storage.record_store import IdTable
 
 MOST_SEGMENTS = 32
@@ -43,8 +41,10 @@ POSTINGS_MEMORY = 64  # MiB
 KEYS = "documents.npy"
 """The keys of the documents in the order of their numbers, zeros for those that are deleted."""
 NO_KEYS = np.empty((0, KEY_SIZE), np.uint8)
+SEGMENT = ".seg"
+"""The suffix of the one file that Whoosh writes of each segment."""
 INDEX = "MAIN"
-"""The name that Whoosh gives an index, with which the files of its segments begin."""
+"""The name that Whoosh gives an index."""
 WRITE_LOCK = f"{INDEX}_WRITELOCK"
 """An empty file that a Whoosh writer leaves behind, of use to a second writer alone."""
 
@@ -63,9 +63,10 @@ def start_whoosh_index(
     services, or GONE.
     """
     earlier, staged = artifacts / WHOOSH / before, artifacts / STAGING / WHOOSH
-    parts = 1 if _check(earlier) is not None else max(1, min(pool.workers, len(segments)))
+    continued = earlier if is_whole_index(earlier) else None
+    parts = max(1, min(pool.workers, len(segments))) if continued is None else 1
     return [
-        pool.submit(write_part, staged / str(part), earlier, snapshot, segments[part::parts])
+        pool.submit(write_part, staged / str(part), continued, snapshot, segments[part::parts])
         for part in range(parts)
     ]
 
@@ -78,7 +79,7 @@ def publish_whoosh_index(artifacts: Path, snapshot_id: str, parts: Sequence[Futu
     folder = artifacts / WHOOSH / snapshot_id
     try:
         written = [wait_for(part) for part in parts]
-        if _check(folder) is not None:
+        if is_whole_index(folder):
             return
         if len(written) > 1:
             _join(written)
@@ -90,13 +91,16 @@ def publish_whoosh_index(artifacts: Path, snapshot_id: str, parts: Sequence[Futu
 
 
 def write_part(
-    staged: Path, before: Path, snapshot: Path, segments: Sequence[tuple[Path, Numbers]]
+    staged: Path, before: Path | None, snapshot: Path, segments: Sequence[tuple[Path, Numbers]]
 ) -> Path:
-    """Write an index that has the services of the segments; returns its folder."""
+    """Write an index that has the services of the segments; returns its folder.
+
+    The index `before` is whole.
+    """
     keys = _sortable(np.concatenate([NO_KEYS, *(read_segment(path).keys for path, _ in segments)]))
     ordinals = np.concatenate([np.empty(0, np.int32), *(own for _, own in segments)])
     live = keys[ordinals != GONE]
-    known, documents = _continue(staged, before, live)
+    documents = _continue(staged, before, live)
     writer: Any = index.open_dir(str(staged)).writer(limitmb=POSTINGS_MEMORY)
     try:
         deleted = (documents != b"") & ~np.isin(documents, live)
@@ -112,9 +116,11 @@ def write_part(
             writer.cancel()
         raise
     del writer
-    gc.collect()  # Whoosh leaves reference cycles, which hold the maps of its callers
+    # Whoosh leaves reference cycles, which hold the maps of its callers. They are young: to search
+    # the objects of all modules, too, would take half the time of a small build.
+    gc.collect(1)
     documents = np.concatenate([documents, keys[is_new]])
-    _finish(staged, documents.view(np.uint8).reshape(-1, KEY_SIZE), known)
+    _finish(staged, documents.view(np.uint8).reshape(-1, KEY_SIZE))
     return staged
 
 
@@ -127,80 +133,56 @@ def _documents(
     for path, own in segments:
         start, stop = stop, stop + len(own)
         rows = np.flatnonzero(is_new[start:stop])
-        for ordinal, terms in zip(own[rows].tolist(), _terms(path, rows), strict=True):
-            yield ids[ordinal], terms
+        if not len(rows):
+            continue
+        fields = read_segment(path).services.fields
+        numbers = np.full(len(own), GONE, np.int32)
+        numbers[rows] = np.arange(len(rows))
+        counts = (_transpose(fields[name], numbers, len(rows)) for name in FIELDS)
+        for ordinal, *terms in zip(own[rows].tolist(), *counts, strict=True):
+            yield ids[ordinal], dict(zip(FIELDS, terms, strict=True))
 
 
 def _continue(
-    staged: Path, before: Path, live: npt.NDArray[np.bytes_]
-) -> tuple[dict[str, File], npt.NDArray[np.bytes_]]:
-    """Link the files of an earlier index and return them with its documents, or begin a new one."""
+    staged: Path, before: Path | None, live: npt.NDArray[np.bytes_]
+) -> npt.NDArray[np.bytes_]:
+    """Link the files of an earlier index and return its documents, or begin a new one."""
     staged.mkdir(parents=True)
-    files = _check(before)
-    if files is not None:
+    if before is not None:
         documents = _sortable(np.load(before / KEYS, allow_pickle=False))
-        count, segments = _count(before)
+        paths = [path for path in before.iterdir() if path.name not in (KEYS, DESCRIPTION)]
+        segments = sum(path.suffix == SEGMENT for path in paths)
         remaining = np.count_nonzero(np.isin(documents, live))
-        worth = segments < MOST_SEGMENTS and remaining >= (1 - MOST_DELETED) * len(documents)
-        if worth and count == len(documents):
-            known = {name: file for name, file in files.items() if name != KEYS}
-            for name in known:
-                try:
-                    os.link(before / name, staged / name)
-                except OSError:  # the file system has no hard links
-                    shutil.copyfile(before / name, staged / name)
-            return known, documents
+        if segments < MOST_SEGMENTS and remaining >= (1 - MOST_DELETED) * len(documents):
+            for path in paths:
+                link(path, staged / path.name)
+            return documents
     index.create_in(str(staged), SCHEMA)
-    return {}, _sortable(NO_KEYS)
+    return _sortable(NO_KEYS)
 
 
-def _finish(folder: Path, documents: Keys, known: dict[str, File]) -> None:
+def _finish(folder: Path, documents: Keys) -> None:
     """Write what describes an index, having counted its documents."""
     (folder / WRITE_LOCK).unlink(missing_ok=True)
-    count, _ = _count(folder)
+    count = index.open_dir(str(folder), readonly=True, schema=SCHEMA).doc_count_all()
     if count != len(documents):
         raise IndexerError(f"the index has {count} documents, not {len(documents)}")
     np.save(folder / KEYS, documents)
-    describe_index(folder, known)
+    describe_index(folder)
 
 
 def _join(parts: Sequence[Path]) -> None:
     """Move the segments of all parts into the first, and list them in its table of contents."""
     target = parts[0]
     tables = [TOC.read(FileStorage(str(part)), INDEX) for part in parts]
-    known: dict[str, File] = {}
-    for part in parts:
-        own = {name: file for name, file in check_index(part).items() if name.startswith(INDEX)}
-        for name in own:
-            (part / name).rename(target / name)
-        known |= own
+    for path in chain.from_iterable(part.glob(f"*{SEGMENT}") for part in parts):
+        path.rename(target / path.name)
     documents = np.concatenate([np.load(part / KEYS, allow_pickle=False) for part in parts])
     for path in target.glob("*.toc"):
         path.unlink()
     segments = list(chain.from_iterable(table.segments for table in tables))
     TOC(SCHEMA, segments, tables[0].generation + 1).write(FileStorage(str(target)), INDEX)
-    _finish(target, documents, known)
-
-
-def _count(folder: Path) -> tuple[int, int]:
-    """Return the counts of documents, deleted ones included, and of segments."""
-    reader: Any = index.open_dir(str(folder), readonly=True, schema=SCHEMA).reader()
-    try:
-        return reader.doc_count_all(), len(reader.leaf_readers())
-    finally:
-        reader.close()
-
-
-def _terms(path: Path, rows: npt.NDArray[np.int64]) -> Iterator[dict[str, dict[bytes, int]]]:
-    """Yield the counts of the terms of some services of a segment, by field."""
-    if not len(rows):
-        return
-    segment = read_segment(path)
-    numbers = np.full(len(segment.keys), GONE, np.int32)
-    numbers[rows] = np.arange(len(rows))
-    fields = [_transpose(segment.services.fields[name], numbers, len(rows)) for name in FIELDS]
-    for counts in zip(*fields, strict=True):
-        yield dict(zip(FIELDS, counts, strict=True))
+    _finish(target, documents)
 
 
 def _transpose(field: FieldPostings, numbers: Numbers, count: int) -> Iterator[dict[bytes, int]]:
@@ -215,13 +197,6 @@ def _transpose(field: FieldPostings, numbers: Numbers, count: int) -> Iterator[d
     for start, stop in pairwise(bounds.tolist()):
         terms = [texts[owner] for owner in owners[start:stop]]
         yield dict(zip(terms, counts[start:stop], strict=True))
-
-
-def _check(folder: Path) -> dict[str, File] | None:
-    """Return the files of an index, or None if it is not whole."""
-    with suppress(IndexerError, SnapshotUnavailable):
-        return check_index(folder)
-    return None
 
 
 def _sortable(keys: Keys) -> npt.NDArray[np.bytes_]:

@@ -23,7 +23,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import astuple
 
-from service.artifacts.file_states import FileState, state_of
+from service.artifacts.file_states import state_of
 from service.artifacts.pointer import ReadPointer, read_publication
 from service.errors import SnapshotDamaged, SnapshotUnavailable
 from service.schema.values import Whole
@@ -182,9 +182,8 @@ class DownloadRange(NamedTuple):
 
 
 class _Complete(NamedTuple):
-    """The downloads of a snapshot, and the state of the file of their index."""
+    """The downloads of a snapshot, and where its manifest and its sections stand in them."""
 
-    state: FileState
     download: Download
     manifest: DownloadRange
     sections: Mapping[str, DownloadRange]
@@ -247,23 +246,20 @@ class Downloads(Struct, frozen=True):
         return None
 
 
-def read_downloads(artifacts: Path, before: Downloads) -> Downloads:
-    """List the complete downloads, reading the indexes that are not in the list before."""
+def read_downloads(artifacts: Path) -> Downloads:
+    """List the complete downloads."""
     complete, published = {}, [artifacts / POINTER]
     published += [artifacts / DOWNLOADS / each.id / POINTER for each in read_history(artifacts)]
     with suppress(OSError):  # there are no downloads
         for folder in (artifacts / DOWNLOADS).iterdir():
-            found, state = before.complete.get(folder.name), state_of(folder / INDEX)
             with suppress(SnapshotUnavailable, OSError):  # it is being pruned, or it is damaged
-                if found is None or found.state != state:
-                    found = _read_complete(folder, state)
-                complete[folder.name] = found
+                complete[folder.name] = _read_complete(folder)
     publications = [each for path in published if (each := read_publication(path)) is not None]
     publications.sort(key=lambda each: each.pointer.serial, reverse=True)
     return Downloads(complete, tuple(publications))
 
 
-def _read_complete(folder: Path, state: FileState) -> _Complete:
+def _read_complete(folder: Path) -> _Complete:
     """Read the downloads in a folder; raises SnapshotUnavailable or OSError."""
     download, manifest = read_download(folder), read_manifest(folder)
     paths = manifest.files.keys()
@@ -277,7 +273,7 @@ def _read_complete(folder: Path, state: FileState) -> _Complete:
     }
     path = folder / MANIFEST
     described = DownloadRange(download.id, path, 0, path.stat().st_size, download.manifest)
-    return _Complete(state, download, described, sections)
+    return _Complete(download, described, sections)
 
 
 def _is_whole(found: _Complete) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
@@ -12,9 +11,9 @@ from pathlib import Path
 from msgspec import Struct
 
 from service.artifacts.downloads import DOWNLOADS, POINTER, Downloads, read_downloads
-from service.artifacts.file_states import ABSENT, FileState, are_settled, state_of
+from service.artifacts.file_states import FileState, are_settled, state_of
 from service.errors import SnapshotGone, SnapshotNotFound, SnapshotUnavailable, SnapshotWithdrawn
-from service.snapshot.manifest import MANIFEST, Manifest, read_manifest
+from service.snapshot.manifest import Manifest, read_manifest
 from service.snapshot.publication import (
     CURRENT,
     HISTORY,
@@ -41,13 +40,11 @@ class KeptSnapshots(Struct, frozen=True):
         the newest build first
     known: ids of all snapshots that are remembered
     published: ids of the publications that were not withdrawn
-    manifests: the manifests by folder and state, None for a folder without one of this format
     """
 
     snapshots: tuple[KeptSnapshot, ...] = ()
     known: frozenset[str] = frozenset()
     published: frozenset[str] = frozenset()
-    manifests: Mapping[tuple[str, FileState], Manifest | None] = {}
 
     def find(self, snapshot_id: str, instead: str) -> KeptSnapshot:
         """Return a kept snapshot; raises SnapshotNotFound for an unknown id.
@@ -110,16 +107,16 @@ class ArtifactsFolder:
             states = self.states = tuple(state_of(self.path / name) for name in names)
             if states != self._read:
                 before, downloads = (self.current, self.kept, self.downloads), self.downloads
-                kept = read_kept(self.path, self.kept)
+                kept = read_kept(self.path)
                 if downloads is not None:
-                    downloads = read_downloads(self.path, downloads)
+                    downloads = read_downloads(self.path)
                 self.current, self.kept, self.downloads = current, kept, downloads
                 self.version += before != (current, kept, downloads)
                 self._read = states if are_settled(states, now) else ()
 
 
-def read_kept(artifacts: Path, before: KeptSnapshots) -> KeptSnapshots:
-    """List the kept snapshots, reading the manifests that are not in the list before."""
+def read_kept(artifacts: Path) -> KeptSnapshots:
+    """List the kept snapshots; a folder without a manifest of this format has none."""
     history = read_history(artifacts)
     checked_at = {publication.id: publication.checked_at for publication in history}
     positions = {publication.id: place for place, publication in enumerate(history)}
@@ -127,34 +124,16 @@ def read_kept(artifacts: Path, before: KeptSnapshots) -> KeptSnapshots:
         folders = list((artifacts / SNAPSHOTS).iterdir())
     except OSError:
         folders = []
-    known = before.manifests
-    manifests = {
-        key: known[key] if key in known else _read_whole(folder)
-        for folder in folders
-        if (key := (folder.name, state_of(folder / MANIFEST)))[1] != ABSENT
-    }
-    snapshots = [
-        KeptSnapshot(
-            manifest.id,
-            manifest,
-            artifacts / SNAPSHOTS / manifest.id,
-            checked_at.get(manifest.id, manifest.built_at),
-        )
-        for manifest in manifests.values()
-        if manifest is not None
-    ]
+    snapshots = []
+    for folder in folders:
+        with suppress(SnapshotUnavailable):
+            manifest = read_manifest(folder)
+            if manifest.id == folder.name:
+                checked = checked_at.get(manifest.id, manifest.built_at)
+                snapshots.append(KeptSnapshot(manifest.id, manifest, folder, checked))
     snapshots.sort(
         key=lambda kept: (positions.get(kept.id, -1), kept.manifest.built_at), reverse=True
     )
     earlier = (kept.manifest.earlier for kept in snapshots)
     ids = frozenset(positions).union((kept.id for kept in snapshots), *earlier)
-    return KeptSnapshots(tuple(snapshots), ids, frozenset(positions), manifests)
-
-
-def _read_whole(folder: Path) -> Manifest | None:
-    """Return the manifest of a snapshot folder, None if there is none of this format."""
-    try:
-        manifest = read_manifest(folder)
-    except SnapshotUnavailable:
-        return None
-    return manifest if manifest.id == folder.name else None
+    return KeptSnapshots(tuple(snapshots), ids, frozenset(positions))

@@ -7,6 +7,7 @@ The signature is Ed25519 over the bytes of that text, so that nobody has to enco
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
@@ -81,13 +82,12 @@ class ReadPointer(NamedTuple):
 
 def read_publication(path: Path) -> ReadPointer | None:
     """Read a pointer to a snapshot of this format; None where the file is absent or damaged."""
-    try:
+    with suppress(OSError, FollowingFailed):
         content = path.read_bytes()
-        file = pointer_file_decoder.decode(content)
-        pointer = _pointer.decode(file.pointer)
-    except (OSError, msgspec.MsgspecError, UnicodeError, RecursionError):
-        return None
-    return ReadPointer(pointer, bool(file.signature), content) if pointer.format == FORMAT else None
+        pointer = decode_pointer(content)
+        is_signed = bool(pointer_file_decoder.decode(content).signature)
+        return ReadPointer(pointer, is_signed, content)
+    return None
 
 
 def encode_pointer(pointer: Pointer, key: Ed25519PrivateKey | None = None) -> bytes:

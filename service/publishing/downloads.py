@@ -9,7 +9,6 @@ same snapshot with the same base gives the same bytes with one release of zstd.
 from __future__ import annotations
 
 import hashlib
-import os
 import shutil
 import tarfile
 from collections import deque
@@ -48,10 +47,8 @@ from service.publishing.frames import (
 from service.publishing.patches import MEMORY, make_piece, plan
 from service.snapshot.manifest import MANIFEST, File, Manifest, copy_manifest, read_manifest
 from service.snapshot.publication import SNAPSHOTS
-from service.storage.container import open_arrays
-from service.storage.layouts import RECORDS
 from service.storage.memory_map import open_bytes
-from service.storage.record_store import IdTable
+from service.storage.record_store import IdTable, Records
 
 TAR_BLOCK = 512
 TAR_END = bytes(2 * TAR_BLOCK)
@@ -78,8 +75,7 @@ def make_downloads(
     with suppress(SnapshotUnavailable):
         return verify_downloads(existing, manifest, threads)
     staged = artifacts / STAGING / DOWNLOADS
-    with suppress(FileNotFoundError):
-        shutil.rmtree(staged)
+    shutil.rmtree(staged, ignore_errors=True)
     staged.mkdir()
     earlier = None if base == manifest.id else _find_earlier(artifacts, base)
     download = _write(staged, folder, manifest, earlier, threads)
@@ -207,21 +203,14 @@ def _write_sections(
 
 def _write_lines(lines: ArchiveWriter, folder: Path) -> int:
     """Write the services in order of id, one a line; returns the bytes of the lines."""
-    ids = IdTable(folder)
+    ids, records = IdTable(folder), Records(folder)
     order = sorted(range(len(ids)), key=ids.__getitem__)
-    offsets = open_arrays(folder / "records", RECORDS)["offsets"].tolist()
-    with (folder / "records.json").open("rb") as records:
-        texts = (
-            os.pread(
-                records.fileno(), offsets[ordinal + 1] - offsets[ordinal] - 1, offsets[ordinal]
-            )
-            for ordinal in order
-        )
-        lines.compress(_joined(texts), offsets[-1])
-    return int(offsets[-1])
+    size = sum(len(records.view(ordinal)) + 1 for ordinal in order)
+    lines.compress(_joined(map(records.view, order)), size)
+    return size
 
 
-def _joined(texts: Iterable[bytes]) -> Iterator[Buffer]:
+def _joined(texts: Iterable[memoryview]) -> Iterator[Buffer]:
     """Yield texts as lines, some hundred kilobytes at a time."""
     chunk = bytearray()
     for text in texts:

@@ -1,8 +1,9 @@
-"""Writing files that survive a power cut."""
+"""Writing files that survive a power cut, and linking them."""
 
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,10 +30,8 @@ def make_folder(path: Path) -> None:
 
 def write_durably(path: Path, content: Buffer) -> None:
     """Write a file and flush its content; the caller flushes the folder that names it."""
-    with path.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
+    path.write_bytes(content)
+    sync(path)
 
 
 def replace_durably(path: Path, content: Buffer, draft: Path) -> None:
@@ -40,3 +39,13 @@ def replace_durably(path: Path, content: Buffer, draft: Path) -> None:
     write_durably(draft, content)
     draft.replace(path)
     sync(path.parent)
+
+
+def link(source: Path, target: Path) -> None:
+    """Link a file, or copy it where the file system has no hard links, or none to spare."""
+    try:
+        os.link(source, target)
+    except FileExistsError:
+        raise
+    except OSError:
+        shutil.copyfile(source, target)

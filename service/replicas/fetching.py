@@ -13,7 +13,6 @@ from __future__ import annotations
 import errno
 import hashlib
 import logging
-import os
 import re
 import shutil
 from collections import Counter
@@ -24,9 +23,10 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 
 from service.artifacts.downloads import PatchPiece
-from service.artifacts.folder import KeptSnapshots, read_kept
+from service.artifacts.folder import read_kept
 from service.artifacts.pointer import Patches
 from service.errors import DownloadDamaged, FollowingFailed
+from service.publishing.durable import link
 from service.publishing.frames import cut, longest_frame, unpack
 from service.publishing.patches import MAX_SECTIONS, apply_patch
 from service.replicas.origin import Origin
@@ -87,7 +87,7 @@ class Fetch:
         self._paths = {file.sha256: path for path, file in manifest.files.items()}
         self._sections: Mapping[str, list[File]] = {}
         # Published snapshots first: their files win over those of withdrawn ones.
-        self._kept = read_kept(artifacts, KeptSnapshots()).snapshots
+        self._kept = read_kept(artifacts).snapshots
         self._published_patches = patches
         self._patches: Mapping[str, list[PatchPiece]] = {}
         self._base = self._patch_file = Path()
@@ -293,13 +293,3 @@ class Fetch:
 
     def _is_whole(self, path: Path, digest: str) -> bool:
         return is_whole(path, File(self._sizes[digest], digest))
-
-
-def link(source: Path, target: Path) -> None:
-    """Link a file, or copy it where the file system has no hard links, or none to spare."""
-    try:
-        os.link(source, target)
-    except FileExistsError:
-        raise
-    except OSError:
-        shutil.copyfile(source, target)

@@ -127,13 +127,13 @@ def identify(files: Mapping[str, File]) -> str:
     return digest.hexdigest()[:ID_DIGITS]
 
 
-def list_files(folder: Path, threads: int, known: Mapping[str, File]) -> dict[str, File]:
-    """Return each file of a folder by its path in it; `known` ones are not read again."""
-    paths = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*")}
-    unknown = sorted(name for name, path in paths.items() if name not in known and path.is_file())
+def list_files(folder: Path, threads: int) -> dict[str, File]:
+    """Return each file of a folder by its path in it."""
+    paths = (path for path in folder.rglob("*") if path.is_file())
+    names = sorted(path.relative_to(folder).as_posix() for path in paths)
     with ThreadPoolExecutor(threads) as pool:
-        hashed = pool.map(hash_file, (paths[name] for name in unknown))
-        return {**known, **dict(zip(unknown, hashed, strict=True))}
+        files = pool.map(hash_file, map(folder.joinpath, names))
+        return dict(zip(names, files, strict=True))
 
 
 def check_sizes(folder: Path, files: Mapping[str, File]) -> None:

@@ -49,7 +49,7 @@ def test_items_are_divided_by_weight(weights: list[float], parts: int) -> None:
 
 def index(folder: Path, texts: list[bytes], jobs: int) -> list[indexing.Indexed]:
     """Store and index services in a folder."""
-    keys, _ = write_records(folder, map(run_of, texts))
+    keys = write_records(folder, map(run_of, texts))
     ordinals = np.arange(len(texts))
     with Pool(jobs, 64 * GIB) as pool:
         annotated = write_annotations(folder / "annotations", [b""] * len(texts))

@@ -29,7 +29,7 @@ def publish(artifacts: Path, *names: str, keep: int = 3) -> str:
 
 
 def kept(artifacts: Path) -> KeptSnapshots:
-    return read_kept(artifacts, KeptSnapshots())
+    return read_kept(artifacts)
 
 
 def ids(snapshots: KeptSnapshots) -> list[str]:

@@ -377,7 +377,7 @@ def test_a_build_that_cannot_write_downloads_says_that_its_snapshot_is_served(
 
 def test_downloads_are_found_by_their_names(artifacts: Path, build: Build) -> None:
     def listed() -> Downloads:
-        return read_downloads(artifacts, Downloads())
+        return read_downloads(artifacts)
 
     assert listed().download("0" * 20) is None
     assert build([service("a")]) == 0

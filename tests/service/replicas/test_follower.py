@@ -23,7 +23,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from indexer.__main__ import main
-from service.artifacts.downloads import Downloads, read_downloads
+from service.artifacts.downloads import read_downloads
 from service.artifacts.following import FOLLOWING, read_following
 from service.errors import MAX_MESSAGE
 from service.publishing.artifacts import stage
@@ -766,7 +766,7 @@ def test_downloads_that_cannot_be_made_are_an_error_and_are_tried_ever_less_ofte
     assert not (artifacts / "pointer.json").exists()
     follows = Follower(artifacts, open_origin(origin.url), downloads=True)  # as after a restart
     assert follows.look()
-    found = read_downloads(artifacts, Downloads()).newest_publication()
+    found = read_downloads(artifacts).newest_publication()
     assert found is not None
     assert found.content == (origin.bucket / POINTER).read_bytes()
 

@@ -73,7 +73,7 @@ def expander_of(
     terms = [word.encode() for word in of_services]
     entries = [b"%b %b" % (term, term) for term in terms]
     pool = one_process()
-    begun = begin_words(folder, entries, terms, pool)
+    begun = begin_words(folder, entries, terms)
     write_query_expansion(folder, begun, documents, services, pool, SEARCH_CONFIG)
     return QueryExpander(folder, Header(count, 0, count, len(terms), 0, SEARCH_CONFIG))
 
