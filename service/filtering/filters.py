@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from service.filtering.facets import Facet, FacetCounts, Normaliser, StoredFacet
+from service.filtering.facets import Facet, FacetCounts, Normaliser, open_facet
 from service.search.postings import Integers, Mask
 from service.search.top_k import NO_ORDINALS
 from service.storage.container import Arrays
@@ -63,7 +63,7 @@ class FilterIndex:
 
     def __init__(self, arrays: Arrays, keys: Mapping[str, Normaliser]) -> None:
         self.facets: dict[str, Facet] = {
-            name: StoredFacet(arrays, name, key) for name, key in keys.items()
+            name: open_facet(arrays, name, key) for name, key in keys.items()
         }
         self.prices: npt.NDArray[np.float64] = arrays["prices"]
         self._enriched: Mask = arrays["enriched"]
