@@ -111,17 +111,18 @@ class Facet:
             mask[self._ordinals[self._offsets[number] : self._offsets[number + 1]]] = True
         return mask
 
-    def count(self, matches: Mask | None) -> ValueCounts:
-        """Return the MAX_COUNTED most frequent values among the matches, or all if None.
+    def counts(self, matches: Mask | None) -> Integers:
+        """Return the number of documents with each value among the matches, or all if None."""
+        if matches is None or not len(self._values):
+            counts: Integers = np.diff(self._offsets)
+            return counts
+        chunks = range(0, self.pairs, CHUNK)
+        is_match = [matches.take(self._ordinals[start : start + CHUNK]) for start in chunks]
+        return np.add.reduceat(np.concatenate(is_match), self._offsets[:-1], dtype=np.int64)
 
-        Values of the same frequency are in the order of their numbers.
-        """
-        if matches is None:
-            counts = np.diff(self._offsets)
-        else:
-            chunks = range(0, max(self.pairs, 1), CHUNK)
-            flags = [matches.take(self._ordinals[start : start + CHUNK]) for start in chunks]
-            counts = count_in_rows(self._offsets, np.concatenate(flags))
+    def count(self, matches: Mask | None) -> ValueCounts:
+        """Return the MAX_COUNTED most frequent values among the matches, ties by number."""
+        counts = self.counts(matches)
         numbers = counts.nonzero()[0]
         numbers = top_k(numbers, counts[numbers], MAX_COUNTED)
         pairs = zip(numbers.tolist(), counts[numbers].tolist(), strict=True)
@@ -141,16 +142,23 @@ class Facet:
 
 
 class ServiceFacet(Facet):
-    """The services of endpoints: a facet whose values are ids.
+    """The services of endpoints: a facet whose values are ids, also of services without any.
 
     first: int64[services + 1], the first endpoint of each service
-    endpoints: how many there are
+    services: int32[endpoints], the service of each endpoint
     """
 
-    def __init__(self, ids: IdTable, first: Integers, endpoints: int) -> None:
-        ordinals = np.arange(endpoints, dtype=np.uint32)
-        super().__init__(ids, str, first, ordinals, np.empty((0, endpoints), np.bool_))
+    def __init__(self, ids: IdTable, first: Integers, services: Integers) -> None:
+        ordinals = np.arange(len(services), dtype=np.uint32)
+        super().__init__(ids, str, first, ordinals, np.empty((0, len(services)), np.bool_))
         self._ids = ids
+        self._services = services
+
+    def counts(self, matches: Mask | None) -> Integers:
+        """Return the number of endpoints of each service among the matches, or all if None."""
+        if matches is None:
+            return super().counts(None)
+        return np.bincount(self._services[matches], minlength=len(self._ids))
 
     def number_of(self, value: str) -> int | None:
         """Return the ordinal of a service, or None."""
@@ -162,13 +170,3 @@ def open_facet(arrays: Arrays, name: str, key: Normaliser) -> Facet:
     values = _values.decode(arrays[f"{name}.values"].tobytes())
     parts = (arrays[f"{name}.{part}"] for part in ("offsets", "ordinals", "dense"))
     return Facet(values, key, *parts)
-
-
-def count_in_rows(offsets: Integers, mask: Mask) -> Integers:
-    """Return how many elements of each row are set.
-
-    offsets: where the elements of each row begin in the mask
-    """
-    sums = np.zeros(len(mask) + 1, np.int32)
-    np.cumsum(mask, out=sums[1:])
-    return np.diff(sums.take(offsets)).astype(np.int64)

@@ -124,11 +124,13 @@ def compare_services(old: Path, new: Path) -> Difference:
     is_listed[common_new] = is_changed
     is_removed = np.ones(len(before.ids), np.bool_)
     is_removed[common_old] = False
-    listed, removed = np.flatnonzero(is_listed).tolist(), np.flatnonzero(is_removed).tolist()
-    changes = {after.ids[ordinal]: (int(earlier[ordinal]), ordinal) for ordinal in listed}
-    changes |= {before.ids[ordinal]: (ordinal, ABSENT) for ordinal in removed}
-    pairs = np.array([changes[each] for each in sorted(changes)], np.int64).reshape(-1, 2)
-    return Difference(pairs[:, 0], pairs[:, 1])
+    listed, removed = np.flatnonzero(is_listed), np.flatnonzero(is_removed)
+    old_ordinals = np.concatenate((earlier[listed], removed))
+    new_ordinals = np.concatenate((listed, np.full(len(removed), ABSENT)))
+    ids = [after.ids[ordinal] for ordinal in listed.tolist()]
+    ids += [before.ids[ordinal] for ordinal in removed.tolist()]
+    in_order = sorted(range(len(ids)), key=ids.__getitem__)
+    return Difference(old_ordinals[in_order], new_ordinals[in_order])
 
 
 class _Services:

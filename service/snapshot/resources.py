@@ -16,7 +16,6 @@ import numpy as np
 from msgspec import Raw, Struct, field
 from msgspec.structs import astuple
 
-from service.filtering.facets import count_in_rows
 from service.filtering.filters import in_order, intersection, page_of, verdict_mask
 from service.filtering.offers import UNKNOWN, Offers
 from service.filtering.urls import Urls
@@ -180,6 +179,16 @@ class Resources:
 
     def _numbers(self, values: Sequence[str]) -> Integers:
         return np.unique([self._strings.find(value, UNKNOWN) for value in values])
+
+
+def count_in_rows(offsets: Integers, mask: Mask) -> Integers:
+    """Return how many elements of each row are set.
+
+    offsets: where the elements of each row begin in the mask
+    """
+    sums = np.zeros(len(mask) + 1, np.int32)
+    np.cumsum(mask, out=sums[1:])
+    return np.diff(sums.take(offsets))
 
 
 def tool_of(url: str, facts: CallFacts) -> ToolFacts | None:

@@ -18,7 +18,7 @@ from indexer.snapshot.resources import ServiceListing, write_resources
 from indexer.sources.records import SourceRecord
 from indexer.x402.resource import read_resource
 from indexer.x402.rules import Rules
-from service.filtering.facets import OFFER_KEYS, count_in_rows
+from service.filtering.facets import OFFER_KEYS
 from service.filtering.offers import Offers
 from service.filtering.urls import Urls
 from service.networks import network_key
@@ -243,7 +243,7 @@ def test_many_extensions_are_compared_in_one_pass(
     fields: list[Json] = [{"extensions": {key: {} for key in keys}} for keys in ("", "a", "ba")]
     resources = write(tmp_path / "resources", fields)
     passes = []
-    count = count_in_rows
+    count = stored.count_in_rows
 
     def counting(offsets: Integers, mask: Mask) -> Integers:
         passes.append(len(mask))
