@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Sequence
-from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -38,7 +36,6 @@ BLOCK_SIZE = 1 << BLOCK_BITS
 """Ordinals of a block: one for each bit of a uint64."""
 CHAMPIONS = 256
 """Entries of a champion list."""
-CACHED_LISTS = 1 << 14  # views of the mapped files, some 300 bytes each
 
 
 class DenseTerm(NamedTuple):
@@ -158,19 +155,13 @@ class PostingLists:
         ]
         parts = zip(*columns, champions, frequencies, group_frequencies, strict=True)
         self._dense = [DenseList(DenseTerm(*own)) for own in parts]
-        # A cache of a bound method is a reference cycle, which would keep the files mapped.
-        self.of_term = lru_cache(maxsize=CACHED_LISTS)(
-            partial(PostingLists._of_term, weakref.proxy(self))
-        )
 
     def of_word(self, terms: Sequence[WeightedTerm]) -> list[ImpactList]:
         """Return the impacts of each of the terms that a query word was expanded to."""
-        return [
-            self.of_term(term) if weight == FULL_WEIGHT else _weighted(self.of_term(term), weight)
-            for term, weight in terms
-        ]
+        return [_weighted(self.of_term(term), weight) for term, weight in terms]
 
-    def _of_term(self, term: int) -> ImpactList:
+    def of_term(self, term: int) -> ImpactList:
+        """Return the impacts of a term."""
         row = self._rows[term]
         if row >= 0:
             return self._dense[row]
@@ -183,6 +174,8 @@ def block_count(documents: int) -> int:
 
 
 def _weighted(each: ImpactList, weight: int) -> ImpactList:
+    if weight == FULL_WEIGHT:
+        return each
     if isinstance(each, DenseList):
         return each._replace(weight=weight)
     postings = each.postings

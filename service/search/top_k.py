@@ -32,7 +32,6 @@ from service.search.postings import (
     SparseList,
     block_count,
 )
-from service.storage.memory_map import items_of
 
 BATCH = 512
 """Blocks that are summed at a time: their sums stay in the processor's cache."""
@@ -42,8 +41,6 @@ CHAMPION_TERMS = 6
 """Terms whose champions are summed, the rarest: the others seldom raise the threshold."""
 SPREAD = 4
 """Documents that are sorted at first for each unit that is wanted: a unit may have several."""
-LOOP_UP_TO = 24  # duplicates
-"""Up to this many, a loop adds duplicates faster than NumPy does."""
 FULL_SORT_UP_TO = 512  # keys
 """Up to this many, a full sort is faster than a partition."""
 
@@ -330,12 +327,6 @@ def count_bits(bits: Bits) -> int:
 
 def _add_duplicates(sums: Integers, duplicates: Integers) -> None:
     """Add the sums at repeated ordinals to the first position of each, and leave 0 there."""
-    if len(duplicates) <= LOOP_UP_TO:
-        items = items_of(sums)
-        for position in reversed(duplicates.tolist()):
-            items[position - 1] += items[position]
-            items[position] = 0
-        return
     # Consecutive duplicates are one run: they all belong to the position before it.
     first = np.arange(len(duplicates))
     first[1:] *= duplicates[1:] - duplicates[:-1] > 1
