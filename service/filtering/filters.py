@@ -107,7 +107,7 @@ class FilterIndex:
     def cost(self, conditions: Iterable[str], counted: Iterable[str]) -> int:
         """Return how many numbers are looked at to satisfy conditions and to count facets."""
         names = [*conditions, *counted]
-        return len(self) * len(names) + sum(self.facets[name].pairs for name in counted)
+        return len(self._enriched) * len(names) + sum(self.facets[name].pairs for name in counted)
 
     def count(self, names: Iterable[str], matches: Mask | None) -> FacetCounts:
         """Return the most frequent values of facets among the matches, or all documents if None."""

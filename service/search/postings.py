@@ -88,7 +88,7 @@ class DenseList(NamedTuple):
     """The dense column of a term, whose impacts are weighted where they are read."""
 
     term: DenseTerm
-    weight: int = FULL_WEIGHT
+    weight: int
 
     @property
     def frequency(self) -> int:
@@ -154,32 +154,26 @@ class PostingLists:
             own[:count] for own, count in zip(arrays["champions"], group_frequencies, strict=True)
         ]
         parts = zip(*columns, champions, frequencies, group_frequencies, strict=True)
-        self._dense = [DenseList(DenseTerm(*own)) for own in parts]
+        self._dense = [DenseTerm(*own) for own in parts]
 
     def of_word(self, terms: Sequence[WeightedTerm]) -> list[ImpactList]:
         """Return the impacts of each of the terms that a query word was expanded to."""
-        return [_weighted(self.of_term(term), weight) for term, weight in terms]
-
-    def of_term(self, term: int) -> ImpactList:
-        """Return the impacts of a term."""
-        row = self._rows[term]
-        if row >= 0:
-            return self._dense[row]
-        return SparseList(self._postings[self._offsets[term] : self._offsets[term + 1]])
+        lists: list[ImpactList] = []
+        for term, weight in terms:
+            row = self._rows[term]
+            if row >= 0:
+                lists.append(DenseList(self._dense[row], weight))
+                continue
+            postings = self._postings[self._offsets[term] : self._offsets[term + 1]]
+            if weight != FULL_WEIGHT:
+                postings = postings & ~IMPACT_MASK | _weigh(postings & IMPACT_MASK, weight)
+            lists.append(SparseList(postings))
+        return lists
 
 
 def block_count(documents: int) -> int:
     """Return how many blocks hold so many ordinals; at least one."""
     return -(-max(documents, 1) // BLOCK_SIZE)
-
-
-def _weighted(each: ImpactList, weight: int) -> ImpactList:
-    if weight == FULL_WEIGHT:
-        return each
-    if isinstance(each, DenseList):
-        return each._replace(weight=weight)
-    postings = each.postings
-    return SparseList(postings & ~IMPACT_MASK | _weigh(postings & IMPACT_MASK, weight))
 
 
 def _weigh(impacts: npt.NDArray[Any], weight: int) -> npt.NDArray[Any]:

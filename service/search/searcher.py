@@ -100,7 +100,7 @@ class Searcher:
         own = [self._postings.of_word(each.terms) for each in query.expansions]
         lists = [*chain.from_iterable(own)]
         sparse_lists, dense = divide(lists)
-        sparse = sum(each.frequency for each in sparse_lists)
+        sparse = sum(len(each.postings) for each in sparse_lists)
         cost = sum(each.term.impacts.size for each in dense)
         if match_all:
             words = zip(query.expansions, own, strict=True)

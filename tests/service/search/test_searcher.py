@@ -352,8 +352,7 @@ def test_a_word_of_one_large_service_leaves_other_words_their_champions(tmp_path
     lists = PostingLists(tmp_path / "postings" / "postings")
     champions = {}
     for word in ("brlt", "common"):
-        (term, _), *_ = index.parser.parse(word).expansions[0].terms
-        dense = lists.of_term(term)
+        dense, *_ = lists.of_word(index.parser.parse(word).expansions[0].terms)
         assert isinstance(dense, DenseList)
         champions[word] = len(dense.term.champions)
     assert champions == {"brlt": 1, "common": CHAMPIONS}
