@@ -55,7 +55,7 @@ def single_values(numbers: AnyIntegers) -> Ragged:
 
 
 def write_facet(writer: ArraysWriter, name: str, key: Normaliser, values: FacetValues) -> None:
-    """Write the arrays of a `StoredFacet`.
+    """Write the arrays of a `Facet`.
 
     Spellings with the same key are one value, which is shown in its most frequent spelling.
     """

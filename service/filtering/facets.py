@@ -5,7 +5,6 @@ A facet has four arrays, which `service.storage.layouts` lists.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from functools import cached_property
@@ -13,6 +12,7 @@ from typing import TypeAlias
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 
 from service.networks import network_key
 from service.search.postings import Integers, Mask
@@ -70,28 +70,55 @@ ENDPOINT_FACETS = (*OFFER_FACETS, *ENDPOINT_KEYS, "service")
 _values = msgspec.json.Decoder(list[str])
 
 
-class Facet(ABC):
+class Facet:
     """The values of one facet, and the documents that have each.
 
-    pairs: the number of pairs of a document and a value of it
+    offsets, ordinals, dense: arrays of a facet, as `service.storage.layouts` describes them
     """
 
-    def __init__(self, values: Sequence[str] | IdTable, key: Normaliser, pairs: int) -> None:
+    def __init__(
+        self,
+        values: Sequence[str] | IdTable,
+        key: Normaliser,
+        offsets: Integers,
+        ordinals: npt.NDArray[np.uint32],
+        dense: npt.NDArray[np.bool_],
+    ) -> None:
         self._values = values
         self._key = key
-        self.pairs = pairs
+        self._offsets, self._ordinals, self._dense = offsets, ordinals, dense
+        self.pairs = len(ordinals)
 
-    @abstractmethod
-    def mask(self, values: Sequence[str]) -> Mask:
-        """Return which documents have any of these values; the mask is read-only."""
+    @cached_property
+    def _numbers(self) -> dict[str, int]:
+        """The numbers of the values by key, made on first use: 200,000 take 50 ms and 30 MB."""
+        values = map(self._values.__getitem__, range(len(self._values)))
+        return {self._key(value): number for number, value in enumerate(values)}
 
-    @abstractmethod
-    def counts(self, matches: Mask | None) -> Integers:
-        """Return the number of documents with each value among the matches, or all if None."""
-
-    @abstractmethod
     def number_of(self, value: str) -> int | None:
         """Return the number of a value in any spelling, or None."""
+        return self._numbers.get(self._key(value))
+
+    def mask(self, values: Sequence[str]) -> Mask:
+        """Return which documents have any of these values; the mask is read-only."""
+        numbers = {number for value in values if (number := self.number_of(value)) is not None}
+        dense = [number for number in numbers if number < len(self._dense)]
+        if len(numbers) == len(dense) == 1:
+            stored: Mask = self._dense[dense[0]]
+            return stored
+        mask = np.zeros(self._dense.shape[1], np.bool_)
+        for number in numbers:
+            mask[self._ordinals[self._offsets[number] : self._offsets[number + 1]]] = True
+        return mask
+
+    def counts(self, matches: Mask | None) -> Integers:
+        """Return the number of documents with each value among the matches, or all if None."""
+        if matches is None or not len(self._values):
+            counts: Integers = np.diff(self._offsets)
+            return counts
+        chunks = range(0, self.pairs, CHUNK)
+        is_match = [matches.take(self._ordinals[start : start + CHUNK]) for start in chunks]
+        return np.add.reduceat(np.concatenate(is_match), self._offsets[:-1], dtype=np.int64)
 
     def count(self, matches: Mask | None) -> ValueCounts:
         """Return the MAX_COUNTED most frequent values among the matches, ties by number."""
@@ -114,74 +141,32 @@ class Facet(ABC):
         return [shown[key] for key in nearest]
 
 
-class StoredFacet(Facet):
-    """A facet with arrays of its own in a container."""
-
-    def __init__(self, arrays: Arrays, name: str, key: Normaliser) -> None:
-        self._names = _values.decode(arrays[f"{name}.values"].tobytes())
-        self._offsets, self._ordinals = arrays[f"{name}.offsets"], arrays[f"{name}.ordinals"]
-        self._dense = arrays[f"{name}.dense"]
-        super().__init__(self._names, key, len(self._ordinals))
-
-    @cached_property
-    def _numbers(self) -> dict[str, int]:
-        """The numbers of the values by key, made on first use: 200,000 take 50 ms and 30 MB."""
-        return {self._key(value): number for number, value in enumerate(self._names)}
-
-    def mask(self, values: Sequence[str]) -> Mask:
-        """Return which documents have any of these values; the mask is read-only."""
-        numbers = {number for value in values if (number := self.number_of(value)) is not None}
-        dense = [number for number in numbers if number < len(self._dense)]
-        if len(numbers) == len(dense) == 1:
-            stored: Mask = self._dense[dense[0]]
-            return stored
-        mask = np.zeros(self._dense.shape[1], np.bool_)
-        for number in numbers:
-            mask[self._ordinals[self._offsets[number] : self._offsets[number + 1]]] = True
-        return mask
-
-    def counts(self, matches: Mask | None) -> Integers:
-        """Return the number of documents with each value among the matches, or all if None."""
-        if matches is None or not self._names:
-            counts: Integers = np.diff(self._offsets)
-            return counts
-        chunks = range(0, len(self._ordinals), CHUNK)
-        is_match = [matches.take(self._ordinals[start : start + CHUNK]) for start in chunks]
-        return np.add.reduceat(np.concatenate(is_match), self._offsets[:-1], dtype=np.int64)
-
-    def number_of(self, value: str) -> int | None:
-        """Return the number of a value in any spelling, or None."""
-        return self._numbers.get(self._key(value))
-
-
 class ServiceFacet(Facet):
-    """The services of endpoints: a facet whose values are ids.
+    """The services of endpoints: a facet whose values are ids, also of services without any.
 
     first: int64[services + 1], the first endpoint of each service
     services: int32[endpoints], the service of each endpoint
     """
 
     def __init__(self, ids: IdTable, first: Integers, services: Integers) -> None:
-        super().__init__(ids, str, len(services))
+        ordinals = np.arange(len(services), dtype=np.uint32)
+        super().__init__(ids, str, first, ordinals, np.empty((0, len(services)), np.bool_))
         self._ids = ids
-        self._first = first
         self._services = services
-
-    def mask(self, values: Sequence[str]) -> Mask:
-        """Return which endpoints any of these services has."""
-        mask = np.zeros(len(self._services), np.bool_)
-        for number in map(self._ids.find, values):
-            if number is not None:
-                mask[self._first[number] : self._first[number + 1]] = True
-        return mask
 
     def counts(self, matches: Mask | None) -> Integers:
         """Return the number of endpoints of each service among the matches, or all if None."""
         if matches is None:
-            counts: Integers = np.diff(self._first)
-            return counts
+            return super().counts(None)
         return np.bincount(self._services[matches], minlength=len(self._ids))
 
     def number_of(self, value: str) -> int | None:
         """Return the ordinal of a service, or None."""
         return self._ids.find(value)
+
+
+def open_facet(arrays: Arrays, name: str, key: Normaliser) -> Facet:
+    """Return a facet whose arrays a container has."""
+    values = _values.decode(arrays[f"{name}.values"].tobytes())
+    parts = (arrays[f"{name}.{part}"] for part in ("offsets", "ordinals", "dense"))
+    return Facet(values, key, *parts)

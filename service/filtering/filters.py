@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from service.filtering.facets import Facet, FacetCounts, Normaliser, StoredFacet
+from service.filtering.facets import Facet, FacetCounts, Normaliser, open_facet
 from service.search.postings import Integers, Mask
 from service.search.top_k import NO_ORDINALS
 from service.storage.container import Arrays
@@ -63,7 +63,7 @@ class FilterIndex:
 
     def __init__(self, arrays: Arrays, keys: Mapping[str, Normaliser]) -> None:
         self.facets: dict[str, Facet] = {
-            name: StoredFacet(arrays, name, key) for name, key in keys.items()
+            name: open_facet(arrays, name, key) for name, key in keys.items()
         }
         self.prices: npt.NDArray[np.float64] = arrays["prices"]
         self._enriched: Mask = arrays["enriched"]
@@ -107,7 +107,7 @@ class FilterIndex:
     def cost(self, conditions: Iterable[str], counted: Iterable[str]) -> int:
         """Return how many numbers are looked at to satisfy conditions and to count facets."""
         names = [*conditions, *counted]
-        return len(self) * len(names) + sum(self.facets[name].pairs for name in counted)
+        return len(self._enriched) * len(names) + sum(self.facets[name].pairs for name in counted)
 
     def count(self, names: Iterable[str], matches: Mask | None) -> FacetCounts:
         """Return the most frequent values of facets among the matches, or all documents if None."""

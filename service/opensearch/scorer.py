@@ -80,12 +80,6 @@ class ClusterScorer:
             length += len(keys)
         return TopDocs(total, np.concatenate(pages))
 
-    async def count(self) -> int:
-        """Return the exact count of units that match."""
-        if self._shift is None and self._bits is None:
-            return (await self.top(0)).total
-        return count_bits(await self.matches())
-
     async def matches(self) -> Bits:
         """Return the bits of the units that match, read-only."""
         bits = self._bits

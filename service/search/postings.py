@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Sequence
-from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -38,7 +36,6 @@ BLOCK_SIZE = 1 << BLOCK_BITS
 """Ordinals of a block: one for each bit of a uint64."""
 CHAMPIONS = 256
 """Entries of a champion list."""
-CACHED_LISTS = 1 << 14  # views of the mapped files, some 300 bytes each
 
 
 class DenseTerm(NamedTuple):
@@ -91,7 +88,7 @@ class DenseList(NamedTuple):
     """The dense column of a term, whose impacts are weighted where they are read."""
 
     term: DenseTerm
-    weight: int = FULL_WEIGHT
+    weight: int
 
     @property
     def frequency(self) -> int:
@@ -157,36 +154,26 @@ class PostingLists:
             own[:count] for own, count in zip(arrays["champions"], group_frequencies, strict=True)
         ]
         parts = zip(*columns, champions, frequencies, group_frequencies, strict=True)
-        self._dense = [DenseList(DenseTerm(*own)) for own in parts]
-        # A cache of a bound method is a reference cycle, which would keep the files mapped.
-        self.of_term = lru_cache(maxsize=CACHED_LISTS)(
-            partial(PostingLists._of_term, weakref.proxy(self))
-        )
+        self._dense = [DenseTerm(*own) for own in parts]
 
     def of_word(self, terms: Sequence[WeightedTerm]) -> list[ImpactList]:
         """Return the impacts of each of the terms that a query word was expanded to."""
-        return [
-            self.of_term(term) if weight == FULL_WEIGHT else _weighted(self.of_term(term), weight)
-            for term, weight in terms
-        ]
-
-    def _of_term(self, term: int) -> ImpactList:
-        row = self._rows[term]
-        if row >= 0:
-            return self._dense[row]
-        return SparseList(self._postings[self._offsets[term] : self._offsets[term + 1]])
+        lists: list[ImpactList] = []
+        for term, weight in terms:
+            row = self._rows[term]
+            if row >= 0:
+                lists.append(DenseList(self._dense[row], weight))
+                continue
+            postings = self._postings[self._offsets[term] : self._offsets[term + 1]]
+            if weight != FULL_WEIGHT:
+                postings = postings & ~IMPACT_MASK | _weigh(postings & IMPACT_MASK, weight)
+            lists.append(SparseList(postings))
+        return lists
 
 
 def block_count(documents: int) -> int:
     """Return how many blocks hold so many ordinals; at least one."""
     return -(-max(documents, 1) // BLOCK_SIZE)
-
-
-def _weighted(each: ImpactList, weight: int) -> ImpactList:
-    if isinstance(each, DenseList):
-        return each._replace(weight=weight)
-    postings = each.postings
-    return SparseList(postings & ~IMPACT_MASK | _weigh(postings & IMPACT_MASK, weight))
 
 
 def _weigh(impacts: npt.NDArray[Any], weight: int) -> npt.NDArray[Any]:

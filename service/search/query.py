@@ -14,7 +14,7 @@ from service.search.analysis import name_key, query_words
 from service.search.config import SEARCH_CONFIG
 from service.search.postings import Header, Integers
 from service.search.query_expansion import Expansion, QueryExpander
-from service.search.semantic.encoders import QueryEncoder
+from service.search.semantic.encoder import Encoder
 from service.search.semantic.vector_index import VectorIndex
 from service.search.semantic.vector_query import VectorQuery, encode_query
 from service.search.top_k import NO_ORDINALS
@@ -54,7 +54,7 @@ class QueryParser:
         self,
         folder: Path,
         header: Header,
-        encoder: QueryEncoder | None = None,
+        encoder: Encoder | None = None,
         vectors: VectorIndex | None = None,
     ) -> None:
         self.header = header

@@ -92,12 +92,12 @@ class QueryExpander:
             elif len(distinct) == self._config.query_terms:
                 break
             distinct[key] = word, expansion, is_expandable
-        expansions: list[Expansion] = []
-        expandable: list[tuple[int, str, int]] = []
-        for word, expansion, is_expandable in distinct.values():
-            if is_expandable:
-                expandable.append((-len(word.text), word.text, len(expansions)))
-            expansions.append(expansion)
+        expansions = [expansion for _, expansion, _ in distinct.values()]
+        expandable = [
+            (-len(word.text), word.text, position)
+            for position, (word, _, is_expandable) in enumerate(distinct.values())
+            if is_expandable
+        ]
         return self._complete(expansions, expandable) if expandable else expansions
 
     def is_specific(self, expansions: list[Expansion]) -> bool:

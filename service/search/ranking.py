@@ -78,7 +78,7 @@ class Ranking:
 
     async def page(self, limit: int, offset: int = 0) -> Ranked:
         """Return one page of the best documents of all units, and the exact count of units."""
-        if offset >= DEEP_OFFSET and offset >= (total := await self.count()):
+        if offset >= DEEP_OFFSET and offset >= (total := count_bits(await self.matches())):
             return Ranked(total, NO_ORDINALS)
         total, documents = await self._first(offset + limit)
         return Ranked(total, documents[offset : offset + limit])
@@ -100,13 +100,6 @@ class Ranking:
             else:
                 listed = total - groups.count_excess(await self.matches(), per_group)
         return ListedPage(total, listed, page)
-
-    async def count(self) -> int:
-        """Return the exact count of matches."""
-        total = await self._scorer.count()
-        if len(self._names) or (self._is_filled and total < self._config.filled_up_to):
-            total, _ = await self._first(0)
-        return total
 
     async def matches(self) -> Bits:
         """Return the bits of the units that match, read-only."""

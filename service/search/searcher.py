@@ -42,9 +42,6 @@ class Scorer(Protocol):
     async def top(self, k: int) -> TopDocs:
         """Return the best documents of the k best units, and the exact count of units."""
 
-    async def count(self) -> int:
-        """Return the exact count of units that match."""
-
     async def matches(self) -> Bits:
         """Return the bits of the units that match, read-only."""
 
@@ -103,7 +100,7 @@ class Searcher:
         own = [self._postings.of_word(each.terms) for each in query.expansions]
         lists = [*chain.from_iterable(own)]
         sparse_lists, dense = divide(lists)
-        sparse = sum(each.frequency for each in sparse_lists)
+        sparse = sum(len(each.postings) for each in sparse_lists)
         cost = sum(each.term.impacts.size for each in dense)
         if match_all:
             words = zip(query.expansions, own, strict=True)
@@ -132,9 +129,6 @@ class _AnyWord(Struct, frozen=True):
     async def top(self, k: int) -> TopDocs:
         return self.accumulator.rank(self.lists, k, self.mask)
 
-    async def count(self) -> int:
-        return self.accumulator.rank(self.lists, 0, self.mask).total
-
     async def matches(self) -> Bits:
         return self.accumulator.matches(self.lists, self.mask)
 
@@ -152,9 +146,6 @@ class _EveryWord(Struct, frozen=True):
     async def top(self, k: int) -> TopDocs:
         sums = _impacts_at(self.lists, self.documents).sum(axis=0)
         return self.accumulator.best(self.documents, sums, k)
-
-    async def count(self) -> int:
-        return (await self.top(0)).total
 
     async def matches(self) -> Bits:
         units = np.zeros(self.accumulator.units, np.bool_)

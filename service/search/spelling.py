@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from functools import cache
 from itertools import combinations
-from operator import mul
 
 import numpy as np
 import numpy.typing as npt
@@ -58,11 +57,13 @@ class SpellingIndex:
         edits = max_edits(word)
         if not edits:
             return {}
-        candidates = self._one_deletion.candidates(one_deletion_hashes(word), WALKED)
+        codes = letter_codes([word])
+        hashes = deletion_hashes(codes, 1)[0].tolist()
+        candidates = self._one_deletion.candidates(hashes, WALKED)
         near = self._within(word, candidates, 1)
         if near or edits == 1:
             return near
-        hashes = deletion_hashes(letter_codes([word]), 2)[0].tolist()
+        hashes = deletion_hashes(codes, 2)[0].tolist()
         candidates += self._one_deletion.candidates(hashes[len(word) + 1 :], WALKED)
         candidates += self._two_deletions.candidates(hashes, WALKED)
         return self._within(word, candidates, 2)
@@ -110,23 +111,6 @@ def edit_distance(left: str, right: str, limit: int) -> int:
         or (left[:2] == right[1::-1] and _is_at_most_one_edit(left[2:], right[2:]))
     )
     return 2 if within else 3
-
-
-def one_deletion_hashes(word: str) -> list[int]:
-    """Return the hashes of a word and of its remainders after one deletion.
-
-    Equals `deletion_hashes`, which is slower for a single word.
-    """
-    codes = list(map(ord, word))
-    remainder = sum(map(mul, codes[1:], POWERS))
-    hashes = [remainder & HASH_MASK]
-    # The remainders without a letter and without the next one differ in one letter.
-    for code, following, power in zip(codes, codes[1:], POWERS, strict=False):
-        if code != following:
-            remainder += (code - following) * power
-            hashes.append(remainder & HASH_MASK)
-    hashes.append((remainder + codes[-1] * POWERS[len(codes) - 1]) & HASH_MASK)
-    return hashes
 
 
 def deletion_hashes(codes: npt.NDArray[np.uint64], deletions: int) -> Hashes:

@@ -32,7 +32,6 @@ from service.search.postings import (
     SparseList,
     block_count,
 )
-from service.storage.memory_map import items_of
 
 BATCH = 512
 """Blocks that are summed at a time: their sums stay in the processor's cache."""
@@ -42,8 +41,6 @@ CHAMPION_TERMS = 6
 """Terms whose champions are summed, the rarest: the others seldom raise the threshold."""
 SPREAD = 4
 """Documents that are sorted at first for each unit that is wanted: a unit may have several."""
-LOOP_UP_TO = 24  # duplicates
-"""Up to this many, a loop adds duplicates faster than NumPy does."""
 FULL_SORT_UP_TO = 512  # keys
 """Up to this many, a full sort is faster than a partition."""
 
@@ -83,7 +80,6 @@ class Accumulator(threading.local):
         self._has_champions = has_champions
         self._bounds = np.empty(block_count(documents), np.int32)
         self._bits = np.empty(block_count(self.units), np.uint64)
-        self._counts = np.empty(block_count(self.units), np.uint8)
         self._flags = np.zeros(self.units, np.bool_)
         self._places = np.empty(self.units, np.int64)
         self._is_split = groups is not None and groups.is_split
@@ -174,7 +170,7 @@ class Accumulator(threading.local):
     def _count(self, dense: Sequence[DenseList], bits: Bits, mask: Mask | None) -> int:
         if len(dense) == 1 and mask is None:
             return self._frequency_of(dense[0].term)
-        return int(np.add.reduce(np.bitwise_count(bits, out=self._counts), dtype=np.int64))
+        return count_bits(bits)
 
     def _count_others(self, units: Units, bits: Bits | None) -> int:
         """Return how many distinct units are not among those whose bits are set.
@@ -245,16 +241,10 @@ class Accumulator(threading.local):
         return -(min(int(np.partition(part, k - 1)[k - 1]) for part in parts) >> SUM_BITS)
 
 
-def divide(lists: Iterable[ImpactList]) -> tuple[list[SparseList], list[DenseList]]:
+def divide(lists: Sequence[ImpactList]) -> tuple[list[SparseList], list[DenseList]]:
     """Return the lists of rare terms, and those of frequent ones."""
-    sparse: list[SparseList] = []
-    dense: list[DenseList] = []
-    for each in lists:
-        if isinstance(each, SparseList):
-            sparse.append(each)
-        else:
-            dense.append(each)
-    return sparse, dense
+    sparse = [each for each in lists if isinstance(each, SparseList)]
+    return sparse, [each for each in lists if isinstance(each, DenseList)]
 
 
 def merge(lists: Sequence[SparseList]) -> tuple[Integers, Integers, int]:
@@ -330,12 +320,6 @@ def count_bits(bits: Bits) -> int:
 
 def _add_duplicates(sums: Integers, duplicates: Integers) -> None:
     """Add the sums at repeated ordinals to the first position of each, and leave 0 there."""
-    if len(duplicates) <= LOOP_UP_TO:
-        items = items_of(sums)
-        for position in reversed(duplicates.tolist()):
-            items[position - 1] += items[position]
-            items[position] = 0
-        return
     # Consecutive duplicates are one run: they all belong to the position before it.
     first = np.arange(len(duplicates))
     first[1:] *= duplicates[1:] - duplicates[:-1] > 1

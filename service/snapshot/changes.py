@@ -12,13 +12,12 @@ from contextlib import ExitStack
 from decimal import Decimal
 from itertools import pairwise
 from pathlib import Path
-from typing import BinaryIO, NamedTuple, Self, TypeAlias
+from typing import BinaryIO, NamedTuple, TypeAlias
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 from msgspec import Raw, Struct
-from numpy.lib.stride_tricks import sliding_window_view
 
 from service.prices import Price, is_upto
 from service.schema.records import Pricing
@@ -26,7 +25,7 @@ from service.schema.snapshots import PayeeChange, PriceJump
 from service.schema.values import NULL
 from service.search.postings import Mask
 from service.storage.container import open_arrays
-from service.storage.layouts import RECORD_STORE, RECORDS
+from service.storage.layouts import RECORDS
 from service.storage.record_store import Records, RecordStore
 
 COMPARED_FILES = ("records.json", "records.arrays", "ids.arrays")
@@ -35,16 +34,10 @@ ABSENT = -1
 """The ordinal of a service that a snapshot does not have."""
 CHUNK = 2**18
 """Bytes of each file that are compared at a time, so that both fit into the cache of a CPU."""
-PREFIX = 32
-"""Bytes of each id that its key has; padding to the longest id could take 100 MB."""
-RANK = 4
-"""Bytes of a key that order the ids with the same prefix."""
-QUOTE = b'"'[0]
 MULTIPLE = 10
 """The factor of a price that is singled out, up or down."""
 
 Ordinals: TypeAlias = npt.NDArray[np.int64]
-IdKeys: TypeAlias = npt.NDArray[np.bytes_]
 EndpointKey: TypeAlias = tuple[str, str, bytes]
 
 
@@ -115,44 +108,47 @@ def compare_services(old: Path, new: Path) -> Difference:
     Raises OSError, ValueError or SnapshotUnavailable for files that are absent or damaged.
     """
     with ExitStack() as stack:
-        all_keys = _make_keys(_Ids.read(old), _Ids.read(new))
         before, after = (
-            _Services(folder, keys, stack.enter_context((folder / "records.json").open("rb")))
-            for folder, keys in zip((old, new), all_keys, strict=True)
+            _Services(folder, stack.enter_context((folder / "records.json").open("rb")))
+            for folder in (old, new)
         )
-        positions, is_common = _find(before.sorted_keys, after.sorted_keys)
-        common_old, common_new = before.order[positions[is_common]], after.order[is_common]
+        ordinals = {service_id: ordinal for ordinal, service_id in enumerate(before.ids)}
+        earlier = np.array([ordinals.get(each, ABSENT) for each in after.ids], np.int64)
+        common_new = np.flatnonzero(earlier != ABSENT)
+        common_old = earlier[common_new]
         is_changed = before.tags[common_old] != after.tags[common_new]
         is_changed |= before.sizes[common_old] != after.sizes[common_new]
         alike = np.flatnonzero(~is_changed)
         is_changed[alike] = _differ(before, after, common_old[alike], common_new[alike])
-    is_listed = ~is_common
-    is_listed[is_common] = is_changed
-    is_removed = np.ones(len(before.order), np.bool_)
-    is_removed[positions[is_common]] = False
-    old_ordinals = np.full(len(after.order), ABSENT)
-    old_ordinals[is_common] = common_old
-    places = np.searchsorted(after.sorted_keys[is_listed], before.sorted_keys[is_removed])
-    return Difference(
-        np.insert(old_ordinals[is_listed], places, before.order[is_removed]),
-        np.insert(after.order[is_listed], places, ABSENT),
-    )
+    is_listed = earlier == ABSENT
+    is_listed[common_new] = is_changed
+    is_removed = np.ones(len(before.ids), np.bool_)
+    is_removed[common_old] = False
+    listed, removed = np.flatnonzero(is_listed), np.flatnonzero(is_removed)
+    old_ordinals = np.concatenate((earlier[listed], removed))
+    new_ordinals = np.concatenate((listed, np.full(len(removed), ABSENT)))
+    ids = [after.ids[ordinal] for ordinal in listed.tolist()]
+    ids += [before.ids[ordinal] for ordinal in removed.tolist()]
+    in_order = sorted(range(len(ids)), key=ids.__getitem__)
+    return Difference(old_ordinals[in_order], new_ordinals[in_order])
 
 
 class _Services:
-    """The services of a snapshot folder: keys of their ids in order, hashes, sizes, stored bytes.
+    """The services of a snapshot folder in listing order: ids, hashes, sizes and stored bytes.
 
     The bytes are read and not mapped: pages of a mapping would count as memory of the process.
     """
 
-    def __init__(self, folder: Path, keys: IdKeys, file: BinaryIO) -> None:
-        self.order = np.argsort(keys, kind="stable")
-        self.sorted_keys = keys[self.order]
+    def __init__(self, folder: Path, file: BinaryIO) -> None:
+        stored = RecordStore(folder, "ids")
+        # Each id is in quotes, and has no character that JSON escapes.
+        text = str(stored.slice(0, len(stored)), "ascii")
+        self.ids = text[1:-1].split('","') if text else []
         arrays = open_arrays(folder / "records", RECORDS)
         self.tags, self.offsets = arrays["tags"], arrays["offsets"]
         self.sizes = np.diff(self.offsets)
-        if len(keys) != len(self.sizes):
-            raise ValueError(f"{folder} has {len(keys)} ids and {len(self.sizes)} records")
+        if len(self.ids) != len(self.sizes):
+            raise ValueError(f"the {len(self.sizes)} records of {folder} do not fit its ids")
         self._file = file
 
     def chunks(self, start: int, stop: int) -> Iterator[bytes]:
@@ -170,11 +166,9 @@ class _Services:
 def _differ(before: _Services, after: _Services, old: Ordinals, new: Ordinals) -> Mask:
     """Return which of these services differ, whose hashes and sizes are equal.
 
-    Services that follow each other in both snapshots are compared together.
+    `new` is ascending. Services that follow each other in both snapshots are compared together.
     """
     differ = np.zeros(len(new), np.bool_)
-    in_order = np.argsort(new)
-    old, new = old[in_order], new[in_order]
     breaks = np.flatnonzero((np.diff(old) != 1) | (np.diff(new) != 1)) + 1
     bounds = [0, *breaks.tolist(), len(new)] if len(new) else []
 
@@ -186,66 +180,8 @@ def _differ(before: _Services, after: _Services, old: Ordinals, new: Ordinals) -
     for first, stop in pairwise(bounds):
         if not is_equal(first, stop):
             for place in range(first, stop):
-                differ[in_order[place]] = not is_equal(place, place + 1)
+                differ[place] = not is_equal(place, place + 1)
     return differ
-
-
-def _find(old: IdKeys, new: IdKeys) -> tuple[Ordinals, Mask]:
-    """Return where each new key stands in the sorted old keys, and whether it is there."""
-    if not len(old):
-        return np.zeros(len(new), np.int64), np.zeros(len(new), np.bool_)
-    positions = np.minimum(np.searchsorted(old, new), len(old) - 1)
-    return positions, old[positions] == new
-
-
-class _Ids(NamedTuple):
-    """The ids of a snapshot in listing order: their bytes, where each starts, and its size."""
-
-    text: npt.NDArray[np.uint8]
-    starts: Ordinals
-    sizes: Ordinals
-
-    @classmethod
-    def read(cls, folder: Path) -> Self:
-        """Read the ids of a snapshot folder, each in quotes, joined by commas."""
-        arrays = open_arrays(folder / "ids", RECORD_STORE)
-        text, offsets = arrays["texts"], arrays["offsets"]
-        sizes = np.diff(offsets) - len(b'"",')
-        is_whole = sizes.min(initial=0) >= 0 and offsets[-1] <= len(text) + 1
-        if not is_whole or (text[[offsets[:-1], offsets[1:] - 2]] != QUOTE).any():
-            raise ValueError(f"the offsets of {folder / 'ids'} do not fit its ids")
-        return cls(text, offsets[:-1] + 1, sizes)
-
-    def rests(self) -> dict[int, bytes]:
-        """Return the bytes of long ids after their prefix, by ordinal."""
-        bounds = {
-            ordinal: (int(self.starts[ordinal]), int(self.sizes[ordinal]))
-            for ordinal in np.flatnonzero(self.sizes > PREFIX).tolist()
-        }
-        return {
-            ordinal: self.text[start + PREFIX : start + size].tobytes()
-            for ordinal, (start, size) in bounds.items()
-        }
-
-
-def _make_keys(*snapshots: _Ids) -> list[IdKeys]:
-    """Return arrays of keys that sort and compare as the ids of these snapshots do.
-
-    A key is the prefix of an id, and the rank of its rest among the rests of all ids, 0 for none.
-    """
-    all_rests = [ids.rests() for ids in snapshots]
-    ordered = sorted({rest for rests in all_rests for rest in rests.values()})
-    ranks = {rest: rank for rank, rest in enumerate(ordered, 1)}
-    keys = []
-    for ids, rests in zip(snapshots, all_rests, strict=True):
-        windows = sliding_window_view(np.append(ids.text, np.zeros(PREFIX, np.uint8)), PREFIX)
-        key = np.zeros((len(ids.sizes), PREFIX + RANK), np.uint8)
-        key[:, :PREFIX] = windows[ids.starts]
-        key[:, :PREFIX][np.arange(PREFIX) >= ids.sizes[:, None]] = 0
-        rank = np.array([ranks[rest] for rest in rests.values()], f">u{RANK}")
-        key[list(rests), PREFIX:] = rank.view(np.uint8).reshape(-1, RANK)
-        keys.append(key.view(f"S{PREFIX + RANK}").ravel())
-    return keys
 
 
 class Alerts(NamedTuple):

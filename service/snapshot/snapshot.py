@@ -35,9 +35,8 @@ class Snapshot(SnapshotData):
         self, folder: Path, manifest: Manifest, checked_at: datetime, connector: Connector | None
     ) -> None:
         super().__init__(folder, manifest, checked_at)
-        self._postings: Postings
         if connector is not None:
-            self._postings = connector.connect(self)
+            self._postings: Postings = connector.connect(self)
         elif manifest.index is None:
             self._postings = EmbeddedPostings(self)
         else:

@@ -113,7 +113,11 @@ class ArraysWriter:
         A piece that is bytes extends an array of bytes. An array of several dimensions needs one
         piece at least. Raises ValueError for pieces of different types or widths.
         """
-        offset = self._start(name)
+        expected = [*self._layout.arrays, "the end"][len(self._entries)]
+        if name != expected:
+            raise ValueError(f"the layout has {expected} next, not {name}")
+        offset = _aligned(self._file.tell())
+        self._file.write(bytes(offset - self._file.tell()))
         lengths, kinds = array("q"), set()
         for piece in pieces:
             if isinstance(piece, np.ndarray):
@@ -135,14 +139,6 @@ class ArraysWriter:
         header = _encode(self._entries).ljust(self._layout.data_offset - HEADER_START)
         self._file.seek(0)
         self._file.write(MAGIC + len(header).to_bytes(4, "little") + header)
-
-    def _start(self, name: str) -> int:
-        expected = [*self._layout.arrays, "the end"][len(self._entries)]
-        if name != expected:
-            raise ValueError(f"the layout has {expected} next, not {name}")
-        offset = _aligned(self._file.tell())
-        self._file.write(bytes(offset - self._file.tell()))
-        return offset
 
 
 @contextmanager

@@ -50,7 +50,8 @@ class QueryVector(NamedTuple):
 class Encoder:
     """Vectors of English words, by their word pieces.
 
-    Raises SnapshotDamaged.
+    `indexer.encoder.encoding.TextEncoder` encodes documents to the same `dimensions`. Raises
+    SnapshotDamaged.
     """
 
     def __init__(self, path: Path) -> None:

@@ -12,8 +12,7 @@ from service.search.config import SearchConfig
 from service.search.groups import Units, is_among_first, units_of
 from service.search.postings import Integers, Mask
 from service.search.query_expansion import Expansion
-from service.search.semantic.encoder import IDENTIFIER, QueryVector
-from service.search.semantic.encoders import QueryEncoder
+from service.search.semantic.encoder import IDENTIFIER, Encoder, QueryVector
 from service.search.semantic.vector_index import STEPS, Floats, VectorIndex
 from service.search.top_k import NO_ORDINALS, top_k
 
@@ -73,7 +72,7 @@ class VectorQuery(NamedTuple):
 
 
 def encode_query(
-    encoder: QueryEncoder, query: str, expansions: Sequence[Expansion]
+    encoder: Encoder, query: str, expansions: Sequence[Expansion]
 ) -> QueryVector | None:
     """Return the vector of a query, or None where its words have no meaning.
 

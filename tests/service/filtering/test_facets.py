@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from indexer.columns.ragged import RaggedWriter, ragged_texts
 from indexer.search.filters import FacetValues, write_facet
 from service.filtering.endpoint_filters import EndpointFilters
-from service.filtering.facets import MAX_COUNTED, ServiceFacet, StoredFacet
+from service.filtering.facets import MAX_COUNTED, Facet, ServiceFacet, open_facet
 from service.filtering.filters import Filters, page_of
 from service.snapshot.snapshot import Snapshot, open_snapshot
 from service.storage.container import Layout, open_arrays, writing_arrays
@@ -77,7 +77,7 @@ def test_a_count_is_of_the_most_frequent_values_ties_in_the_order_of_values(
     strings = ragged_texts([f"{value:03}".encode() for value in range(301)])
     with writing_arrays(folder / "facet", FACET) as writer:
         write_facet(writer, "tag", str, FacetValues(numbers.rows(), strings))
-    facet = StoredFacet(open_arrays(folder / "facet", FACET), "tag", str)
+    facet = open_facet(open_arrays(folder / "facet", FACET), "tag", str)
     frequencies = {value: len(own) for value, own in documents.items()}
     for matches in (None, np.random.default_rng(seed).random(len(rows)) < 0.5):
         counts = {
@@ -119,7 +119,7 @@ def test_services_and_endpoints_have_the_same_bound_of_counted_values(snapshot: 
 
 def test_a_facet_makes_the_table_of_its_values_when_one_is_looked_up(snapshot: Snapshot) -> None:
     facet = snapshot.filters.facets["tag"]
-    assert isinstance(facet, StoredFacet)
+    assert isinstance(facet, Facet)
     facet.count(None)
     assert "_numbers" not in vars(facet)
     assert facet.number_of("T007") is not None

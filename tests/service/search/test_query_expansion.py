@@ -26,8 +26,9 @@ from service.search.spelling import (
     COMPARED,
     WALKED,
     SpellingIndex,
+    deletion_hashes,
     edit_distance,
-    one_deletion_hashes,
+    letter_codes,
 )
 from service.snapshot.snapshot import Snapshot
 from service.storage.hash_table import HashTable
@@ -248,9 +249,10 @@ def test_few_values_of_each_bucket_are_looked_at(tmp_path: Path) -> None:
             looked_at.append(position)
             return super().__getitem__(position)
 
-    first = one_deletion_hashes(query)[0]
-    words = map("".join, product("abcdefghijklmnop", repeat=5))
-    in_one_bucket = [each for each in words if (one_deletion_hashes(each)[0] ^ first) >> 52 == 0]
+    words = [*map("".join, product("abcdefghijklmnop", repeat=5))]
+    (first,), hashes = (deletion_hashes(letter_codes(own), 0)[:, 0] for own in ([query], words))
+    places = np.flatnonzero((hashes ^ first) >> np.uint64(52) == 0)
+    in_one_bucket = [words[place] for place in places]
     assert len(in_one_bucket) > 4 * WALKED
     expander_of(tmp_path, [1] * len(in_one_bucket), dict.fromkeys(in_one_bucket, 1), 10_000)
     frequencies = np.ones(len(in_one_bucket), np.int64)

@@ -21,7 +21,7 @@ from service.search.config import SEARCH_CONFIG
 from service.search.groups import Ranked
 from service.search.postings import CHAMPIONS, DenseList, PostingLists
 from service.search.stopwords import STOP_WORDS
-from service.search.top_k import unpack
+from service.search.top_k import count_bits, unpack
 from service.snapshot.embedded import run_now
 from service.snapshot.snapshot import Snapshot
 from tests.support.running import Json, endpoint, examples, service
@@ -223,7 +223,7 @@ def test_the_total_is_the_number_of_matches(
 ) -> None:
     ranking = many.searched.ranking(" ".join(words), mask(8000, share), match_all=match_all)
     top = run_now(ranking.page(8000))
-    assert len(top.documents) == top.total == run_now(ranking.count())
+    assert len(top.documents) == top.total == count_bits(run_now(ranking.matches()))
     matches = unpack(run_now(ranking.matches()))
     assert sorted(top.documents.tolist()) == np.flatnonzero(matches).tolist()
 
@@ -352,8 +352,7 @@ def test_a_word_of_one_large_service_leaves_other_words_their_champions(tmp_path
     lists = PostingLists(tmp_path / "postings" / "postings")
     champions = {}
     for word in ("brlt", "common"):
-        (term, _), *_ = index.parser.parse(word).expansions[0].terms
-        dense = lists.of_term(term)
+        dense, *_ = lists.of_word(index.parser.parse(word).expansions[0].terms)
         assert isinstance(dense, DenseList)
         champions[word] = len(dense.term.champions)
     assert champions == {"brlt": 1, "common": CHAMPIONS}

@@ -71,7 +71,6 @@ def test_an_old_list_with_all_changes_applied_equals_the_new_one(
     folders = [stored(root / str(number), listing) for number, listing in enumerate(listings)]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(service.snapshot.changes, "CHUNK", 100)
-        patch.setattr(service.snapshot.changes, "PREFIX", 2)
         for old, new in ((0, -1), (-1, 0), *((n, n + 1) for n in range(len(history) - 1))):
             changes = Changes(folders[old], folders[new])
             before, after = dict(listings[old]), dict(listings[new])
