@@ -17,14 +17,13 @@ from xdist.remote import Producer  # type: ignore[import-untyped]  # pytest-xdis
 from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped]  # the same
 
 from indexer.__main__ import main
-from tests.support.running import SEEDS, Build, Json, examples, serve, write_lines
+from tests.support.running import PLAIN, SEEDS, Build, Json, examples, serve, write_lines
 from tests.support.stores.object_store import SERVER, ObjectStore, run_object_store
 
 TESTS = Path(__file__).parent
 LONGEST = {"system", "soak"}
 
 NOT_SEMANTIC = ("--no-semantic",)
-PLAIN = (*NOT_SEMANTIC, "--no-downloads")
 BUILDS: dict[str, tuple[str, ...]] = {
     "documents": (),
     "indexer": (),
