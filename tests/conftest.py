@@ -17,23 +17,13 @@ from xdist.remote import Producer  # type: ignore[import-untyped]  # pytest-xdis
 from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped]  # the same
 
 from indexer.__main__ import main
-from tests.support.running import SEEDS, Build, Json, examples, serve, write_lines
+from tests.support.running import PLAIN, SEEDS, Build, Json, examples, serve, write_lines
 from tests.support.stores.object_store import SERVER, ObjectStore, run_object_store
 
 TESTS = Path(__file__).parent
-LONGEST = (
-    "test_whoosh_distributions.py",
-    "test_crash.py",
-    "test_every_crash.py",
-    "test_many_builds.py",
-    "test_hostile.py",
-    "test_replicas.py",
-    "test_soak.py",
-)
-
+LONGEST = {"system", "soak"}
 
 NOT_SEMANTIC = ("--no-semantic",)
-PLAIN = (*NOT_SEMANTIC, "--no-downloads")
 BUILDS: dict[str, tuple[str, ...]] = {
     "documents": (),
     "indexer": (),
@@ -92,7 +82,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(
         key=lambda item: (
             not item.get_closest_marker("browser"),
-            item.path.name not in LONGEST,
+            item.path.parent.name not in LONGEST,
         )
     )
 

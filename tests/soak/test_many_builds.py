@@ -26,11 +26,11 @@ from tests.benchmarks.services import change_service, make_service
 from tests.support.artifacts import disk_usage, folder, segments
 from tests.support.running import SOAK, Json
 
-EARLY = 9
+EARLY = 9 if SOAK else 5
 """Builds after which the history is copied, to time its next builds beside the last ones."""
 TIMED = 11 if SOAK else 2
 """Builds whose median times are compared."""
-BUILDS, SERVICES = (1000, 5000) if SOAK else (EARLY + 1 + TIMED, 100)
+BUILDS, SERVICES = (1000, 5000) if SOAK else (EARLY + 1 + TIMED, 40)
 MAX_RATIO = 1.3
 """Of the times of late and early builds, in a soak: other work disturbs the short run."""
 MAX_DISK = 1.3

@@ -33,7 +33,7 @@ from service.snapshot.engine import EndpointHits
 from service.snapshot.snapshot import Snapshot, open_snapshot
 from service.storage.container import open_arrays
 from service.storage.layouts import GROUPS
-from tests.support.running import Json, endpoint, service, write_lines
+from tests.support.running import PLAIN, Json, endpoint, service, write_lines
 
 ORIGIN = SegmentParameters("", endpoints=True)
 Document = tuple[str, str, str]
@@ -60,7 +60,7 @@ def catalogue(folder: Path, documents: Sequence[Document], *, semantic: bool = F
 
     It is searched by words alone unless `semantic`.
     """
-    options = () if semantic else ("--no-semantic",)
+    options = ("--no-downloads",) if semantic else PLAIN
     return publish(
         folder,
         [

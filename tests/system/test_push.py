@@ -33,7 +33,7 @@ from tests.support.stores.object_store import SERVER, ObjectStore
 if TYPE_CHECKING:
     from obstore.store import ObjectStore as Store
 
-BUILDS = 20
+BUILDS = 20 if SOAK else 7
 KEPT = 3
 SERVICES = 60
 KILLS = 40

@@ -25,7 +25,8 @@ from tests.support.running import (
     SOAK,
     endpoint,
     eventually,
-    run_process,
+    index,
+    run_fork,
     serve,
     serve_process,
     service,
@@ -136,9 +137,7 @@ class Publisher:
         ]
         source = write_lines(self.artifacts.parent / "services.jsonl", records)
         options = ("--out", self.artifacts, "--quiet", *self.options)
-        process = run_process(
-            "indexer", "build", source, *options, env=os.environ | self.environment
-        )
+        process = run_fork(index, "build", source, *options, environ=os.environ | self.environment)
         assert process.returncode == 0, process.stderr
         self.editions[self.last] = edition
 

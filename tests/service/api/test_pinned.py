@@ -20,7 +20,7 @@ from service.errors import SnapshotDamaged
 from service.http.context import Context
 from service.settings import Settings
 from tests.support.artifacts import current, flip_a_bit, folder
-from tests.support.running import service, write_lines
+from tests.support.running import PLAIN, service, write_lines
 from tests.support.sources.x402 import resource
 
 UNKNOWN = "0" * 20
@@ -44,7 +44,7 @@ def publish(artifacts: Path, names: str, *options: str) -> str:
     feed = artifacts.parent / "feed.json"
     items = [resource(f"https://{each}.example/tides?{names}") for each in names]
     feed.write_text(json.dumps({"items": items}))
-    arguments = ["build", catalogue, str(feed), "--out", str(artifacts), "--quiet"]
+    arguments = ["build", catalogue, str(feed), "--out", str(artifacts), "--quiet", *PLAIN]
     assert main([*arguments, "--max-removed", "100%", *options]) == 0
     return current(artifacts)
 

@@ -16,14 +16,14 @@ from service.artifacts.manager import SnapshotManager
 from service.errors import SnapshotGone, SnapshotNotFound
 from service.snapshot.manifest import EARLIER, MANIFEST, copy_manifest, read_manifest
 from tests.support.artifacts import current, folder, snapshots
-from tests.support.running import service, write_lines
+from tests.support.running import PLAIN, service, write_lines
 
 
 def publish(artifacts: Path, *names: str, keep: int = 3) -> str:
     """Publish a catalogue of services with these ids; returns the id of the snapshot."""
     artifacts.mkdir(exist_ok=True)
     source = write_lines(artifacts.parent / "source.jsonl", map(service, names))
-    options = ["--out", str(artifacts), "--quiet", "--keep", str(keep), "--no-semantic"]
+    options = ["--out", str(artifacts), "--quiet", "--keep", str(keep), *PLAIN]
     assert main(["build", source, *options]) == 0
     return current(artifacts)
 

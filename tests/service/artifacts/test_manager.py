@@ -21,7 +21,7 @@ from indexer.__main__ import main
 from service.artifacts.manager import SnapshotManager
 from service.errors import SnapshotDamaged, SnapshotMissing, SnapshotUnavailable
 from tests.support.artifacts import current, flip_a_bit, folder, inodes
-from tests.support.running import Build, eventually, payment, service, write_lines
+from tests.support.running import PLAIN, Build, eventually, payment, service, write_lines
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def publish(artifacts: Path, name: str) -> Path:
     """Publish a catalogue of one service; returns the folder of the snapshot."""
     artifacts.mkdir(exist_ok=True)
     source = write_lines(artifacts.parent / "source.jsonl", [service(name)])
-    assert main(["build", source, "--out", str(artifacts), "--quiet", "--no-semantic"]) == 0
+    assert main(["build", source, "--out", str(artifacts), "--quiet", *PLAIN]) == 0
     return folder(artifacts)
 
 

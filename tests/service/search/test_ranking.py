@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -182,11 +183,12 @@ def test_a_listing_has_some_documents_of_each_service_and_counts_them(
     is_endpoint = np.arange(header.documents) < header.endpoints
     for words in searches:
         matches = brute_force.documents(words, is_endpoint)
-        seen: list[int] = []
+        seen: Counter[int] = Counter()
         expected = []
         for document in matches:
-            seen.append(brute_force.services[document])
-            if seen.count(seen[-1]) <= per_group:
+            owner = brute_force.services[document]
+            seen[owner] += 1
+            if seen[owner] <= per_group:
                 expected.append(document)
         ranking = index.ranking(" ".join(words), is_endpoint, by_group=False)
         for offset in (0, 3, len(expected) - 1, len(expected), 2000):
