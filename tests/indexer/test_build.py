@@ -19,7 +19,6 @@ from tests.support.running import (
     Json,
     endpoint,
     payment,
-    run_indexer,
     service,
     write_lines,
 )
@@ -29,6 +28,17 @@ from tests.support.sources.x402 import TEST_USDC, accept, resource
 PAID = "0xPay"
 ID = "api-weather-data-example"
 HOST = "https://api.weather-data.example"
+PLAIN = ("--no-semantic", "--no-downloads")
+
+
+@pytest.fixture
+def build(build: Build) -> Build:
+    """Return a function that builds without vectors and downloads."""
+
+    def build_plain(*sources: Any, options: tuple[str, ...] = (), **others: Any) -> int:
+        return build(*sources, options=(*PLAIN, *options), **others)
+
+    return build_plain
 
 
 def at(path: str, *accepts: Json, **fields: Any) -> Json:
@@ -261,19 +271,18 @@ def test_overlays_apply_after_usage_and_before_ordering(
 
 
 @pytest.mark.parametrize("patch", [{}, {"category": "Data"}])
-@pytest.mark.parametrize(
-    ("payers", "order"), [("4", ["single", "shared"]), ("2", ["shared", "single"])]
-)
 def test_payments_that_fit_several_endpoints_count_once_in_the_listing_order_and_for_none_of_them(
-    patch: Json, payers: str, order: list[str], tmp_path: Path, artifacts: Path, build: Build
+    patch: Json, tmp_path: Path, artifacts: Path, build: Build
 ) -> None:
     shared = endpoint() | {"payTo": "0xab"}
-    single = endpoint() | {"quality": {"l30DaysUniquePayers": payers}}
-    records = [service("shared", endpoints=[shared, shared]), service("single", endpoints=[single])]
+    records = [service("shared", endpoints=[shared, shared])]
+    for payers in ("2", "4"):
+        single = endpoint() | {"quality": {"l30DaysUniquePayers": payers}}
+        records.append(service(payers, endpoints=[single]))
     rows = [payment(tx_hash=f"0x{n}", sender=f"0x{n}", recipient="0xab") for n in range(3)]
     options = overlays(tmp_path, {"shared": patch}) if patch else ()
     assert build(records, payments=rows, options=options) == 0
-    assert ids(artifacts) == order
+    assert ids(artifacts) == ["4", "shared", "2"]
     services = {each["id"]: each for each in listed(artifacts)}
     assert services["shared"]["quality"]["totalCalls"] == 3
     assert all("quality" not in each for each in services["shared"]["endpoints"])
@@ -379,18 +388,17 @@ def test_a_build_replaces_a_damaged_snapshot(
 
 
 def test_diff_lists_the_differences_between_the_sources_of_two_builds(
-    tmp_path: Path, artifacts: Path
+    artifacts: Path, build: Build, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    old = write_lines(tmp_path / "old.jsonl", [service("a"), service("b"), at("/a")])
-    new = write_lines(
-        tmp_path / "new.jsonl", [service("b", name="B"), service("c"), at("/a", accept("50000"))]
-    )
-    assert run_indexer("build", old, "--out", artifacts).returncode == 0
+    assert build([service("a"), service("b"), at("/a")]) == 0
     before = folder(artifacts).name
-    assert run_indexer("build", new, "--out", artifacts).returncode == 0
-    process = run_indexer("diff", before, folder(artifacts).name, "--artifacts", artifacts)
-    assert (process.returncode, process.stderr) == (0, "")
-    lines = process.stdout.splitlines()
+    new = [service("b", name="B"), service("c"), at("/a", accept("50000"))]
+    assert build(new) == 0
+    capsys.readouterr()
+    assert main(["diff", before, folder(artifacts).name, "--artifacts", str(artifacts)]) == 0
+    output = capsys.readouterr()
+    assert output.err == ""
+    lines = output.out.splitlines()
     assert [line.split()[:2] for line in lines[:-1]] == [
         ["+", "c"],
         ["-", "a"],
@@ -399,7 +407,7 @@ def test_diff_lists_the_differences_between_the_sources_of_two_builds(
     ]
     assert "(0.01 USDC → 0.05 USDC)" in lines[2]
     assert lines[-1] == "1 added, 2 changed, 1 removed"
-    assert run_indexer("verify", artifacts).returncode == 0
+    assert main(["verify", str(artifacts)]) == 0
 
 
 def test_a_feed_is_a_source_beside_files(
@@ -443,7 +451,7 @@ def test_a_feed_that_fails_half_way_publishes_nothing(
 def test_another_ratecard_is_a_source(
     sample: Path, client: httpx.Client, artifacts: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    url, options = f"{client.base_url}/v1/services", ["--out", str(artifacts)]
+    url, options = f"{client.base_url}/v1/services", ["--out", str(artifacts), *PLAIN]
     assert main(["build", url, *options]) == 1
     assert f"error: {url}: gives catalogue records and no resources" in capsys.readouterr().err
     assert main(["build", "--records", url, "--curated", *options]) == 0
@@ -453,14 +461,15 @@ def test_another_ratecard_is_a_source(
 
 @pytest.mark.skipif(not SHARED.exists(), reason="the real data is not available")
 def test_real_feeds_catalogue_and_payments_are_built_into_one_catalogue(
-    artifacts: Path, build: Build, capsys: pytest.CaptureFixture[str]
+    artifacts: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     names = ("bazaar/resources_v1_2025-12.json", "bazaar/resources_v2_2026-06.json")
     page = SHARED / "agentic" / "services_page_2026-05.json"
     payments = SHARED / "transactions" / "base_payments_2026.csv"
-    sources = [*(SHARED / name for name in names), page]
-    options = ("--json", "--max-rejects", "10%", "--max-price", "1000000")
-    assert build(*sources, payments=payments, options=options) == 0
+    sources = map(str, [*(SHARED / name for name in names), page])
+    options = ["--json", "--max-rejects", "10%", "--max-price", "1000000"]
+    options += ["--transactions", str(payments), "--out", str(artifacts)]
+    assert main(["build", *sources, *options]) == 0
     report = reported(capsys)
     assert [each["records"] for each in report["sources"][:3]] == [1400, 60, 50]
     written = {each["id"]: each for each in json.loads(page.read_text())["services"]}
@@ -488,13 +497,17 @@ def test_a_build_that_cannot_write_its_whoosh_index_is_published_and_says_so(
 
 
 def test_downloads_that_cannot_be_made_leave_what_the_next_build_reuses(
-    artifacts: Path, build: Build, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, artifacts: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     artifacts.mkdir()
     (artifacts / "downloads").write_text("no folder")
-    assert build([service("a")]) == 1
+    source = tmp_path / "source.jsonl"
+    arguments = ["build", str(source), "--out", str(artifacts), "--no-semantic", "--json"]
+    write_lines(source, [service("a")])
+    assert main(arguments) == 1
     assert "is served, but its downloads cannot be made" in capsys.readouterr().err
     (artifacts / "downloads").unlink()
-    assert build([service("a"), service("b", name="Other")], options=("--json",)) == 0
+    write_lines(source, [service("a"), service("b", name="Other")])
+    assert main(arguments) == 0
     report = reported(capsys)
     assert (report["indexed"], report["reusedRecords"]) == (1, 1)

@@ -24,6 +24,7 @@ from tests.support.sources.feeds import misbehaving, pages_of
 from tests.support.sources.x402 import resource
 
 ESCAPE = "\x1b"
+PLAIN = ("--no-semantic", "--no-downloads")
 
 
 def test_without_a_terminal_each_long_stage_has_a_plain_line(
@@ -51,8 +52,17 @@ def test_a_terminal_shows_bars_and_a_pipe_only_lines(tmp_path: Path, artifacts: 
     )  # the cursor is shown again
     assert ESCAPE not in output
     assert output.splitlines()[-1].startswith("published ")
-    for option in ("--quiet", "--json"):
-        assert run_on_terminal(source, tmp_path / option, option)[0] == ""
+
+
+@pytest.mark.parametrize("option", ["--quiet", "--json"])
+def test_a_terminal_shows_nothing_of_a_quiet_build(
+    option: str, build: Build, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    controller, terminal = pty.openpty()
+    with os.fdopen(terminal, "w") as stderr:
+        monkeypatch.setattr("sys.stderr", stderr)
+        assert build([service("a")], options=(*PLAIN, option)) == 0
+    assert read_terminal(controller) == ""
 
 
 def test_a_terminal_shows_the_items_and_bytes_of_a_feed(artifacts: Path) -> None:
@@ -78,7 +88,7 @@ def test_a_build_outlives_its_terminal(tmp_path: Path, artifacts: Path) -> None:
     records = [service(f"s{number:03}") for number in range(600)]
     source = write_lines(tmp_path / "source.jsonl", records)
     controller, terminal = pty.openpty()
-    command = [sys.executable, "-m", "indexer", "build", source, "--out", str(artifacts)]
+    command = [sys.executable, "-m", "indexer", "build", source, "--out", str(artifacts), *PLAIN]
     with subprocess.Popen(
         command, cwd=ROOT, stdout=subprocess.PIPE, stderr=terminal, text=True
     ) as process:
@@ -95,7 +105,8 @@ def run_on_terminal(
 ) -> tuple[str, str]:
     """Run a build; return its standard error on a terminal, and its standard output from a pipe."""
     controller, terminal = pty.openpty()
-    command = [sys.executable, *python, "build", source, "--out", str(artifacts), *options]
+    options = ("--out", str(artifacts), *PLAIN, *options)
+    command = [sys.executable, *python, "build", source, *options]
     environment = {**os.environ, "TERM": "xterm", "COLUMNS": "100"}
     with subprocess.Popen(
         command, cwd=ROOT, stdout=subprocess.PIPE, stderr=terminal, text=True, env=environment

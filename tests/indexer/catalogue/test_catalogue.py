@@ -15,6 +15,8 @@ from hypothesis import strategies as st
 from indexer.build import build_snapshot
 from indexer.catalogue.record import normalise
 from indexer.options import BuildOptions, Kind, SourceOptions
+from indexer.report import Report
+from indexer.search_options import RankingOptions
 from indexer.sources.records import SourceRecord
 from service.snapshot.snapshot import open_snapshot
 from tests.support.artifacts import overlays, reported
@@ -232,13 +234,20 @@ def source(folder: Path, name: str, records: list[Json], **options: Any) -> Sour
     return SourceOptions(name=name, path=write_lines(folder / name, records), **options)
 
 
+def publish(artifacts: Path, *sources: SourceOptions) -> Report:
+    """Build without vectors and downloads."""
+    ranking = RankingOptions(is_semantic=False)
+    options = BuildOptions(sources=sources, out=artifacts, ranking=ranking, downloads=False)
+    return build_snapshot(options)
+
+
 def test_of_duplicate_ids_the_most_trusted_source_wins_wherever_it_stands(
     tmp_path: Path, artifacts: Path
 ) -> None:
     trusted = source(tmp_path, "trusted", [service("a", name="ours")], trust=2, curated=True)
     other = source(tmp_path, "other", [service("a", name="theirs")], trust=1, curated=True)
     for sources in ((trusted, other), (other, trusted)):
-        report = build_snapshot(BuildOptions(sources=sources, out=artifacts))
+        report = publish(artifacts, *sources)
         assert [record["name"] for record in stored(artifacts)] == ["ours"]
         left_out = {each.source: each.left_out for each in report.sources}
         assert not left_out["trusted"]
@@ -253,7 +262,7 @@ def test_a_record_does_not_take_the_host_of_resources_of_a_more_trusted_source(
     trusted = source(tmp_path, "trusted", listed, trust=1, kind=Kind.RESOURCES)
     other = source(tmp_path, "other", [official], kind=Kind.RECORDS)
     for sources in ((trusted, other), (other, trusted)):
-        build_snapshot(BuildOptions(sources=sources, out=artifacts))
+        publish(artifacts, *sources)
         (record,) = stored(artifacts)
         assert (record["id"], record["name"]) == ("api-victim-example", "Victim")
 
@@ -265,7 +274,7 @@ def test_resources_that_a_record_does_not_name_are_a_service_of_their_own(
     resources = [resource(f"https://api.one.example/{path}") for path in ("v1", "v2")]
     records = source(tmp_path, "records", [written], trust=1, curated=True)
     feed = source(tmp_path, "feed", resources, kind=Kind.RESOURCES)
-    build_snapshot(BuildOptions(sources=(records, feed), out=artifacts))
+    publish(artifacts, records, feed)
     ours, rest = stored(artifacts)
     summary = ours.pop("priceSummary")
     assert summary is not None
@@ -282,7 +291,7 @@ def test_a_source_that_hides_keeps_resources_out_that_its_records_do_not_name(
     resources = [resource(f"https://api.one.example/{path}") for path in ("v1", "v2")]
     records = source(tmp_path, "records", [written], trust=1, curated=True, hides=True)
     feed = source(tmp_path, "feed", resources, kind=Kind.RESOURCES)
-    report = build_snapshot(BuildOptions(sources=(records, feed), out=artifacts))
+    report = publish(artifacts, records, feed)
     assert ids(artifacts) == ["one"]
     tally = report.sources[1]
     assert (tally.records, tally.published) == (2, 1)

@@ -14,6 +14,7 @@ from indexer.build import build_snapshot
 from indexer.errors import IndexerError, SourceError, SourceFailed, TooManyRejects
 from indexer.options import BuildOptions, Kind, OnError, SourceOptions
 from indexer.report import Report
+from indexer.search_options import RankingOptions
 from indexer.sources.findings import State
 from tests.support.artifacts import current, ids, listed, overlays
 from tests.support.running import Build, Json, service, write_lines
@@ -25,9 +26,10 @@ Publish = Callable[..., Report]
 @pytest.fixture
 def publish(artifacts: Path) -> Publish:
     """Return a function that builds from sources, each with options of a build."""
+    plain: Json = {"ranking": RankingOptions(is_semantic=False), "downloads": False, "jobs": 1}
 
     def publish(*sources: SourceOptions, **options: Any) -> Report:
-        return build_snapshot(BuildOptions(sources=sources, out=artifacts, **options))
+        return build_snapshot(BuildOptions(sources=sources, out=artifacts, **plain, **options))
 
     return publish
 

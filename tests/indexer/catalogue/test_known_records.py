@@ -302,7 +302,11 @@ def test_a_history_of_builds_publishes_what_builds_from_nothing_publish(
 def publish(source: Path, artifacts: Path) -> tuple[dict[str, str], Any]:
     """Build, and return the hashes of the files that are served, and the tallies."""
     options = BuildOptions(
-        sources=(name_source(str(source)),), out=artifacts, max_rejects=Fraction(1), ranking=WORDS
+        sources=(name_source(str(source)),),
+        out=artifacts,
+        max_rejects=Fraction(1),
+        ranking=WORDS,
+        downloads=False,
     )
     report = build_snapshot(options)
     files = read_manifest(folder(artifacts)).files

@@ -18,11 +18,12 @@ from indexer.payments.files import PaymentInput
 from indexer.progress import Progress
 from indexer.sources.findings import Findings
 from service.snapshot.snapshot import open_snapshot
-from tests.support.running import ROOT, payment, run_indexer, service, write_lines
+from tests.support.running import ROOT, payment, service, write_lines
 from tests.support.sources.payments import HEADER, hashes, overview, row
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
 MIB, GIB = 2**20, 2**30
+PLAIN = ("--no-semantic", "--no-downloads")
 
 
 @pytest.mark.parametrize(
@@ -60,8 +61,7 @@ def test_wildcards_in_the_name_of_the_artifacts_folder_are_literal(tmp_path: Pat
     neighbour.mkdir(parents=True)
     write_lines(neighbour / "payments-0", [payment(tx_hash="0x2"), payment(tx_hash="0x3")])
     artifacts = tmp_path / "out[1]"
-    finished = run_indexer("build", source, "--transactions", name, "--out", artifacts)
-    assert finished.returncode == 0, finished.stderr
+    assert main(["build", source, "--transactions", name, "--out", str(artifacts), *PLAIN]) == 0
     assert hashes(artifacts) == {"0x01"}
 
 
@@ -76,30 +76,22 @@ def test_an_artifacts_folder_that_duckdb_cannot_name_ends_the_build(
     assert "choose another --out" in capsys.readouterr().err
 
 
-def run_without_duckdb(*arguments: str) -> subprocess.CompletedProcess[str]:
-    program = (
-        "import sys; sys.modules['duckdb'] = None; from indexer.__main__ import main; "
-        f"sys.exit(main({list(arguments)!r}))"
-    )
-    command = [sys.executable, "-c", program]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-
-
-def test_payments_without_duckdb_name_the_extra_to_install(tmp_path: Path) -> None:
-    source = write_lines(tmp_path / "s.jsonl", [service()])
-    name = write_lines(tmp_path / "p.jsonl", [payment()])
-    out = str(tmp_path / "artifacts")
-    finished = run_without_duckdb("build", source, "--transactions", name, "--out", out)
-    assert finished.returncode == 1
-    assert "the extra [indexer]" in finished.stderr
-    assert "Traceback" not in finished.stderr
-
-
-def test_a_catalogue_without_payments_is_built_without_duckdb(
+def test_without_duckdb_a_catalogue_is_built_and_payments_name_the_extra_to_install(
     tmp_path: Path, artifacts: Path
 ) -> None:
     source = write_lines(tmp_path / "s.jsonl", [service()])
-    assert run_without_duckdb("build", source, "--out", str(artifacts)).returncode == 0
+    name = write_lines(tmp_path / "p.jsonl", [payment()])
+    arguments = ["build", source, "--out", str(artifacts), *PLAIN]
+    program = (
+        "import sys; sys.modules['duckdb'] = None; from indexer.__main__ import main; "
+        f"assert main({arguments!r}) == 0; "
+        f"sys.exit(main({[*arguments, '--transactions', name]!r}))"
+    )
+    command = [sys.executable, "-c", program]
+    finished = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert finished.returncode == 1
+    assert "the extra [indexer]" in finished.stderr
+    assert "Traceback" not in finished.stderr
     assert overview(artifacts) == {
         "total_transactions": 0,
         "total_amount": 0,

@@ -239,7 +239,7 @@ def test_components_are_those_of_mutual_reach(edges: list[tuple[int, int]]) -> N
         assert (components[one] == components[other]) == is_mutual
 
 
-def test_a_path_of_a_million_accounts_needs_no_recursion() -> None:
-    sources = np.arange(1_000_000, dtype=np.int32)
-    components = strong_components(1_000_001, sources, sources + 1)
-    assert len(np.unique(components)) == 1_000_001
+def test_a_path_of_a_hundred_thousand_accounts_needs_no_recursion() -> None:
+    sources = np.arange(100_000, dtype=np.int32)
+    components = strong_components(100_001, sources, sources + 1)
+    assert len(np.unique(components)) == 100_001

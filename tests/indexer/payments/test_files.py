@@ -8,7 +8,8 @@ import os
 import re
 import resource
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
@@ -23,7 +24,7 @@ from indexer.payments.files import PaymentInput
 from indexer.payments.load import load_payments
 from indexer.sources.findings import Findings
 from service.snapshot.snapshot import open_snapshot
-from tests.support.running import Build, payment, run_indexer, run_process, service, write_lines
+from tests.support.running import Build, payment, run_process, service, write_lines
 from tests.support.sources.payments import (
     ANY_REJECTS,
     HEADER,
@@ -113,42 +114,45 @@ def test_a_file_that_changes_while_it_is_read_ends_the_build(
         load_watched([name], tmp_path / "staging", append)
 
 
-@pytest.mark.parametrize(
-    ("name", "neighbour"),
-    [
-        ("q[12].jsonl", "q1.jsonl"),
-        ("*.jsonl", "other.jsonl"),
-        ("a{x}.jsonl", "ax.jsonl"),
-        ("a{}b.csv", "ab.csv"),
-        ("it's.jsonl", "its.jsonl"),
-        ("?.jsonl", "x.jsonl"),
-        (os.fsdecode(b"\xff.jsonl"), "x.jsonl"),
-    ],
-)
+LITERAL = {
+    "q[12].jsonl": "q1.jsonl",
+    "*.jsonl": "other.jsonl",
+    "a{x}.jsonl": "ax.jsonl",
+    "a{}b.csv": "ab.csv",
+    "it's.jsonl": "its.jsonl",
+    "?.jsonl": "x.jsonl",
+    os.fsdecode(b"\xff.jsonl"): "y.jsonl",
+}
+"""Names, each with one that it would stand for as a pattern."""
+
+
 def test_wildcards_in_the_name_of_an_existing_file_are_literal(
-    name: str, neighbour: str, tmp_path: Path, artifacts: Path, build: Build
+    tmp_path: Path, artifacts: Path, build: Build
 ) -> None:
     folder = tmp_path / "payments"
     folder.mkdir()
-    write_lines(folder / neighbour, [payment(tx_hash="0x2")])
-    write_lines(folder / name, [payment(tx_hash="0x1"), payment(amount=-1)])
-    assert build([service()], payments=folder / name, options=ANY_REJECTS) == 0
-    assert hashes(artifacts) == {"0x1"}
+    for number, (name, neighbour) in enumerate(LITERAL.items()):
+        write_lines(folder / neighbour, [payment(tx_hash=f"{number} of a neighbour")])
+        write_lines(folder / name, [payment(tx_hash=f"{number}"), payment(amount=-1)])
+    options = ("--transactions", *(str(folder / name) for name in LITERAL), *ANY_REJECTS)
+    assert build([service()], options=options) == 0
+    assert hashes(artifacts) == {*map(str, range(len(LITERAL)))}
 
 
-def test_a_pattern_gives_each_matching_file_once(tmp_path: Path, artifacts: Path) -> None:
-    source = write_lines(tmp_path / "s.jsonl", [service()])
+def test_a_pattern_gives_each_matching_file_once(
+    tmp_path: Path, artifacts: Path, build: Build, capsys: pytest.CaptureFixture[str]
+) -> None:
     row = payment()
     del row["tx_hash"]  # so that reading a file twice would count its payment twice
     names = []
     for name in ("b.jsonl", "a.jsonl", "c.csv"):
         (tmp_path / "in" / name[0]).mkdir(parents=True)
         names.append(write_lines(tmp_path / "in" / name[0] / name, [row]))
-    patterns = (tmp_path / "in" / "*" / "[ab].jsonl", tmp_path / "in" / "**" / "a.*", names[0])
-    finished = run_indexer("build", source, "--transactions", *patterns, "--out", artifacts)
-    assert finished.returncode == 0, finished.stderr
+    patterns = [str(tmp_path / "in" / each) for each in ("*/[ab].jsonl", "**/a.*")]
+    options = ("--transactions", *patterns, names[0])
+    assert build([service()], options=options) == 0
     assert overview(artifacts)["total_transactions"] == 2
-    files = [line.strip() for line in finished.stdout.splitlines() if "/in/" in line]
+    files = [line.strip() for line in capsys.readouterr().out.splitlines() if "/in/" in line]
     assert [line.partition(":")[0] for line in files] == [names[1], names[0]]
 
 
@@ -160,17 +164,17 @@ def test_a_pattern_without_matches_ends_the_build(
     assert f"error: {pattern}: there is no such file, and none matches" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("form", ["csv", "jsonl"])
-def test_payments_are_read_from_a_pipe(form: str, tmp_path: Path, artifacts: Path) -> None:
-    source = write_lines(tmp_path / "s.jsonl", [service()])
-    rows = [payment(tx_hash=f"0x{number}") for number in range(9_000)]
-    name = (write_csv if form == "csv" else write_lines)(tmp_path / f"p.{form}", rows)
-    pipe = tmp_path / "pipe"
-    os.mkfifo(pipe)
-    with subprocess.Popen(["/bin/sh", "-c", f"cat '{name}' > '{pipe}'"]):
-        finished = run_indexer("build", source, "--transactions", pipe, "--out", artifacts)
-    assert finished.returncode == 0, finished.stderr
-    assert overview(artifacts)["total_transactions"] == 9_000
+def test_payments_are_read_from_a_pipe(tmp_path: Path, artifacts: Path, build: Build) -> None:
+    pipes = []
+    for form, write in (("csv", write_csv), ("jsonl", write_lines)):
+        rows = [payment(tx_hash=f"{form} {number}") for number in range(9_000)]
+        name = write(tmp_path / f"p.{form}", rows)
+        pipes.append(f"{name}.pipe")
+        os.mkfifo(pipes[-1])
+    copying = " & ".join(f"cat '{pipe[:-5]}' > '{pipe}'" for pipe in pipes)
+    with subprocess.Popen(["/bin/sh", "-c", copying]):
+        assert build([service()], options=("--transactions", *pipes)) == 0
+    assert overview(artifacts)["total_transactions"] == 18_000
 
 
 def test_payments_are_read_from_standard_input(tmp_path: Path, artifacts: Path) -> None:
@@ -204,26 +208,39 @@ def test_gzip_data_that_is_cut_short_ends_the_build(
     assert "cut short" in capsys.readouterr().err
 
 
+@contextmanager
+def largest_file(size: int) -> Iterator[None]:
+    """Let this process write no file beyond a size; the write fails as on a full disk."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
 @pytest.mark.parametrize("limit", [20_000, 200_000])
 @pytest.mark.parametrize("compressed", [False, True])
 def test_a_full_disk_is_not_blamed_on_a_payment_file(
-    compressed: bool, limit: int, tmp_path: Path, artifacts: Path
+    compressed: bool,
+    limit: int,
+    tmp_path: Path,
+    artifacts: Path,
+    build: Build,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    source = write_lines(tmp_path / "s.jsonl", [service()])
     names = [tmp_path / f"p{part}.jsonl" for part in range(8)]
     for part, name in enumerate(names):  # some 70 KB each
         write_lines(name, [payment(tx_hash=f"0x{part}{number}") for number in range(500)])
         if compressed:
             name.write_bytes(gzip.compress(name.read_bytes()))
-    finished = run_process(
-        "indexer",
-        *("build", source, "--transactions", *names, "--out", artifacts),
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)),
-    )
-    assert finished.returncode == 1
-    assert finished.stderr.startswith("error: ")
-    assert not finished.stderr.startswith(f"error: {tmp_path}/p")
-    assert "Traceback" not in finished.stderr
+    options = ("--transactions", *map(str, names))
+    with largest_file(limit):
+        assert build([service()], options=options) == 1
+    error = capsys.readouterr().err
+    assert error.startswith("error: ")
+    assert not error.startswith(f"error: {tmp_path}/p")
+    assert "Traceback" not in error
     assert not (artifacts / "CURRENT").exists()
 
 
@@ -258,19 +275,19 @@ UNREADABLE: dict[str, tuple[bytes, str]] = {
 }
 
 
-@pytest.mark.parametrize("case", UNREADABLE)
 def test_an_unreadable_payment_file_ends_the_build_and_keeps_the_published_snapshot(
-    case: str, tmp_path: Path, artifacts: Path, build: Build, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, artifacts: Path, build: Build, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert build([service("kept")]) == 0
-    content, message = UNREADABLE[case]
+    capsys.readouterr()
     name = tmp_path / "p.csv"
-    name.write_bytes(content)
-    assert build([service("new")], payments=name) == 1
-    error = capsys.readouterr().err
-    assert error.startswith(f"error: {name}")
-    assert message in error
-    assert open_snapshot(artifacts).find("kept") is not None
+    for case, (content, message) in UNREADABLE.items():
+        name.write_bytes(content)
+        assert build([service("new")], payments=name) == 1, case
+        error = capsys.readouterr().err
+        assert error.startswith(f"error: {name}"), case
+        assert message in error, case
+        assert open_snapshot(artifacts).find("kept") is not None, case
 
 
 @pytest.mark.parametrize("case", UNREADABLE)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import gzip
 import json
 import tempfile
+from collections import Counter
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -20,15 +21,13 @@ from indexer.tokens.stablecoins import Stablecoins
 from indexer.tokens.testnets import is_test_network
 from service.networks import NETWORK_KEYS, network_key
 from service.snapshot.snapshot import open_snapshot
-from tests.support.running import Build, Json, examples, payment, run_indexer, service, write_lines
+from tests.support.running import Build, Json, examples, payment, service, write_lines
 from tests.support.sources.payments import (
     ANY_REJECTS,
-    hashes,
+    NOW,
     items,
-    list_rejects,
     load,
     overview,
-    read_rejects,
     row,
     write_csv,
     write_parquet,
@@ -62,9 +61,7 @@ def test_a_payment_is_served_with_every_field_of_transaction(artifacts: Path, bu
     assert overview(artifacts)["total_amount"] == 20_000_000
 
 
-def test_csv_and_json_lines_in_either_shape_give_the_same_answers(
-    tmp_path: Path, artifacts: Path, build: Build
-) -> None:
+def test_csv_and_json_lines_in_either_shape_give_the_same_payments(tmp_path: Path) -> None:
     ours = [payment(tx_hash=f"0x{n}", amount=n * 1000, success="true") for n in range(1, 9)]
     theirs = [
         {
@@ -79,66 +76,61 @@ def test_csv_and_json_lines_in_either_shape_give_the_same_answers(
         }
         for row in ours
     ]
-    answers = []
     files = [
         write_lines(tmp_path / "ours.jsonl", ours),
         write_csv(tmp_path / "ours.csv", ours),
         write_lines(tmp_path / "theirs.jsonl", theirs),
         write_csv(tmp_path / "theirs.csv", theirs),
     ]
-    for name in list(files):
+    for name in files[1:3]:
         compressed = Path(name + ".zipped")
         compressed.write_bytes(gzip.compress(Path(name).read_bytes()))
         files.append(str(compressed))
-    for name in files:
-        assert build([service()], payments=name) == 0
-        answers.append((items(artifacts), overview(artifacts)))
-    assert len(answers[0][0]) == 8
-    assert all(answer == answers[0] for answer in answers)
+    first, *others = (load(tmp_path, name).payments for name in files)
+    assert len(first) == 8
+    for name, loaded in zip(files[1:], others, strict=True):
+        assert loaded == first, name
 
 
-def test_duplicates_are_found_across_files(tmp_path: Path, artifacts: Path) -> None:
-    source = write_lines(tmp_path / "s.jsonl", [service()])
+def test_duplicates_are_found_across_files_of_one_option_and_of_several(
+    tmp_path: Path, artifacts: Path, build: Build, capsys: pytest.CaptureFixture[str]
+) -> None:
     one = write_lines(tmp_path / "1.jsonl", [payment(log_index=1), payment(log_index=2)])
     two = write_lines(tmp_path / "2.jsonl", [payment(log_index=2), payment(log_index=3)])
-    finished = run_indexer("build", source, "--transactions", one, two, "--out", artifacts)
-    assert finished.returncode == 0, finished.stderr
-    assert overview(artifacts)["total_transactions"] == 3
-    assert f"{two}: 2 records: 1 published, 1 left out\n" in finished.stdout
-    assert "  left out: 1 × duplicate payments\n" in finished.stdout
+    three = write_lines(tmp_path / "3.jsonl", [payment(log_index=3), payment(log_index=4)])
+    assert build([service()], options=("--transactions", one, two), payments=three) == 0
+    assert overview(artifacts)["total_transactions"] == 4
+    report = capsys.readouterr().out
+    for name in (two, three):
+        assert f"{name}: 2 records: 1 published, 1 left out\n" in report
+    assert "  left out: 1 × duplicate payments\n" in report
 
 
-def test_transactions_may_be_given_more_than_once(tmp_path: Path, artifacts: Path) -> None:
-    source = write_lines(tmp_path / "s.jsonl", [service()])
-    one = write_lines(tmp_path / "1.jsonl", [payment(log_index=1)])
-    two = write_lines(tmp_path / "2.jsonl", [payment(log_index=2)])
-    options = ("--transactions", one, "--transactions", two)
-    finished = run_indexer("build", source, *options, "--out", artifacts)
-    assert finished.returncode == 0, finished.stderr
-    assert overview(artifacts)["total_transactions"] == 2
+SAME: list[Json] = [
+    {},
+    {"tx_hash": "0xAB", "sender": "0xA"},
+    {"chain": "BASE"},
+    {"log_index": 1},
+]
+DIFFERENT: list[Json] = [
+    {"chain": "polygon"},
+    {"tx_hash": "0xac"},
+    {"sender": "0xc"},
+    {"recipient": "0xc"},
+    {"amount": 1},
+    {"log_index": 1, "amount": 1},
+]
 
 
-@pytest.mark.parametrize(
-    ("other", "same"),
-    [
-        ({}, True),
-        ({"tx_hash": "0xAB", "sender": "0xA"}, True),
-        ({"chain": "BASE"}, True),
-        ({"chain": "polygon"}, False),
-        ({"tx_hash": "0xac"}, False),
-        ({"sender": "0xc"}, False),
-        ({"recipient": "0xc"}, False),
-        ({"amount": 1}, False),
-        ({"log_index": 1}, True),
-        ({"log_index": 1, "amount": 1}, False),
-    ],
-)
-def test_without_log_index_a_duplicate_agrees_in_parties_and_amount(
-    other: Json, same: bool, artifacts: Path, build: Build
-) -> None:
-    first = payment(tx_hash="0xab")
-    assert build([service()], payments=[first, first | other]) == 0
-    assert overview(artifacts)["total_transactions"] == (1 if same else 2)
+def test_without_log_index_a_duplicate_agrees_in_parties_and_amount(tmp_path: Path) -> None:
+    rows = []
+    for case, other in enumerate([*SAME, *DIFFERENT]):
+        first = payment(tx_hash="0xab")
+        rows += [row | {"tx_hash": f"{row['tx_hash']}-{case}"} for row in (first, first | other)]
+    loaded = load(tmp_path, write_lines(tmp_path / "p.jsonl", rows))
+    counts = Counter(int(tx_hash.partition("-")[2]) for tx_hash in loaded.hashes())
+    for case, other in enumerate([*SAME, *DIFFERENT]):
+        assert counts[case] == (1 if other in SAME else 2), other
 
 
 Row = tuple[str, int | None, str, int]
@@ -194,15 +186,11 @@ def test_an_export_in_dollars_does_not_double_one_in_base_units(tmp_path: Path) 
     assert loaded.tallies[1].left_out == {"duplicate payments": 1}
 
 
-def test_names_of_one_network_are_one_network(
-    artifacts: Path, build: Build, tmp_path: Path
-) -> None:
-    chains = ["base", "Base", "base-mainnet", "eip155:8453", "8453", " BASE_Mainnet "]
-    rows = [payment(chain=chain) for chain in chains]
-    name = write_lines(tmp_path / "p.jsonl", rows)
-    assert [payment["network"] for payment in load(tmp_path, name).payments] == ["base"]
-    assert build([service()], payments=rows[4:]) == 0
-    assert [item["chain"] for item in items(artifacts)] == ["8453"]
+def test_names_of_one_network_are_one_network_under_the_first_of_them(tmp_path: Path) -> None:
+    chains = ["8453", "base", "Base", "base-mainnet", "eip155:8453", " BASE_Mainnet "]
+    name = write_lines(tmp_path / "p.jsonl", [payment(chain=chain) for chain in chains])
+    (loaded,) = load(tmp_path, name).payments
+    assert (loaded["network"], loaded["texts"]["chain"]) == ("base", "8453")
 
 
 spellings = st.one_of(
@@ -225,7 +213,7 @@ def test_the_network_of_a_payment_is_its_key_in_the_service(names: list[str]) ->
     assert [row["network"] for row in loaded.payments] == [network_key(name) for name in names]
 
 
-def test_what_is_no_dollar_is_counted_apart(tmp_path: Path, artifacts: Path, build: Build) -> None:
+def test_what_is_no_dollar_is_counted_apart(tmp_path: Path) -> None:
     rows = [
         payment(tx_hash="0x1"),
         payment(tx_hash="0x2", token_address=USDC),
@@ -253,9 +241,7 @@ def test_what_is_no_dollar_is_counted_apart(tmp_path: Path, artifacts: Path, bui
         "payments in unknown tokens": 4,
         "payments in other currencies": 1,
     }
-    assert build([service()], payments=name) == 0
-    assert hashes(artifacts) == {"0x1", "0x2", "0x3", "0x4"}
-    assert overview(artifacts)["total_amount"] == 40_000
+    assert loaded.hashes() == ["0x1", "0x2", "0x3", "0x4"]
 
 
 def test_a_token_of_the_operator_counts_as_dollars(tmp_path: Path) -> None:
@@ -264,13 +250,11 @@ def test_a_token_of_the_operator_counts_as_dollars(tmp_path: Path) -> None:
     assert load(tmp_path, name, stablecoins=more).dollars() == [0.01]
 
 
-def test_decimals_that_contradict_the_token_are_rejected(tmp_path: Path, build: Build) -> None:
+def test_decimals_that_contradict_the_token_are_rejected(tmp_path: Path) -> None:
     rows = [payment(log_index=n, token_address=USDC, decimals=d) for n, d in enumerate((6, 18))]
-    rejects = read_rejects(build, rows, tmp_path / "rejects.jsonl")
-    assert [(reject["position"], reject["path"]) for reject in rejects] == [
-        ("line 2", "$.decimals")
-    ]
-    assert rejects[0]["reason"] == "is not the number of decimals of this token"
+    (reject,) = load(tmp_path, write_lines(tmp_path / "p.jsonl", rows)).rejects
+    assert (reject["position"], reject["path"]) == ("line 2", "$.decimals")
+    assert reject["reason"] == "is not the number of decimals of this token"
 
 
 SUCCESSES = "true t 1 1.0 yes y ok success succeeded confirmed TRUE True Y OK SUCCESS Confirmed"
@@ -308,28 +292,24 @@ def test_times_are_read_in_every_usual_form(form: str, tmp_path: Path) -> None:
     assert [row["paid_at"] for row in loaded.payments] == [moment] * len(times)
 
 
-@pytest.mark.parametrize(
-    ("dollars", "expected"),
-    [
-        ("0.30000000000000004", 0.3),
-        ("0.0030000000000000001", 0.003),
-        ("1.1099999999999999", 1.11),
-        ("123456.78900000001", 123456.789),
-        ("0.010000000000", 0.01),
-        ("5.00", 5.0),
-        ("0.1234567", None),
-        ("0.00000001", None),
-        ("3.0000001", None),
-    ],
-)
-def test_dollars_may_have_the_rounding_error_of_a_double(
-    dollars: str, expected: float | None, tmp_path: Path
-) -> None:
-    row = payment(amount_usdc=dollars)
+EXACT_DOLLARS = {
+    "0.30000000000000004": 0.3,
+    "0.0030000000000000001": 0.003,
+    "1.1099999999999999": 1.11,
+    "123456.78900000001": 123456.789,
+    "0.010000000000": 0.01,
+    "5.00": 5.0,
+}
+
+
+def test_dollars_may_have_the_rounding_error_of_a_double(tmp_path: Path) -> None:
+    row = payment()
     del row["amount"], row["decimals"]
-    loaded = load(tmp_path, write_csv(tmp_path / "p.csv", [row]))
-    assert loaded.dollars() == ([] if expected is None else [expected])
-    assert loaded.tallies[0].malformed == (expected is None)
+    texts = [*EXACT_DOLLARS, "0.1234567", "0.00000001", "3.0000001"]
+    rows = [row | {"amount_usdc": text, "tx_hash": text} for text in texts]
+    loaded = load(tmp_path, write_csv(tmp_path / "p.csv", rows))
+    assert dict(zip(loaded.hashes(), loaded.dollars(), strict=True)) == EXACT_DOLLARS
+    assert loaded.tallies[0].malformed == 3
 
 
 def test_whole_numbers_may_have_a_decimal_point(tmp_path: Path) -> None:
@@ -380,13 +360,13 @@ def test_columns_are_mapped(write: Callable[[Path, list[Json]], str], tmp_path: 
     values = ("0xA", "SoL", "0.25", "2026-04-25 10:16:51")
     row = dict(zip(MAPPED.values(), values, strict=True)) | {"sender": "no", "amount": "1"}
     name = write(tmp_path / "mapped", [row])
-    loaded = load(tmp_path, PaymentInput("p", name, MAPPED, "it's ours"))
-    assert loaded.dollars() == [0.25]
-    plain = payment(sender="0xa", recipient="SoL")
-    (other,) = load(tmp_path, write_lines(tmp_path / "plain", [plain])).payments
+    other = write_lines(tmp_path / "plain", [payment(sender="0xa", recipient="SoL")])
+    loaded = load(tmp_path, PaymentInput("p", name, MAPPED, "it's ours"), other)
+    assert loaded.dollars() == [0.25, 0.01]
+    mapped, plain = loaded.payments
     for column in ("sender", "recipient"):
-        assert loaded.payments[0][column] == other[column]
-    assert loaded.payments[0]["network"] == "it's-ours"
+        assert mapped[column] == plain[column]
+    assert mapped["network"] == "it's-ours"
 
 
 @pytest.mark.parametrize("write", [write_csv, write_lines, write_parquet])
@@ -422,81 +402,60 @@ def test_dollars_count_where_an_amount_has_no_decimals(tmp_path: Path) -> None:
     assert load(tmp_path, write_csv(tmp_path / "p.csv", [row])).dollars() == [0.5]
 
 
-def test_with_log_index_a_duplicate_agrees_in_chain_hash_and_index_alone(
-    artifacts: Path, build: Build
-) -> None:
+def test_with_log_index_a_duplicate_agrees_in_chain_hash_and_index_alone(tmp_path: Path) -> None:
     rows = [payment(log_index=1), payment(log_index=1, amount=5), payment(log_index=2)]
-    assert build([service()], payments=rows) == 0
-    assert [item["amount"] for item in items(artifacts)] == [10_000, 10_000]
+    assert load(tmp_path, write_lines(tmp_path / "p.jsonl", rows)).dollars() == [0.01, 0.01]
 
 
-def test_without_tx_hash_nothing_is_a_duplicate_and_ids_are_stable(
+def test_payments_without_a_hash_or_with_the_id_of_another_have_stable_unique_ids(
     artifacts: Path, build: Build
 ) -> None:
-    anonymous = payment()
+    anonymous = payment(sender="0xnobody")
     del anonymous["tx_hash"]
-    rows = [anonymous, anonymous, anonymous | {"amount": 5}]
+    one, two = payment(id="p", log_index=1), payment(id="p", log_index=2)
+    other = payment(id="q", log_index=3)
+    alike = payment(id="p", tx_hash="")
+    rows = [anonymous, anonymous, anonymous | {"amount": 5}, one, two, other, alike, alike]
     assert build([service()], payments=rows) == 0
     first = items(artifacts)
-    assert len({item["id"] for item in first}) == 3
-    assert all(item["tx_hash"] == "" for item in first)
+    assert len({item["id"] for item in first}) == len(rows)
+    assert [item["tx_hash"] for item in first if item["sender"] == "0xnobody"] == [""] * 3
+    given = [item["id"][:2] for item in first if item["sender"] != "0xnobody"]
+    assert sorted(given) == ["p-", "p-", "p-", "p-", "q"]
     assert build([service()], payments=rows[::-1]) == 0
     assert items(artifacts) == first
 
 
-def test_payments_that_share_an_id_are_served_with_unique_ids(
-    artifacts: Path, build: Build
-) -> None:
-    one, two = payment(id="p", log_index=1), payment(id="p", log_index=2)
-    other = payment(id="q", log_index=3)
-    alike = payment(id="p", tx_hash="")
-    assert build([service()], payments=[one, two, other, alike, alike]) == 0
-    ids = [item["id"] for item in items(artifacts)]
-    assert len(set(ids)) == 5
-    assert sorted(payment_id[:2] for payment_id in ids) == ["p-", "p-", "p-", "p-", "q"]
-    assert build([service()], payments=[alike, other, two, alike, one]) == 0
-    assert [item["id"] for item in items(artifacts)] == ids
-
-
-def test_failed_payments_are_left_out(
-    tmp_path: Path, artifacts: Path, build: Build, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_failed_payments_are_left_out(tmp_path: Path) -> None:
     def rows(values: tuple[object, ...]) -> list[Json]:
         return [payment(tx_hash=f"0x{n}", success=value) for n, value in enumerate(values)]
 
-    lines = rows((True, False, None, "", "null", "no", 0))
-    assert build([service()], payments=[*lines, payment(tx_hash="0x7")]) == 0
-    assert overview(artifacts)["total_transactions"] == 2
-    assert "8 records: 2 published, 6 left out\n  left out: 6 × failed payments\n" in (
-        capsys.readouterr().out
-    )
+    lines = [*rows((True, False, None, "", "null", "no", 0)), payment(tx_hash="0x7")]
     table = [row | {"amount": "?"} for row in rows(("false", "no", "", "null", "0"))]
-    table.append(payment(tx_hash="0x5", success="true"))
-    assert build([service()], payments=write_csv(tmp_path / "p.csv", table)) == 0
-    assert overview(artifacts)["total_transactions"] == 1
-    assert "6 records: 1 published, 5 left out\n  left out: 5 × failed payments\n" in (
-        capsys.readouterr().out
-    )
+    table.append(payment(tx_hash="0x9", success="true"))
+    names = write_lines(tmp_path / "p.jsonl", lines), write_csv(tmp_path / "p.csv", table)
+    loaded = load(tmp_path, *names)
+    assert loaded.hashes() == ["0x0", "0x7", "0x9"]
+    assert [(tally.records, tally.malformed, tally.left_out) for tally in loaded.tallies] == [
+        (8, 0, {"failed payments": 6}),
+        (6, 0, {"failed payments": 5}),
+    ]
 
 
-def test_rejects_are_numbered_within_their_file(tmp_path: Path, artifacts: Path) -> None:
-    source = write_lines(tmp_path / "s.jsonl", [service()])
+def test_rejects_are_numbered_within_their_file(tmp_path: Path) -> None:
+    names = []
     for part in range(3):
         rows = [row(10 * part + number) for number in range(9)]
         rows[part] = row(99, log_index="x")
         rows[4 + part] = row(99, sender='"0xa')  # never closed, not by the next file either
-        write_rows(tmp_path / f"{part}.csv", rows)
-    listed = tmp_path / "rejects.jsonl"
-    arguments = ("--transactions", tmp_path / "*.csv", "--rejects", listed, "--out", artifacts)
-    finished = run_indexer("build", source, *arguments, *ANY_REJECTS)
-    assert finished.returncode == 0, finished.stderr
-    rejects = [json.loads(line) for line in listed.read_text().splitlines()]
-    assert [(Path(reject["source"]).name, reject["position"]) for reject in rejects] == [
+        names.append(write_rows(tmp_path / f"{part}.csv", rows))
+    loaded = load(tmp_path, *names)
+    assert [(Path(each["source"]).name, each["position"]) for each in loaded.rejects] == [
         *[("0.csv", f"line {line}") for line in (2, 6, 7, 8, 9, 10)],
         *[("1.csv", f"line {line}") for line in (3, 7, 8, 9, 10)],
         *[("2.csv", f"line {line}") for line in (4, 8, 9, 10)],
     ]
-    assert hashes(artifacts) == {f"0x{n}" for n in (1, 2, 3, 10, 12, 13, 14, 20, 21, 23, 24, 25)}
+    assert loaded.hashes() == [f"0x{n}" for n in (1, 2, 3, 10, 12, 13, 14, 20, 21, 23, 24, 25)]
 
 
 def test_rows_keep_their_order_with_several_threads(
@@ -510,8 +469,11 @@ def test_rows_keep_their_order_with_several_threads(
     rows[2::50_000] = [copy.replace(",10000,", ",7,") for copy in copies]
     rows += copies
     name = write_rows(tmp_path / "p.csv", rows)
-    rejects = list_rejects(build, name, tmp_path / "rejects.jsonl")
-    assert [position for position, _ in rejects] == [
+    listing = tmp_path / "rejects.jsonl"
+    options = (*ANY_REJECTS, "--rejects", str(listing))
+    assert build([service()], payments=name, options=options) == 0
+    rejects = [json.loads(line) for line in listing.read_text().splitlines()]
+    assert [reject["position"] for reject in rejects] == [
         f"line {number + 2}" for number in range(0, count, 25_000)
     ]
     totals = overview(artifacts)
@@ -519,7 +481,7 @@ def test_rows_keep_their_order_with_several_threads(
     assert totals["total_amount"] == (count - 15) * 10_000 + 5 * 7
 
 
-FUTURE = datetime.now(UTC) + timedelta(hours=2)
+FUTURE = NOW + timedelta(hours=2)
 BAD_ROWS: dict[str, tuple[Json, str, str]] = {
     "no chain": ({"chain": ""}, "chain", "is missing"),
     "no time": ({"block_timestamp": None}, "block_timestamp", "is missing"),
@@ -553,7 +515,7 @@ BAD_ROWS: dict[str, tuple[Json, str, str]] = {
 
 @pytest.mark.parametrize("form", ["csv", "jsonl"])
 def test_each_bad_row_is_rejected_with_its_line_column_and_reason(
-    form: str, tmp_path: Path, artifacts: Path, build: Build
+    form: str, tmp_path: Path
 ) -> None:
     good = payment(log_index=1)
     rows = [good]
@@ -563,7 +525,8 @@ def test_each_bad_row_is_rejected_with_its_line_column_and_reason(
             good | {"tx_hash": f"0x{number}"},
         ]
     name = (write_csv if form == "csv" else write_lines)(tmp_path / f"payments.{form}", rows)
-    rejects = read_rejects(build, name, tmp_path / "rejects.jsonl")
+    loaded = load(tmp_path, name)
+    rejects = loaded.rejects
     first = 3 if form == "csv" else 2
     assert [(reject["source"], reject["position"], reject["id"]) for reject in rejects] == [
         (name, f"line {first + 2 * number}", f"0xbad{number}") for number in range(len(BAD_ROWS))
@@ -571,38 +534,33 @@ def test_each_bad_row_is_rejected_with_its_line_column_and_reason(
     for reject, (case, (_, column, reason)) in zip(rejects, BAD_ROWS.items(), strict=True):
         assert reject["path"] == f"$.{column}", case
         assert reason in reject["reason"], case
-    assert overview(artifacts)["total_transactions"] == 1 + len(BAD_ROWS)
+    assert len(loaded.payments) == 1 + len(BAD_ROWS)
 
 
 @pytest.mark.parametrize("form", ["csv", "jsonl"])
-def test_a_fault_is_reported_under_the_column_name_of_the_file(
-    form: str, tmp_path: Path, build: Build
-) -> None:
+def test_a_fault_is_reported_under_the_column_name_of_the_file(form: str, tmp_path: Path) -> None:
     row = payment()
     row = {"network": row.pop("chain"), "value_usd": "0.01"} | row
     del row["amount"], row["decimals"]
     bad = [row | {"tx_hash": f"0x{d}", "value_usd": d} for d in ("", "1000000000001", "-1")]
     rows = [row, *bad, row | {"network": ""}]
     name = (write_csv if form == "csv" else write_lines)(tmp_path / f"p.{form}", rows)
-    rejects = read_rejects(build, name, tmp_path / "rejects.jsonl")
+    rejects = load(tmp_path, name).rejects
     assert [reject["path"] for reject in rejects] == [*["$.value_usd"] * 3, "$.network"]
 
 
-def test_an_invalid_amount_in_dollars_is_rejected(
-    tmp_path: Path, artifacts: Path, build: Build
-) -> None:
+def test_an_invalid_amount_in_dollars_is_rejected(tmp_path: Path) -> None:
     row = payment()
     del row["amount"], row["decimals"]
     invalid = ("-1", "1e-2", "0.0000001", "NaN", "1,5", "9" * 21)
     rows = [row | {"amount_usdc": "0.0100000"}]
     rows += [row | {"tx_hash": f"0x{n}", "amount_usdc": d} for n, d in enumerate(invalid)]
-    name = write_csv(tmp_path / "p.csv", rows)
-    rejects = read_rejects(build, name, tmp_path / "rejects.jsonl")
-    assert [reject["path"] for reject in rejects] == ["$.amount_usdc"] * len(invalid)
-    assert overview(artifacts)["total_amount"] == 10_000
+    loaded = load(tmp_path, write_csv(tmp_path / "p.csv", rows))
+    assert [reject["path"] for reject in loaded.rejects] == ["$.amount_usdc"] * len(invalid)
+    assert loaded.dollars() == [0.01]
 
 
 def test_too_many_bad_rows_publish_nothing(artifacts: Path, build: Build) -> None:
-    assert build([service()], payments=[payment()]) == 0
+    assert build([service()]) == 0
     assert build([service("other")], payments=[payment(), payment(amount=-1)]) == 3
     assert open_snapshot(artifacts).find("one") is not None

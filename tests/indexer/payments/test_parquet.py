@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.support.running import Build, Json, payment, run_indexer, service, write_lines
-from tests.support.sources.payments import ANY_REJECTS, items, load, overview, write_parquet
+from tests.support.running import Build, Json, payment, service, write_lines
+from tests.support.sources.payments import load, overview, write_parquet
 
 # Column types that writers of Parquet choose.
 TYPES = {
@@ -43,37 +42,47 @@ def rows() -> list[Json]:
     ]
 
 
+@pytest.fixture(scope="module")
+def loaded_texts(tmp_path_factory: pytest.TempPathFactory) -> list[Json]:
+    """The payments of `rows` from JSON lines."""
+    folder = tmp_path_factory.mktemp("texts")
+    loaded = load(folder, write_lines(folder / "p.jsonl", rows()))
+    assert len(loaded.payments) == 8
+    return loaded.payments
+
+
 @pytest.mark.parametrize("case", TYPES)
-def test_typed_columns_give_the_same_answers_as_texts(
-    case: str, tmp_path: Path, artifacts: Path, build: Build
+def test_typed_columns_give_the_same_payments_as_texts(
+    case: str, tmp_path: Path, loaded_texts: list[Json]
 ) -> None:
-    assert build([service()], payments=rows()) == 0
-    answers = (items(artifacts), overview(artifacts))
-    assert len(answers[0]) == 8
     name = write_parquet(tmp_path / "p.parquet", rows(), TYPES[case])
+    assert load(tmp_path, name).payments == loaded_texts
+
+
+def test_payments_from_parquet_are_served(tmp_path: Path, artifacts: Path, build: Build) -> None:
+    name = write_parquet(tmp_path / "p.parquet", rows())
     assert build([service()], payments=name) == 0
-    assert (items(artifacts), overview(artifacts)) == answers
+    assert overview(artifacts)["total_amount"] == sum(row["amount"] for row in rows())
 
 
-@pytest.mark.parametrize("dollars", [0.1, 0.000001, 0.123457, 12.5, 3.0, 999999.999999])
-def test_dollars_as_a_double_are_exact(
-    dollars: float, tmp_path: Path, artifacts: Path, build: Build
-) -> None:
-    row = payment(amount_usdc=dollars)
+def test_dollars_as_a_double_are_exact(tmp_path: Path) -> None:
+    row = payment()
     del row["amount"], row["decimals"]
+    dollars = [0.1, 0.000001, 0.123457, 12.5, 3.0, 999999.999999]
+    rows = [row | {"amount_usdc": each, "tx_hash": str(each)} for each in dollars]
     double = "* REPLACE (amount_usdc::DOUBLE AS amount_usdc)"
-    name = write_parquet(tmp_path / "p.parquet", [row], double)
-    assert build([service()], payments=name) == 0
-    assert overview(artifacts)["total_amount"] == round(dollars * 10**6)
+    loaded = load(tmp_path, write_parquet(tmp_path / "p.parquet", rows, double))
+    assert loaded.dollars() == dollars
 
 
 def test_dollars_as_decimals_or_sums_of_doubles_are_exact(tmp_path: Path) -> None:
-    row = payment(a="100.00", b=0.1 + 0.2)
+    row = payment(a="100.00", b=0.1 + 0.2, tx_hash="")
     del row["amount"], row["decimals"]
-    name = write_parquet(tmp_path / "p.parquet", [row], "*, a::DECIMAL(38, 2) AS value_usd")
-    assert load(tmp_path, name).dollars() == [100.0]
-    name = write_parquet(tmp_path / "q.parquet", [row], "*, b::DOUBLE AS value_usd")
-    assert load(tmp_path, name).dollars() == [0.3]
+    names = [
+        write_parquet(tmp_path / "p.parquet", [row], "*, a::DECIMAL(38, 2) AS value_usd"),
+        write_parquet(tmp_path / "q.parquet", [row], "*, b::DOUBLE AS value_usd"),
+    ]
+    assert load(tmp_path, *names).dollars() == [100.0, 0.3]
 
 
 def test_a_double_beyond_53_bits_is_the_whole_number_that_it_is(tmp_path: Path) -> None:
@@ -83,16 +92,16 @@ def test_a_double_beyond_53_bits_is_the_whole_number_that_it_is(tmp_path: Path) 
 
 
 def test_unix_seconds_are_times(tmp_path: Path) -> None:
-    row = payment(block_timestamp=1_777_112_211)
+    row = payment(block_timestamp=1_777_112_211, tx_hash="")
+    names = []
     for kind in ("BIGINT", "DOUBLE", "DECIMAL(20, 2)", "VARCHAR"):
         select = f"* REPLACE (block_timestamp::{kind} AS block_timestamp)"
-        (loaded,) = load(tmp_path, write_parquet(tmp_path / "p", [row], select)).payments
-        assert loaded["paid_at"] == 1_777_112_211_000
+        names.append(write_parquet(tmp_path / kind, [row], select))
+    loaded = load(tmp_path, *names)
+    assert [payment["paid_at"] for payment in loaded.payments] == [1_777_112_211_000] * 4
 
 
-def test_bad_rows_are_rejected_by_their_number_and_failed_ones_left_out(
-    tmp_path: Path, artifacts: Path
-) -> None:
+def test_bad_rows_are_rejected_by_their_number_and_failed_ones_left_out(tmp_path: Path) -> None:
     bad = rows()
     bad[2]["amount"] = -1
     bad[4]["success"] = False
@@ -102,48 +111,28 @@ def test_bad_rows_are_rejected_by_their_number_and_failed_ones_left_out(
     bad[7]["block_timestamp"] = None
     name = write_parquet(tmp_path / "p.parquet", bad)
     earlier = write_parquet(tmp_path / "o.parquet", [payment(tx_hash="0x1")] * 3)
-    listed = tmp_path / "rejects.jsonl"
-    source = write_lines(tmp_path / "s.jsonl", [service()])
-    arguments = (
-        "--transactions",
-        earlier,
-        name,
-        "--rejects",
-        listed,
-        "--out",
-        artifacts,
-        *ANY_REJECTS,
-    )
-    finished = run_indexer("build", source, *arguments)
-    assert finished.returncode == 0, finished.stderr
-    rejects = [json.loads(line) for line in listed.read_text().splitlines()]
-    assert [(reject["position"], reject["path"], reject["id"]) for reject in rejects] == [
+    loaded = load(tmp_path, earlier, name)
+    assert [(reject["position"], reject["path"], reject["id"]) for reject in loaded.rejects] == [
         ("row 3", "$.amount", bad[2]["tx_hash"]),
         ("row 8", "$.block_timestamp", bad[7]["tx_hash"]),
     ]
-    assert f"{name}: 8 records: 3 published, 3 left out, 2 rejected\n" in finished.stdout
-    assert "  left out: 2 × failed payments\n" in finished.stdout
-    assert "  left out: 1 × duplicate payments\n" in finished.stdout
-    assert overview(artifacts)["total_transactions"] == 4
+    tally = loaded.tallies[1]
+    assert (tally.records, tally.published, tally.malformed) == (8, 3, 2)
+    assert tally.left_out == {"failed payments": 2, "duplicate payments": 1}
+    assert len(loaded.payments) == 4
 
 
-def test_parquet_from_a_pipe_is_read(tmp_path: Path, artifacts: Path) -> None:
-    source = write_lines(tmp_path / "s.jsonl", [service()])
+def test_parquet_from_a_pipe_is_read(tmp_path: Path) -> None:
     name = write_parquet(tmp_path / "p.parquet", rows())
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     with subprocess.Popen(["/bin/sh", "-c", f"cat '{name}' > '{pipe}'"]):
-        finished = run_indexer("build", source, "--transactions", pipe, "--out", artifacts)
-    assert finished.returncode == 0, finished.stderr
-    assert overview(artifacts)["total_transactions"] == 8
+        assert len(load(tmp_path, pipe).payments) == 8
 
 
-def test_a_table_without_rows_gives_no_payments(
-    tmp_path: Path, artifacts: Path, build: Build
-) -> None:
+def test_a_table_without_rows_gives_no_payments(tmp_path: Path) -> None:
     name = write_parquet(tmp_path / "p.parquet", rows(), condition="false")
-    assert build([service()], payments=name) == 0
-    assert overview(artifacts)["total_transactions"] == 0
+    assert load(tmp_path, name).payments == []
 
 
 @pytest.mark.parametrize("stop", [4, 200, -1])

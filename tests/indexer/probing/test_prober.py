@@ -76,7 +76,8 @@ def probed(tmp_path_factory: pytest.TempPathFactory) -> Probed:
         resolve("no-such-name.example")
         resolve("metadata.example", "169.254.169.254")
         source.write_text(json.dumps(listed(*urls.values())))
-        assert main(["build", str(source), "--out", str(artifacts), *ALLOWED]) == 0
+        arguments = ["build", str(source), "--out", str(artifacts), *ALLOWED]
+        assert main([*arguments, "--no-semantic", "--no-downloads"]) == 0
         options = ProbeOptions(
             out=out,
             contact=CONTACT,

@@ -10,17 +10,18 @@ from pathlib import Path
 
 import pytest
 
+from indexer.__main__ import main
 from indexer.processes.resources import MIB
 from tests.support.memory import tree_memory
-from tests.support.running import ROOT, Json, endpoint, payment, run_indexer, service, write_lines
+from tests.support.running import ROOT, Json, endpoint, payment, service, write_lines
 
-MEMORY = 384
+MEMORY = 272
 """MiB: the build and two workers, and little more than what its sources need."""
-SERVICES = 3_000
-INTERVAL = 0.01  # seconds between two samples
+SERVICES = 2_000
+INTERVAL = 0.03  # seconds between two samples
 WORDS = ["".join(letters) for letters in itertools.product("abcdefghi", repeat=4)]
-WEIGHTS = [1 / rank for rank in range(1, len(WORDS) + 1)]
-"""How often words occur, as in any language."""
+WEIGHTS = [*itertools.accumulate(1 / rank for rank in range(1, len(WORDS) + 1))]
+"""How often words up to each one occur, as in any language."""
 
 
 def make_services(seed: int) -> list[Json]:
@@ -40,7 +41,7 @@ def _make_service(number: int, changed: random.Random | None) -> Json:
 
 
 def _text(rng: random.Random, words: int) -> str:
-    return " ".join(rng.choices(WORDS, WEIGHTS, k=words))
+    return " ".join(rng.choices(WORDS, cum_weights=WEIGHTS, k=words))
 
 
 def peak_memory(*arguments: object) -> float:
@@ -72,10 +73,11 @@ def test_a_build_and_its_workers_stay_within_the_memory_they_are_given(
 
 @pytest.mark.parametrize("command", ["build", "check"])
 def test_too_little_memory_is_refused_with_what_is_needed(
-    command: str, tmp_path: Path, artifacts: Path
+    command: str, tmp_path: Path, artifacts: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     source = write_lines(tmp_path / "source.jsonl", [service("a")])
-    refused = run_indexer(command, source, "--out", artifacts, "--memory", "64M")
+    arguments = [command, source, "--out", str(artifacts), "--memory"]
+    assert main([*arguments, "64M"]) == 2
     message = "--memory 64M is less than the 257M that a build of these sources needs"
-    assert (refused.returncode, refused.stderr) == (2, f"error: {message}\n")
-    assert run_indexer(command, source, "--out", artifacts, "--memory", "257M").returncode == 0
+    assert capsys.readouterr().err == f"error: {message}\n"
+    assert main([*arguments, "257M"]) == 0

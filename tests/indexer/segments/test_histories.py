@@ -87,7 +87,12 @@ def change(catalogue: dict[str, Json], changed: dict[str, Any]) -> dict[str, Jso
 
 
 def publish(
-    folder: Path, catalogue: dict[str, Json], *, from_scratch: bool = False, words_only: bool = True
+    folder: Path,
+    catalogue: dict[str, Json],
+    *,
+    from_scratch: bool = False,
+    words_only: bool = True,
+    downloads: bool = False,
 ) -> Report:
     """Build a catalogue, and return the report."""
     records = [{"id": service_id} | record for service_id, record in catalogue.items()]
@@ -98,6 +103,7 @@ def publish(
         out=folder / "artifacts",
         ranking=RankingOptions(is_semantic=False) if words_only else STATIC_RANKING,
         from_scratch=from_scratch,
+        downloads=downloads,
     )
     return build_snapshot(options)
 
@@ -116,10 +122,9 @@ def named(*names: str) -> dict[str, Json]:
     return {f"s{number:02}": record for number, record in enumerate(records)}
 
 
-@pytest.mark.parametrize("words_only", [True, False])
 @pytest.mark.parametrize("is_small", [False, True], ids=["default", "many merges"])
 def test_a_build_after_others_has_the_bytes_of_a_build_from_nothing(
-    words_only: bool, is_small: bool, monkeypatch: pytest.MonkeyPatch
+    is_small: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if is_small:
         for module in (store, indexing):
@@ -127,9 +132,11 @@ def test_a_build_after_others_has_the_bytes_of_a_build_from_nothing(
             monkeypatch.setattr(module, "MERGE_FACTOR", 2)
             monkeypatch.setattr(module, "MOST_SERVICES", 5)
 
-    @settings(max_examples=examples(10), deadline=None)
-    @given(catalogues, st.lists(changes, min_size=1, max_size=4))
-    def check(catalogue: dict[str, Json], history: Sequence[dict[str, Any]]) -> None:
+    @settings(max_examples=examples(20), deadline=None)
+    @given(st.booleans(), catalogues, st.lists(changes, min_size=1, max_size=4))
+    def check(
+        words_only: bool, catalogue: dict[str, Json], history: Sequence[dict[str, Any]]
+    ) -> None:
         with tempfile.TemporaryDirectory() as name:
             path, artifacts = Path(name), Path(name) / "artifacts"
             publish(path, catalogue, words_only=words_only)
@@ -153,6 +160,20 @@ def assert_few_are_gone(artifacts: Path, services: int) -> None:
     assert all(len(each.keys) <= store.MOST_SERVICES for each in stored)
     indexed = sum(len(each.keys) for each in stored)
     assert services <= indexed < services / (1 - store.MAX_GONE) + 1e-9 or indexed == services
+
+
+@pytest.fixture(scope="module")
+def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the artifacts of a catalogue of WORDS."""
+    path = tmp_path_factory.mktemp("published")
+    publish(path, named(*WORDS))
+    return path
+
+
+@pytest.fixture
+def words(published: Path, tmp_path: Path) -> Path:
+    """A copy of `published`, to build into."""
+    return shutil.copytree(published, tmp_path / "words")
 
 
 def test_only_new_texts_are_indexed(tmp_path: Path) -> None:
@@ -214,51 +235,51 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
 }
 
 
+@pytest.fixture(scope="module")
+def renamed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    """The files of a build of WORDS with another first name, from nothing."""
+    path = tmp_path_factory.mktemp("renamed")
+    publish(path, named("oceans", *WORDS[1:]), from_scratch=True)
+    return served_files(path / "artifacts")
+
+
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_damaged_segments_are_indexed_again(tmp_path: Path, damage: str) -> None:
-    catalogue = named(*WORDS)
-    publish(tmp_path, catalogue)
-    (segment,) = segments(tmp_path / "artifacts")
+def test_damaged_segments_are_indexed_again(
+    damage: str, words: Path, renamed: dict[str, bytes]
+) -> None:
+    (segment,) = segments(words / "artifacts")
     DAMAGES[damage](segment)
-    catalogue["s00"]["name"] = "oceans"
-    report = publish(tmp_path, catalogue)
-    assert report.indexed == len(WORDS)
-    reused = served_files(tmp_path / "artifacts")
-    publish(tmp_path, catalogue, from_scratch=True)
-    assert served_files(tmp_path / "artifacts") == reused
+    assert publish(words, named("oceans", *WORDS[1:])).indexed == len(WORDS)
+    assert served_files(words / "artifacts") == renamed
 
 
 @pytest.mark.parametrize(
     ("name", "indexed"), [("columns", 1), ("facts", 1), ("program", len(WORDS))]
 )
-def test_damaged_leftovers_are_derived_again(tmp_path: Path, name: str, indexed: int) -> None:
-    catalogue, artifacts = named(*WORDS), tmp_path / "artifacts"
-    publish(tmp_path, catalogue)
+def test_damaged_leftovers_are_derived_again(
+    name: str, indexed: int, words: Path, renamed: dict[str, bytes]
+) -> None:
+    artifacts = words / "artifacts"
     index = artifacts / REUSE / f"{current(artifacts)}.json"
     left = json.loads(index.read_bytes())
     flip_a_bit(index if name == "program" else artifacts / REUSE / f"{left[name]}.arrays")
     assert main(["verify", str(artifacts)]) == 0
-    catalogue["s00"]["name"] = "oceans"
-    assert publish(tmp_path, catalogue).indexed == indexed
-    reused = served_files(artifacts)
-    publish(tmp_path, catalogue, from_scratch=True)
-    assert served_files(artifacts) == reused
+    assert publish(words, named("oceans", *WORDS[1:])).indexed == indexed
+    assert served_files(artifacts) == renamed
 
 
-def test_segments_of_all_snapshots_are_used_after_a_rollback(tmp_path: Path) -> None:
-    artifacts = tmp_path / "artifacts"
-    publish(tmp_path, named(*WORDS))
-    publish(tmp_path, named(*WORDS, "oceans"))
-    assert main(["rollback", str(artifacts)]) == 0
-    report = publish(tmp_path, named(*WORDS, "oceans", "rivers"))
+def test_segments_of_all_snapshots_are_used_after_a_rollback(words: Path) -> None:
+    publish(words, named(*WORDS, "oceans"))
+    assert main(["rollback", str(words / "artifacts")]) == 0
+    report = publish(words, named(*WORDS, "oceans", "rivers"))
     assert report.indexed == 1
 
 
-def test_leftovers_stay_as_long_as_a_kept_snapshot_uses_them(tmp_path: Path) -> None:
-    artifacts = tmp_path / "artifacts"
-    first = publish(tmp_path, named(*WORDS)).snapshot
+def test_leftovers_stay_as_long_as_a_kept_snapshot_uses_them(words: Path) -> None:
+    artifacts = words / "artifacts"
+    first = current(artifacts)
     for number in range(6):
-        publish(tmp_path, named(*WORDS, *["oceans", "rivers", "lakes"][: number % 3 + 1]))
+        publish(words, named(*WORDS, *["oceans", "rivers", "lakes"][: number % 3 + 1]))
         shared = segments(artifacts)
         assert all(path.exists() for path in shared)
     indexes = {path.stem for path in (artifacts / REUSE).glob("*.json")}
@@ -273,32 +294,40 @@ def test_leftovers_stay_as_long_as_a_kept_snapshot_uses_them(tmp_path: Path) -> 
     assert {path.stem for path in (artifacts / REUSE).glob("*.arrays")} == used
 
 
-def test_builders_of_a_folder_and_of_its_copy_make_the_same_bytes(tmp_path: Path) -> None:
-    own, other = tmp_path / "own", tmp_path / "other"
-    own.mkdir()
-    publish(own, named("Weather", "Maps", "Seas"))
-    shutil.copytree(own, other)
+def test_builders_of_a_folder_and_of_its_copy_make_the_same_bytes(
+    words: Path, tmp_path: Path
+) -> None:
+    other = shutil.copytree(words, tmp_path / "other")
     for name in ("Rain", "Snow"):
-        reports = [publish(each, named("Weather", name, "Seas")) for each in (own, other)]
+        reports = [publish(each, named(*WORDS, name)) for each in (words, other)]
         assert [report.indexed for report in reports] == [1, 1]
-    assert served_files(own / "artifacts") == served_files(other / "artifacts")
-    assert snapshots(own / "artifacts") == snapshots(other / "artifacts")
+    assert served_files(words / "artifacts") == served_files(other / "artifacts")
+    assert snapshots(words / "artifacts") == snapshots(other / "artifacts")
 
 
-@pytest.mark.parametrize("name", ["snapshots", REUSE, "whoosh", "downloads", "earlier snapshot"])
-def test_builders_take_turns_on_a_folder_that_somebody_prunes(name: str, tmp_path: Path) -> None:
-    artifacts = tmp_path / "artifacts"
-    for number in range(5):
-        catalogue = named(*WORDS, "oceans", *["rivers"] * number)
-        publish(tmp_path, catalogue, words_only=number % 2 == 0)
-        if number == 2:
-            earlier = min(snapshots(artifacts) - {current(artifacts)})
-            pruned = f"snapshots/{earlier}" if name == "earlier snapshot" else name
-            shutil.rmtree(artifacts / pruned)
-    assert main(["verify", str(artifacts)]) == 0
-    built = current(artifacts), served_files(artifacts)
-    publish(tmp_path, catalogue, from_scratch=True)
-    assert (current(artifacts), served_files(artifacts)) == built
+PRUNED = ("snapshots", REUSE, "whoosh", "downloads", "earlier snapshot")
+
+
+def test_builders_take_turns_on_a_folder_that_somebody_prunes(tmp_path: Path) -> None:
+    whole = tmp_path / "whole"
+    whole.mkdir()
+    catalogues = [named(*WORDS, "oceans", *["rivers"] * number) for number in range(4)]
+    publish(whole, catalogues[0], downloads=True)
+    publish(whole, catalogues[1], words_only=False, downloads=True)
+    shutil.copytree(whole, tmp_path / "expected")
+    publish(tmp_path / "expected", catalogues[3], from_scratch=True)
+    expected = tmp_path / "expected" / "artifacts"
+    for name in PRUNED:
+        artifacts = shutil.copytree(whole, tmp_path / "pruned") / "artifacts"
+        (earlier,) = snapshots(artifacts) - {current(artifacts)}
+        pruned = f"snapshots/{earlier}" if name == "earlier snapshot" else name
+        shutil.rmtree(artifacts / pruned)
+        publish(artifacts.parent, catalogues[2], words_only=False, downloads=True)
+        publish(artifacts.parent, catalogues[3], downloads=True)
+        assert main(["verify", str(artifacts)]) == 0, name
+        assert current(artifacts) == current(expected), name
+        assert served_files(artifacts) == served_files(expected), name
+        shutil.rmtree(artifacts.parent)
 
 
 def test_a_build_that_can_leave_nothing_is_published(tmp_path: Path) -> None:
@@ -311,18 +340,16 @@ def test_a_build_that_can_leave_nothing_is_published(tmp_path: Path) -> None:
     assert publish(tmp_path, named(*WORDS, "oceans")).indexed == len(WORDS) + 1
 
 
-def test_the_service_does_not_need_the_leftovers(tmp_path: Path) -> None:
-    artifacts = tmp_path / "artifacts"
-    publish(tmp_path, named(*WORDS))
+def test_the_service_does_not_need_the_leftovers(words: Path) -> None:
+    artifacts = words / "artifacts"
     shutil.rmtree(artifacts / REUSE)
     assert open_snapshot(artifacts).search("weather").total == 1
     assert main(["verify", str(artifacts)]) == 0
 
 
-def test_a_build_from_scratch_replaces_what_is_kept(tmp_path: Path) -> None:
-    publish(tmp_path, named(*WORDS))
-    publish(tmp_path, named(*WORDS, "oceans"))
-    report = publish(tmp_path, named(*WORDS, "oceans"), from_scratch=True)
+def test_a_build_from_scratch_replaces_what_is_kept(words: Path) -> None:
+    publish(words, named(*WORDS, "oceans"))
+    report = publish(words, named(*WORDS, "oceans"), from_scratch=True)
     assert (report.changed, report.indexed, report.segments) == (False, len(WORDS) + 1, 1)
 
 

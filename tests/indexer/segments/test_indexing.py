@@ -21,7 +21,7 @@ from indexer.segments.segment import read_segment
 from indexer.segments.store import LARGE_SERVICE, LEVELS, MERGE_FACTOR, MOST_SERVICES, divide
 from service.snapshot.snapshot import open_snapshot
 from tests.support.artifacts import folder, segments
-from tests.support.running import Build, service, write_lines
+from tests.support.running import Build, service
 from tests.support.searching import ORIGIN, WORDS
 from tests.support.workers import several_cpus
 
@@ -94,14 +94,14 @@ def test_builds_with_and_without_parts_publish_the_same_files(
 ) -> None:
     records = [
         service(f"s{n}", name=" ".join(WORDS[n % 7 : n % 11]) or "none", description=WORDS[n % 30])
-        for n in range(100)
+        for n in range(50)
     ]
     assert build(records) == 0
     artifacts.rename(tmp_path / "one")
-    with several_cpus(3):
+    with several_cpus(2):
         assert build(records) == 0
     one, parts = folder(tmp_path / "one"), folder(artifacts)
-    assert len(segments(parts.parents[1])) == 3
+    assert len(segments(parts.parents[1])) == 2
     assert one.name == parts.name
     assert {path.name: path.read_bytes() for path in (parts / "postings").iterdir()} == {
         path.name: path.read_bytes() for path in (one / "postings").iterdir()
@@ -111,14 +111,17 @@ def test_builds_with_and_without_parts_publish_the_same_files(
 
 
 def test_a_large_catalogue_is_indexed_by_all_cpus(
-    tmp_path: Path, artifacts: Path, monkeypatch: pytest.MonkeyPatch
+    artifacts: Path, build: Build, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    part = 250
     monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1})
     monkeypatch.setattr("indexer.build.SMALL", 0)
-    count = 2 * indexing.SMALLEST_PART
-    records = [service(f"s{n:04}", endpoints=[]) for n in range(count)]
-    source = write_lines(tmp_path / "source.jsonl", records)
-    assert main(["build", source, "--out", str(artifacts), "--quiet"]) == 0
+    monkeypatch.setattr(indexing, "SMALLEST_PART", part)
+    records = [service(f"s{n:04}", endpoints=[]) for n in range(2 * part)]
+    options = ("--no-semantic", "--no-downloads")
+    assert build(records[:-1], options=options) == 0
+    assert len(segments(artifacts)) == 1
+    assert build(records, options=(*options, "--from-scratch")) == 0
     assert len(segments(artifacts)) == 2
-    hits = open_snapshot(artifacts).search("one", limit=2, offset=indexing.SMALLEST_PART - 1)
-    assert (hits.total, hits.ids) == (count, ["s2499", "s2500"])
+    hits = open_snapshot(artifacts).search("one", limit=2, offset=part - 1)
+    assert (hits.total, hits.ids) == (2 * part, ["s0249", "s0250"])

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from indexer.__main__ import main
+from indexer.sources.findings import MAX_EXAMPLES
 from service.snapshot.snapshot import open_snapshot
 from tests.support.running import Build, Json, endpoint, payment, service, write_lines
 from tests.support.sources.feeds import misbehaving, sending
@@ -40,7 +41,7 @@ MALFORMED: dict[str, tuple[bytes | Json, str, str]] = {
         "half of a surrogate pair",
     ),
     "nested without end": (b'{"x": ' + b"[" * 9999 + b"]" * 9999 + b"}", "$", "too deeply"),
-    "50 MB": (b'{"x": "' + b"x" * 50_000_000 + b'"}', "$", "longer than the 16,777,216 bytes"),
+    "17 MB": (b'{"x": "' + b"x" * 17_000_000 + b'"}', "$", "longer than the 16,777,216 bytes"),
     "no name": ({"id": "bad", "description": "", "endpoints": []}, "$", "`name`"),
     "an empty name": (service("bad", name=""), "$.name", "length >= 1"),
     "a name of another type": (service("bad", name=7), "$.name", "Expected `str`, got `int`"),
@@ -89,24 +90,27 @@ MALFORMED: dict[str, tuple[bytes | Json, str, str]] = {
 }
 
 
-@pytest.mark.parametrize("case", MALFORMED)
 def test_a_malformed_record_is_rejected_with_its_place_path_and_reason(
-    case: str, tmp_path: Path, artifacts: Path, build: Build, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, artifacts: Path, build: Build, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    record, path, reason = MALFORMED[case]
-    text = record if isinstance(record, bytes) else json.dumps(record).encode()
+    records = [record for record, _, _ in MALFORMED.values()]
+    texts = [each if isinstance(each, bytes) else json.dumps(each).encode() for each in records]
     source, listed = tmp_path / "feed.jsonl", tmp_path / "rejects.jsonl"
-    source.write_bytes(GOOD.encode() + b"\n\n" + text + b"\n" + GOOD.replace("good", "x").encode())
-    assert build(source, options=(*ALL, "--rejects", str(listed))) == 0
+    last = GOOD.replace("good", "x").encode()
+    source.write_bytes(b"\n\n".join([GOOD.encode(), *texts, last]))
+    assert build(source, options=(*ALL, "--jobs", "1", "--rejects", str(listed))) == 0
     rejects = [json.loads(line) for line in listed.read_text().splitlines()]
-    assert [reject.keys() for reject in rejects] == [KEYS]
-    reject = rejects[0]
-    assert (reject["source"], reject["position"]) == (str(source), "line 3")
-    assert reject["path"] == path
-    assert reason in reject["reason"]
-    if isinstance(record, dict):
-        assert reject["id"] == record.get("id", record.get("domain"))
-    assert f"{source}:3: {path}: " in capsys.readouterr().out
+    output = capsys.readouterr().out
+    for number, (reject, case) in enumerate(zip(rejects, MALFORMED, strict=True), 1):
+        record, path, reason = MALFORMED[case]
+        assert reject.keys() == KEYS, case
+        place = (reject["source"], reject["position"], reject["path"])
+        assert place == (str(source), f"line {1 + 2 * number}", path), case
+        assert reason in reject["reason"], case
+        if isinstance(record, dict):
+            assert reject["id"] == record.get("id", record.get("domain")), case
+        if number <= MAX_EXAMPLES:
+            assert f"{source}:{1 + 2 * number}: {path}: " in output, case
     assert len(open_snapshot(artifacts).services) == 2
 
 

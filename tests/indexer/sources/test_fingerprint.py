@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
+import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -19,19 +18,21 @@ from indexer.build import build_snapshot
 from indexer.options import BuildOptions
 from indexer.progress import Progress, Stage
 from indexer.report import LAST
+from indexer.search_options import RankingOptions
 from indexer.sources.catalogue_file import name_source
 from indexer.sources.findings import MAX_REASONS
 from indexer.sources.fingerprint import hash_code, program_versions
 from service.snapshot.manifest import read_manifest
 from service.snapshot.snapshot import open_snapshot
-from tests.support.artifacts import folder, ids, reported
-from tests.support.running import ROOT, Build, Json, payment, service, write_lines
+from tests.support.artifacts import current, folder, ids, reported
+from tests.support.running import Build, Json, payment, service, write_lines
 from tests.support.sources.feeds import misbehaving, pages_of, sending
 from tests.support.sources.x402 import resource
 
 READ_STAGE = "read"
 """The stage that a build of unchanged inputs skips."""
 PLAIN = ("--no-semantic", "--no-downloads")
+MAX_REJECTS = ("--max-rejects", "50%")
 
 
 class Inputs(NamedTuple):
@@ -44,32 +45,47 @@ class Inputs(NamedTuple):
     rejects: Path
 
     def build(self, *options: str, plain: Sequence[str] = PLAIN) -> int:
-        paths = ["--transactions", self.payments, "--overlay", self.overlay]
         outputs = ["--out", self.artifacts, "--rejects", self.rejects]
-        arguments = ["build", self.source, *paths, *outputs, "--json", *plain, *options]
-        return main([*map(str, arguments)])
+        arguments = ["build", self.source, "--overlay", self.overlay, *outputs, "--json"]
+        return main([*map(str, arguments), *MAX_REJECTS, *plain, *options])
+
+    def build_with_payments(self, plain: Sequence[str] = PLAIN) -> int:
+        return self.build("--transactions", str(self.payments), plain=plain)
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Inputs:
+    """Inputs that are built, without payments, and changed by tests."""
+    folder = tmp_path_factory.mktemp("built") / "live"
+    folder.mkdir()
+    records = [service("a"), service("b"), resource(), {"name": "broken"}]
+    write_lines(folder / "source.jsonl", records * 2)
+    write_lines(folder / "payments.jsonl", [payment(), payment()])
+    write_lines(folder / "overlay.jsonl", [{"a": {"enriched": True}, "odd": None}])
+    names = ("artifacts", "source.jsonl", "payments.jsonl", "overlay.jsonl", "rejects.jsonl")
+    inputs = Inputs(*(folder / name for name in names))
+    assert inputs.build() == 0
+    shutil.copytree(folder, folder.with_name("saved"))
+    return inputs
 
 
 @pytest.fixture
-def inputs(tmp_path: Path, artifacts: Path) -> Inputs:
-    records = [service("a"), service("b"), resource(), {"name": "broken"}]
-    write_lines(tmp_path / "source.jsonl", records * 2)
-    write_lines(tmp_path / "payments.jsonl", [payment(), payment()])
-    write_lines(tmp_path / "overlay.jsonl", [{"a": {"enriched": True}, "odd": None}])
-    names = ("source.jsonl", "payments.jsonl", "overlay.jsonl", "rejects.jsonl")
-    return Inputs(artifacts, *(tmp_path / name for name in names))
-
-
-MAX_REJECTS = ("--max-rejects", "50%")
+def inputs(built: Inputs) -> Inputs:
+    """The inputs as they were built, in the same place."""
+    folder = built.artifacts.parent
+    shutil.rmtree(folder)
+    shutil.copytree(folder.with_name("saved"), folder)
+    return built
 
 
 def test_unchanged_inputs_are_not_read_again(
     inputs: Inputs, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert inputs.build(*MAX_REJECTS, plain=()) == 0
+    shutil.rmtree(inputs.artifacts)
+    assert inputs.build_with_payments(plain=()) == 0
     first, listed = reported(capsys), inputs.rejects.read_bytes()
     os.utime(inputs.artifacts / "CURRENT", (0, 0))
-    assert inputs.build(*MAX_REJECTS, plain=()) == 0
+    assert inputs.build_with_payments(plain=()) == 0
     second = reported(capsys)
     assert READ_STAGE in first["stages"]
     assert list(second["stages"]) == ["compare with the last build", "make the downloads"]
@@ -111,10 +127,8 @@ def roll_back(inputs: Inputs) -> None:
 
 CHANGES: dict[str, Callable[[Inputs], object]] = {
     "one more byte of a source": lambda inputs: append(inputs.source),
-    "one more byte of the payments": lambda inputs: append(inputs.payments),
     "one more byte of an overlay": lambda inputs: append(inputs.overlay),
     "another byte of a source": lambda inputs: replace_end(inputs.source),
-    "another byte of the payments": lambda inputs: replace_end(inputs.payments),
     "another byte of an overlay": lambda inputs: replace_end(inputs.overlay),
     "a byte of the snapshot": damage,
     "the list of rejects": lambda inputs: append(inputs.rejects),
@@ -130,16 +144,37 @@ CHANGES: dict[str, Callable[[Inputs], object]] = {
 def test_any_change_of_the_inputs_is_built(
     change: str, inputs: Inputs, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert inputs.build(*MAX_REJECTS) == 0
-    first = reported(capsys)["snapshot"]
+    first = current(inputs.artifacts)
     CHANGES[change](inputs)
-    assert inputs.build(*MAX_REJECTS) == 0
+    assert inputs.build() == 0
     report = reported(capsys)
     assert READ_STAGE in report["stages"]
     assert report["snapshot"] == first
     assert report["changed"] == (change in {"another snapshot served", "nothing served"})
     assert len(inputs.rejects.read_text().splitlines()) == report["findings"]
     assert main(["verify", str(inputs.artifacts)]) == 0
+
+
+def test_no_change_of_the_inputs_is_not_built(
+    inputs: Inputs, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Show that the tests of changes begin with what is built."""
+    assert inputs.build() == 0
+    assert READ_STAGE not in reported(capsys)["stages"]
+
+
+def test_any_change_of_the_payments_is_built(
+    inputs: Inputs, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert inputs.build_with_payments() == 0
+    first = reported(capsys)
+    assert READ_STAGE in first["stages"]  # they are one input more
+    for change in (append, replace_end):
+        change(inputs.payments)
+        assert inputs.build_with_payments() == 0
+        report = reported(capsys)
+        assert READ_STAGE in report["stages"], change
+        assert report["snapshot"] == first["snapshot"], change
 
 
 @pytest.mark.parametrize(
@@ -159,32 +194,30 @@ def test_any_change_of_the_inputs_is_built(
 def test_a_changed_option_is_built(
     options: tuple[str, ...], inputs: Inputs, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert inputs.build(*MAX_REJECTS) == 0
-    capsys.readouterr()
-    assert inputs.build(*MAX_REJECTS, *options) == 0
+    assert inputs.build(*options) == 0
     assert READ_STAGE in reported(capsys)["stages"]
 
 
 def test_a_changed_version_of_a_dependency_is_built(
     inputs: Inputs, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert inputs.build(*MAX_REJECTS) == 0
-    first = reported(capsys)["snapshot"]
+    first = current(inputs.artifacts)
     monkeypatch.setattr("importlib.metadata.version", lambda _: "99.9")
     program_versions.cache_clear()  # that of a process
-    assert inputs.build(*MAX_REJECTS) == 0
+    assert inputs.build() == 0
     program_versions.cache_clear()
     report = reported(capsys)
     assert (READ_STAGE in report["stages"], report["snapshot"]) == (True, first)
 
 
-@pytest.mark.parametrize("change", [["--set", "saturation=3.4"], ["--no-semantic"]])
+@pytest.mark.parametrize(
+    "options", [["--no-semantic", "--set", "saturation=3.4"], []], ids=["setting", "semantic"]
+)
 def test_a_changed_search_configuration_is_another_snapshot(
-    inputs: Inputs, capsys: pytest.CaptureFixture[str], change: list[str]
+    options: list[str], inputs: Inputs, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert inputs.build(*MAX_REJECTS, plain=()) == 0
-    first = reported(capsys)["snapshot"]
-    assert inputs.build(*MAX_REJECTS, *change, plain=()) == 0
+    first = current(inputs.artifacts)
+    assert inputs.build("--no-downloads", *options, plain=()) == 0
     report = reported(capsys)
     assert (READ_STAGE in report["stages"], report["snapshot"] == first) == (True, False)
 
@@ -222,7 +255,9 @@ def test_a_source_that_changes_after_it_was_hashed_is_read_again_later(
 ) -> None:
     source = tmp_path / "source.jsonl"
     hashed, read = (json.dumps(service(name)).encode() for name in ("hashed", "read-later"))
-    options = BuildOptions(sources=(name_source(str(source)),), out=artifacts)
+    ranking = RankingOptions(is_semantic=False)
+    sources = (name_source(str(source)),)
+    options = BuildOptions(sources=sources, out=artifacts, ranking=ranking, downloads=False)
     source.write_bytes(hashed)
     build_snapshot(options, ReplacingSource(source, read))
     assert ids(artifacts) == ["read-later"]
@@ -257,14 +292,18 @@ def test_a_new_file_in_a_folder_is_read(
     assert ids(artifacts) == ["a", "b"]
 
 
-def test_standard_input_is_read_every_time(artifacts: Path) -> None:
-    command = [sys.executable, "-m", "indexer", "build", "-", "--out", str(artifacts), "--json"]
+def test_standard_input_is_read_every_time(
+    tmp_path: Path,
+    artifacts: Path,
+    build: Build,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     for name in ("a", "b"):
-        process = subprocess.run(
-            command, cwd=ROOT, input=json.dumps(service(name)), stdout=subprocess.PIPE, text=True,
-            check=True,
-        )  # fmt: skip
-        assert READ_STAGE in json.loads(process.stdout)["stages"]
+        with Path(write_lines(tmp_path / "input", [service(name)])).open() as file:
+            monkeypatch.setattr("sys.stdin", file)
+            assert build("-", options=("--json", "--jobs", "1")) == 0
+        assert READ_STAGE in reported(capsys)["stages"]
         assert ids(artifacts) == [name]
 
 
@@ -319,14 +358,13 @@ def test_a_report_that_cannot_be_stored_does_not_fail_the_build(
 def test_a_failed_build_is_not_remembered(
     inputs: Inputs, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert inputs.build(*MAX_REJECTS) == 0
     whole = inputs.source.read_bytes()
     inputs.source.write_bytes(b"{")
-    assert inputs.build(*MAX_REJECTS) != 0
-    assert inputs.build(*MAX_REJECTS) != 0
+    assert inputs.build() != 0
+    assert inputs.build() != 0
     inputs.source.write_bytes(whole)
     capsys.readouterr()
-    assert inputs.build(*MAX_REJECTS) == 0
+    assert inputs.build() == 0
     assert reported(capsys)["changed"] is False
     assert ids(inputs.artifacts)[0] == "a"
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import csv
 import json
 from datetime import UTC, datetime
+from io import BytesIO
 from pathlib import Path
-from typing import Any
 
 import duckdb
 from msgspec import Struct
@@ -16,7 +16,7 @@ from indexer.payments.load import load_payments
 from indexer.sources.findings import Findings, Tally
 from indexer.tokens.stablecoins import KNOWN_STABLECOINS, Stablecoins
 from service.snapshot.snapshot import Snapshot, open_snapshot
-from tests.support.running import Build, Json, service, write_lines
+from tests.support.running import Json, write_lines
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
 ANY_REJECTS = ("--max-rejects", "100%")
@@ -24,28 +24,52 @@ HEADER = "chain,block_timestamp,sender,recipient,amount,decimals,tx_hash,log_ind
 
 
 class Loaded(Struct):
-    """The rows of the view `payments`, and the counts of each input."""
+    """The rows of the view `payments` with their `texts`, the rejects, the counts of each input."""
 
-    payments: list[dict[str, Any]]
+    payments: list[Json]
+    rejects: list[Json]
     tallies: list[Tally]
 
     def dollars(self) -> list[float]:
         """Return the amounts of the payments."""
         return [payment["atto"] / 10**18 for payment in self.payments]
 
+    def hashes(self) -> list[str]:
+        """Return the transaction hashes of the payments."""
+        return [payment["texts"]["tx_hash"] for payment in self.payments]
+
+    def positions(self) -> list[str]:
+        """Return the position of every reject."""
+        return [reject["position"] for reject in self.rejects]
+
+    def refused(self) -> list[tuple[str, str]]:
+        """Return the position and the reason of every reject."""
+        return [(reject["position"], reject["reason"]) for reject in self.rejects]
+
 
 def load(
-    folder: Path, *inputs: PaymentInput | str, stablecoins: Stablecoins = KNOWN_STABLECOINS
+    folder: Path,
+    *inputs: PaymentInput | str | Path,
+    now: datetime = NOW,
+    stablecoins: Stablecoins = KNOWN_STABLECOINS,
 ) -> Loaded:
     """Load payments from inputs, or from the files of these names."""
-    findings = Findings(None)
-    sources = [PaymentInput(each, each) if isinstance(each, str) else each for each in inputs]
+    listing = BytesIO()
+    findings = Findings(listing)
+    sources = [
+        each if isinstance(each, PaymentInput) else PaymentInput(str(each), str(each))
+        for each in inputs
+    ]
     with duckdb.connect() as connection:
-        load_payments(connection, sources, folder, findings, NOW, stablecoins)
-        cursor = connection.execute("FROM payments ORDER BY row")
+        load_payments(connection, sources, folder, findings, now, stablecoins)
+        cursor = connection.execute(
+            "SELECT payments.*, details AS texts FROM payments LEFT JOIN details USING (row) "
+            "ORDER BY row"
+        )
         names = [name for name, *_ in cursor.description or ()]
         rows = [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
-    return Loaded(rows, findings.tallies)
+    rejects = [json.loads(line) for line in listing.getvalue().splitlines()]
+    return Loaded(rows, rejects, findings.tallies)
 
 
 def items(artifacts: Path) -> list[Json]:
@@ -99,16 +123,3 @@ def write_parquet(path: Path, rows: list[Json], select: str = "*", condition: st
         )
     Path(source).unlink()
     return str(path)
-
-
-def read_rejects(build: Build, payments: object, listing: Path) -> list[Json]:
-    """Build with these payments; returns their rejects."""
-    options = (*ANY_REJECTS, "--rejects", str(listing))
-    assert build([service()], payments=payments, options=options) == 0
-    return [json.loads(line) for line in listing.read_text().splitlines()]
-
-
-def list_rejects(build: Build, payments: object, listing: Path) -> list[tuple[str, str]]:
-    """Build with these payments; returns the position and the reason of every reject."""
-    rejects = read_rejects(build, payments, listing)
-    return [(reject["position"], reject["reason"]) for reject in rejects]
