@@ -10,8 +10,6 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, NoReturn
 
-import pytest
-
 RUNNING = "running"
 
 
@@ -127,6 +125,8 @@ def never_end_or_fail(is_endless: bool) -> None:
 @contextmanager
 def several_cpus(count: int) -> Iterator[None]:
     """Pretend to have some CPUs, and index in parts however few services there are."""
+    import pytest  # noqa: PLC0415  # workers import this module, and pytest takes 0.3 s
+
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("os.sched_getaffinity", lambda _: set(range(count)))
         patch.setattr("indexer.segments.indexing.SMALLEST_PART", 1)
