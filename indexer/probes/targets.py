@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from indexer.untrusted import string_of
-from indexer.x402.endpoints import pair_endpoints
+from indexer.x402.endpoints import split_methods
 from service.schema.values import NULL
 from service.urls import ParsedUrl, parse_url
 
@@ -107,4 +107,4 @@ def _methods_of(methods: str) -> frozenset[str]:
     """Return the methods of an endpoint, none where it declares none and may have any."""
     if not methods.strip():
         return frozenset()
-    return frozenset(method for _, method in pair_endpoints([""], methods))
+    return frozenset(split_methods(methods))

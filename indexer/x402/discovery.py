@@ -6,7 +6,7 @@ import os
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from functools import cached_property
-from itertools import chain
+from itertools import chain, product
 from operator import itemgetter
 from typing import BinaryIO, NamedTuple
 
@@ -16,7 +16,7 @@ from indexer.errors import InvalidRecord, LeftOut
 from indexer.sources.decisions import Decisions
 from indexer.sources.findings import Notice
 from indexer.sources.records import SourceRecord
-from indexer.x402.endpoints import EndpointPayees, pair_endpoints
+from indexer.x402.endpoints import EndpointPayees, split_methods
 from indexer.x402.listing import Listing
 from indexer.x402.members.described import decode_fields
 from indexer.x402.merging import Candidate, merge
@@ -31,6 +31,10 @@ OUTRANKED = LeftOut(
     PATH,
     "a more trusted source lists this URL",
 )
+
+
+Address = tuple[str, str]
+"""The URL and the tool of a resource, which those of all methods share."""
 
 
 class Place(Struct, gc=False):
@@ -118,7 +122,7 @@ class SourceResources:
 class Discovery:
     """The resources of all sources; only their places are in memory.
 
-    pointers: those that `merge` found and nothing says more of, by URL
+    pointers: those that `merge` found and nothing says more of, by URL; of some URLs none is left
     remarks: new notices on merged resources, each after the place of the first of these
     """
 
@@ -155,6 +159,11 @@ class Discovery:
             service=outline.service,
         )
 
+    def rewrite(self, place: Place, text: bytes, method: str) -> Place:
+        """Spool another text of a resource; returns its place, or raises InvalidRecord."""
+        record = SourceRecord(place.position, text)
+        return self.spool(place.source, place.trust, record, self.readings.read(record, method))
+
     def accept(self, found: SourceResources) -> None:
         """Add the resources of a source."""
         self._names[found.source] = found.name
@@ -168,12 +177,13 @@ class Discovery:
         no method. An undeclared method joins the only one that is declared.
         """
         for domain, found in self._hosts.items():
-            by_address: dict[str, list[tuple[str, Place]]] = defaultdict(list)
+            by_address: dict[Address, list[tuple[str, Place]]] = defaultdict(list)
             for key, place in found:
+                url, _, tool = key.split("\n", 2)
                 if place.is_pointer:
-                    self.pointers[url_of(key)].append(place)
+                    self.pointers[key_of(url)].append(place)
                 else:
-                    by_address[address_of(key)].append((key, place))
+                    by_address[url, tool].append((key, place))
             if not by_address:
                 continue
             self._drop_outranked(by_address)
@@ -191,12 +201,6 @@ class Discovery:
     def replace(self, domain: str, places: Iterable[Place]) -> None:
         """Replace the merged resources of a domain."""
         self._merged[domain] = sorted(places, key=lambda place: self.outline(place).key)
-
-    def wait(self, url: str, pointers: list[Place]) -> None:
-        """Replace the pointers to a URL of which nothing says more."""
-        self.pointers[url] = pointers
-        if not pointers:
-            del self.pointers[url]
 
     def take(self, place: Place) -> None:
         """Note that a resource is served as its source has it."""
@@ -247,7 +251,7 @@ class Discovery:
         for place in self._merged.get(domain, ()):
             outline = self.outline(place)
             spellings = {outline.given, outline.identity}
-            named = pair_endpoints(spellings, outline.method) & endpoints.keys()
+            named = set(product(spellings, split_methods(outline.method))) & endpoints.keys()
             payees = {payee for pair in named for payee in endpoints[pair]}
             is_other = bool(payees) and payees.isdisjoint(outline.payees)
             if place.trust < trust and (is_other if named else spellings & urls):
@@ -316,7 +320,7 @@ class Discovery:
         self._spool.flush()
         return os.pread(self._spool.fileno(), place.stop - place.start, place.start)
 
-    def _drop_outranked(self, by_address: dict[str, list[tuple[str, Place]]]) -> None:
+    def _drop_outranked(self, by_address: dict[Address, list[tuple[str, Place]]]) -> None:
         """Drop resources whose URL a more trusted source lists with another tool or route."""
         places = [place for each in by_address.values() for _, place in each]
         if len({place.trust for place in places}) == 1:
@@ -336,15 +340,10 @@ class Discovery:
                     kept.append((key, place))
             by_address[address] = kept
 
-    def _merge_address(self, found: list[tuple[str, Place]]) -> list[tuple[str, Place]]:
-        """Return the merged resources of one URL and tool, each after its key."""
-        if len(found) < 2:
-            for key, place in found:
-                self._decisions.take(key, self._names[place.source])
-            return found
-        places = [place for _, place in found]
-        trust = max(place.trust for place in places)
-        leading = {place.method for place in places if place.trust == trust}
+    def _merge_address(self, found: list[tuple[str, Place]]) -> Iterator[tuple[str, Place]]:
+        """Yield the merged resources of one URL and tool, each after its key."""
+        trust = max((place.trust for _, place in found), default=LEAST_TRUST)
+        leading = {place.method for _, place in found if place.trust == trust}
         declared = leading - {""}
         only = ""
         if len(declared) == 1:
@@ -357,15 +356,13 @@ class Discovery:
                 by_method[method].append((key, place))
             else:
                 self.outrank(place)
-        merged = []
         for method, candidates in by_method.items():
             if len(candidates) == 1:
                 ((key, place),) = candidates
                 self._decisions.take(key, self._names[place.source])
-                merged.append((key, place))
+                yield key, place
             else:
-                merged.append(self._merge(method, [place for _, place in candidates]))
-        return merged
+                yield self._merge(method, [place for _, place in candidates])
 
     def _merge(self, method: str, places: list[Place]) -> tuple[str, Place]:
         """Return the place of the resource that these become, after its key."""
@@ -385,10 +382,8 @@ class Discovery:
         ]
         text, leading = merge(candidates, outline.identity, key, self._decisions)
         first = places[leading.number]
-        record = SourceRecord(first.position, text)
         try:
-            reading = self.readings.read(record, method)
-            place = self.spool(first.source, first.trust, record, reading)
+            place = self.rewrite(first, text, method)
         except InvalidRecord:  # merged, it breaks a rule that each keeps
             place = first
         known = {notice for each in places for notice in self.outline(each).notices}
@@ -396,14 +391,3 @@ class Discovery:
         self.remarks += ((first, notice) for notice in notices)
         place.others = tuple(each for each in places if each is not first)
         return key, place
-
-
-def url_of(key: str) -> str:
-    """Return the URL of the key of a resource, equal for all spellings of its placeholders."""
-    return key_of(key.partition("\n")[0])
-
-
-def address_of(key: str) -> str:
-    """Return the URL and the tool of the key of a resource, which those of all methods share."""
-    identity, _, tool = key.split("\n", 2)
-    return f"{identity}\n{tool}"
