@@ -17,11 +17,12 @@ from indexer.catalogue.catalogue import Catalogue, CatalogueEntry, ListedService
 from indexer.probes.drift import listed_terms
 from indexer.probes.facts import UNDECIDED, Probed
 from indexer.probes.reading import read_probes
-from indexer.probes.targets import NO_TARGET, Targets, decode_addressed
+from indexer.probes.targets import NO_TARGET, Targets
 from indexer.progress import Stage
 from indexer.sources.findings import Findings
 from indexer.sources.inputs import Input
 from indexer.x402.discovery import Discovery
+from indexer.x402.endpoints import decode_endpoints
 from indexer.x402.listing import Listing
 from indexer.x402.rules import Rules
 from service.schema.probes import NO_PROBE_FACTS, ProbeFacts, Terms
@@ -145,7 +146,7 @@ def probe_catalogue(
 
 def _add_endpoints(targets: Targets, text: bytes) -> tuple[array[int], frozenset[int]]:
     """Add the endpoints of a record; returns their numbers, and the indexes of tools."""
-    endpoints = decode_addressed(text).endpoints
+    endpoints = decode_endpoints(text)
     numbers = array("i", [targets.add(each.url, each.method) for each in endpoints])
     return numbers, frozenset(index for index, each in enumerate(endpoints) if each.has_tool)
 

@@ -8,32 +8,16 @@ from decimal import Decimal
 from typing import NamedTuple
 
 import msgspec
-from msgspec import Raw, Struct
 
 from indexer.payments.credit import NO_ENDPOINT, Claim
 from indexer.sources.decisions import Decisions
 from indexer.tokens.stablecoins import is_usd
 from indexer.untrusted import string_of
+from indexer.x402.endpoints import decode_endpoints
 from indexer.x402.listing import Listing
 from service.networks import network_key
 from service.schema.records import Pricing
-from service.schema.values import NULL
-from service.urls import parse_url
-
-
-class ClaimedEndpoint(Struct, rename="camel"):
-    """An endpoint, with `payTo` of any JSON type: catalogue records may hold anything there."""
-
-    url: str
-    method: str
-    pricing: Pricing
-    pay_to: Raw = NULL
-
-
-class ClaimedRecord(Struct):
-    """A record of which only the endpoints are decoded."""
-
-    endpoints: list[ClaimedEndpoint]
+from service.urls import find_url
 
 
 class _Place(NamedTuple):
@@ -50,7 +34,7 @@ class _Place(NamedTuple):
 
 LOWEST = -(2**62)
 
-_record = msgspec.json.Decoder(ClaimedRecord)
+_pricing = msgspec.json.Decoder(Pricing)
 
 
 class Claims:
@@ -68,9 +52,9 @@ class Claims:
         """Yield the claims of the endpoints of a record that name in `payTo` who is paid."""
         if b'"payTo"' not in text:
             return
-        for number, endpoint in enumerate(_record.decode(text).endpoints):
+        for number, endpoint in enumerate(decode_endpoints(text)):
             if payee := string_of(endpoint.pay_to):
-                pricing = endpoint.pricing
+                pricing = _pricing.decode(endpoint.pricing)
                 is_priced = pricing.amount and is_usd(pricing.currency)
                 yield self._claim(
                     number,
@@ -89,7 +73,7 @@ class Claims:
         `text` is the record of their service.
         """
         numbers: dict[tuple[str, str], int] = {}
-        for number, endpoint in enumerate(_record.decode(text).endpoints):
+        for number, endpoint in enumerate(decode_endpoints(text)):
             numbers.setdefault((endpoint.url, endpoint.method), number)
         for trust, listing in listings:
             endpoint_key = listing.endpoint.url, listing.endpoint.method
@@ -146,7 +130,5 @@ class Claims:
 
 
 def _host(url: str) -> str:
-    try:
-        return parse_url(url).domain
-    except ValueError:  # the URL of a catalogue record may be any text
-        return ""
+    parsed = find_url(url)  # the URL of a catalogue record may be any text
+    return parsed.domain if parsed else ""

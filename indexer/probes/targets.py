@@ -7,36 +7,13 @@ from collections import defaultdict
 from collections.abc import Iterator
 from functools import lru_cache
 
-import msgspec
-from msgspec import Raw, Struct
-
-from indexer.untrusted import string_of
 from indexer.x402.endpoints import split_methods
-from service.schema.values import NULL
-from service.urls import ParsedUrl, parse_url
+from service.urls import ParsedUrl, find_url
 
 NO_TARGET = -1
 MAX_URLS = 2**14
 
-
-class Addressed(Struct):
-    """The address of an endpoint of a record; `tool` is its MCP tool, if it is one."""
-
-    url: str
-    method: str
-    tool: Raw = NULL
-
-    @property
-    def has_tool(self) -> bool:
-        """Whether the endpoint is a tool, of which its URL alone says no price."""
-        return self.tool is not NULL and bool(string_of(self.tool))
-
-
-class _ProbedRecord(Struct):
-    endpoints: list[Addressed]
-
-
-decode_addressed = msgspec.json.Decoder(_ProbedRecord).decode
+_parse = lru_cache(MAX_URLS)(find_url)
 
 
 class Targets:
@@ -92,14 +69,6 @@ class Targets:
     def host_of(self, number: int) -> int:
         """Return the number of the host of an endpoint."""
         return self._host_of[number]
-
-
-@lru_cache(maxsize=MAX_URLS)
-def _parse(url: str) -> ParsedUrl | None:
-    try:
-        return parse_url(url)
-    except ValueError:  # the URL of a catalogue record may be any text
-        return None
 
 
 @lru_cache(maxsize=1024)

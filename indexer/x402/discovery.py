@@ -122,6 +122,7 @@ class SourceResources:
 class Discovery:
     """The resources of all sources; only their places are in memory.
 
+    groups: the resources of each service; the first is of services without resources
     pointers: those that `merge` found and nothing says more of, by URL; of some URLs none is left
     remarks: new notices on merged resources, each after the place of the first of these
     """
@@ -135,7 +136,7 @@ class Discovery:
         self._names: dict[int, str] = {}
         self._merged: dict[str, list[Place]] = {}
         self._services: dict[str, list[str]] = {}
-        self._groups: list[list[Place]] = [[]]  # the first is of services without resources
+        self.groups: list[list[Place]] = [[]]
         self.dropped: list[Dropped] = []
         self.remarks: list[tuple[Place, Notice]] = []
         self.pointers: dict[str, list[Place]] = defaultdict(list)
@@ -259,10 +260,10 @@ class Discovery:
                     self.outrank(each)
             else:
                 (claimed if named else others).append(place)
-        self._groups.append(claimed)
+        self.groups.append(claimed)
         if domain in self._merged:
             self._merged[domain] = others
-        return len(self._groups) - 1
+        return len(self.groups) - 1
 
     def drop(self, domain: str, rule: str, reason: str) -> None:
         """Leave out the resources of a domain that nothing has claimed."""
@@ -287,8 +288,8 @@ class Discovery:
             for key, places in sorted(by_key.items()):
                 newest = max(places, key=lambda place: (place.updated, place.source))
                 trust = max(place.trust for place in places)
-                group = len(self._groups)
-                self._groups.append(places)
+                group = len(self.groups)
+                self.groups.append(places)
                 yield Grouped(group, key, domain, newest.source, trust, newest.position, places)
         self._merged.clear()
 
@@ -303,13 +304,9 @@ class Discovery:
 
     def listings(self, group: int) -> Iterator[tuple[Place, Listing]]:
         """Yield the resources of a service that are listed, by URL, method and tool."""
-        for place in self._groups[group]:
+        for place in self.groups[group]:
             if place.is_listed:
                 yield place, self.readings.listing(place.number)
-
-    def resources(self, group: int) -> list[Place]:
-        """Return the resources of a service."""
-        return self._groups[group]
 
     def outline(self, place: Place) -> Outline:
         """Return the outline of a resource."""

@@ -19,11 +19,22 @@ EndpointPayees = dict[tuple[str, str], set[str]]
 
 
 class NamedEndpoint(Struct, rename="camel"):
-    """The part of an endpoint that identifies it, and whom it names to be paid, be it any JSON."""
+    """The part of an endpoint that identifies it and says what is paid to whom.
+
+    pricing: decoded by few readers
+    pay_to, tool: the address that is paid and the MCP tool, which may be any JSON
+    """
 
     url: str
     method: str
+    pricing: Raw = NULL
     pay_to: Raw = NULL
+    tool: Raw = NULL
+
+    @property
+    def has_tool(self) -> bool:
+        """Whether the endpoint is a tool, of which its URL alone says no price."""
+        return self.tool is not NULL and bool(string_of(self.tool))
 
 
 class NamedEndpoints(Struct):
