@@ -59,7 +59,7 @@ def quote_pointers(
         for number, pointers in places.items()
         if number in seen and number != NO_TARGET
         for place in pointers
-        if seen[number].latest.answer is ObservedState.QUOTED
+        if seen[number].latest.state is ObservedState.QUOTED
         and seen[number].latest.moment >= oldest
     ]
     current.sort(key=lambda item: (-item[0].trust, item[0].source))

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from indexer.errors import InvalidRecord, LeftOut, SourceError
 from indexer.probes.drift import TermsComparison, Verdict, compare_terms, quoted_terms
 from indexer.probes.facts import Latest, Probed, TrustedLines, latest_of
-from indexer.probes.liveness import ObservedState, RowSpool, answer_of
+from indexer.probes.liveness import ObservedState, RowSpool, state_of
 from indexer.probes.observation import Observation, decode_observation
 from indexer.probes.targets import Targets
 from indexer.progress import Stage
@@ -136,8 +136,8 @@ def _add(
     trusted: TrustedLines, line: Line, prober: str, targets: Targets, terms_of: TermsOf
 ) -> None:
     observation, moment, numbers = line
-    answer, latest = answer_of(observation), latest_of(observation, moment, prober)
-    quoted = quoted_terms(observation.quotes) if answer is ObservedState.QUOTED else []
+    state, latest = state_of(observation), latest_of(observation, moment, prober)
+    quoted = quoted_terms(observation.quotes) if state is ObservedState.QUOTED else []
     for number in numbers:
         listed = terms_of(number) if quoted else []
         comparison = compare_terms(listed, quoted) if listed else TermsComparison(Verdict.UNKNOWN)
