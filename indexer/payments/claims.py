@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 import msgspec
 
+from indexer.assets.stablecoins import is_usd
 from indexer.payments.credit import NO_ENDPOINT, Claim
 from indexer.sources.decisions import Decisions
-from indexer.tokens.stablecoins import is_usd
 from indexer.untrusted import string_of
 from indexer.x402.endpoints import decode_endpoints
 from indexer.x402.listing import Listing
