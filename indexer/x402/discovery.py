@@ -33,10 +33,6 @@ OUTRANKED = LeftOut(
 )
 
 
-Address = tuple[str, str]
-"""The URL and the tool of a resource, which those of all methods share."""
-
-
 class Place(Struct, gc=False):
     """Where a resource is in its source, in the readings, and its text in the spool.
 
@@ -178,7 +174,8 @@ class Discovery:
         no method. An undeclared method joins the only one that is declared.
         """
         for domain, found in self._hosts.items():
-            by_address: dict[Address, list[tuple[str, Place]]] = defaultdict(list)
+            # By URL and tool, which the resources of all methods share.
+            by_address: dict[tuple[str, str], list[tuple[str, Place]]] = defaultdict(list)
             for key, place in found:
                 url, _, tool = key.split("\n", 2)
                 if place.is_pointer:
@@ -317,7 +314,7 @@ class Discovery:
         self._spool.flush()
         return os.pread(self._spool.fileno(), place.stop - place.start, place.start)
 
-    def _drop_outranked(self, by_address: dict[Address, list[tuple[str, Place]]]) -> None:
+    def _drop_outranked(self, by_address: dict[tuple[str, str], list[tuple[str, Place]]]) -> None:
         """Drop resources whose URL a more trusted source lists with another tool or route."""
         places = [place for each in by_address.values() for _, place in each]
         if len({place.trust for place in places}) == 1:
