@@ -25,7 +25,7 @@ from indexer.payments.claims import Claims
 from indexer.payments.credit import Claim, count_credits, fill_usage
 from indexer.payments.database import open_payments
 from indexer.payments.demand import ServiceDemand
-from indexer.payments.figures import describe_demand, describe_inputs
+from indexer.payments.figures import describe_demand
 from indexer.payments.files import PaymentInput
 from indexer.probes.pointers import quote_pointers
 from indexer.processes.pool import Pool
@@ -251,7 +251,7 @@ class Assembler:
             claims = Claims(self._decisions)
             credited = count_credits(payments, self._claims(catalogue, discovery, claims))
             claims.decide()
-            demands, totals = credited.demand, describe_inputs(credited.inputs)
+            demands, totals = credited.demand, credited.inputs
             if credited.shared:
                 self._findings.notes.append(
                     f"{credited.shared:,} payments of 30 days fit several services, and are "
@@ -303,7 +303,7 @@ class Assembler:
     def _report_removed(self, discovery: Discovery, group: int, denial: Denial) -> None:
         """Count the resources of a service that was taken down."""
         fault = TakenDown("$.resource", denial, "belongs to a service that is taken down")
-        for place in discovery.resources(group):
+        for place in discovery.groups[group]:
             for each in (place, *place.others):
                 self._withdraw(discovery, each, fault)
 

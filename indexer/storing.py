@@ -97,7 +97,7 @@ def _named_urls(assembled: Assembled) -> NamedUrls:
     """Return the URLs of listed resources; advice is for the resource that is served alone."""
     named, discovery = NamedUrls(), assembled.discovery
     for service, each in enumerate(assembled.listing):
-        for place in discovery.resources(each.entry.group):
+        for place in discovery.groups[each.entry.group]:
             named.add(subject_of(discovery.outline(place)), place.source, service)
             for other in place.others:
                 subject = subject_of(discovery.outline(other))._replace(advice=NO_ADVICE)

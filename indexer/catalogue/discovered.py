@@ -7,7 +7,13 @@ from collections.abc import Callable
 import msgspec
 from msgspec import Struct
 
-from indexer.catalogue.known_records import NOT_KEPT, Known, Stored, ValidatedRecord, answer_of
+from indexer.catalogue.known_records import (
+    NOT_KEPT,
+    Known,
+    Stored,
+    ValidatedRecord,
+    encode_normalised,
+)
 from indexer.catalogue.record import normalise
 from indexer.options import Policy
 from indexer.sources.records import SourceRecord
@@ -62,4 +68,4 @@ def _describe(group: Group) -> ValidatedRecord:
     normalised = normalise(SourceRecord("", text))
     outputs = [each.output for each in listed]
     normalised.facts.outputs = outputs if any(outputs) else []
-    return answer_of(normalised, [each.in_record for each in grouped])
+    return encode_normalised(normalised, [each.in_record for each in grouped])

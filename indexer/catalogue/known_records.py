@@ -75,7 +75,7 @@ class KnownRecords:
         if isinstance(known, Stored):
             return restore(record.text, known.facts)
         normalised = normalise(record)
-        self.add(digest, answer_of(normalised))
+        self.add(digest, encode_normalised(normalised))
         return normalised
 
     def find(self, digests: Sequence[bytes]) -> list[Known]:
@@ -85,13 +85,13 @@ class KnownRecords:
             for number in self.facts.find(digests)
         ]
 
-    def add(self, digest: bytes, answer: ValidatedRecord) -> Normalised | ReadResource:
+    def add(self, digest: bytes, validated: ValidatedRecord) -> Normalised | ReadResource:
         """Keep a record that was validated for the next build; returns it."""
-        facts = _decoder.decode(answer.facts)
-        number = self.facts.add(digest, answer.facts, answer.key)
+        facts = _decoder.decode(validated.facts)
+        number = self.facts.add(digest, validated.facts, validated.key)
         if isinstance(facts, Outline):
             return ReadResource(number, facts)
-        return Normalised(answer.text, facts)
+        return Normalised(validated.text, facts)
 
     def _decode(self, number: int, encoded: bytes | memoryview) -> Stored | ReadResource:
         facts = _decoder.decode(encoded)
@@ -100,8 +100,8 @@ class KnownRecords:
         return Stored(facts, int(self._rows[number]) if number < len(self._rows) else NOT_KEPT)
 
 
-def answer_of(normalised: Normalised, flags: Sequence[bool] = ()) -> ValidatedRecord:
-    """Return a normalised record as a worker sends it."""
+def encode_normalised(normalised: Normalised, flags: Sequence[bool] = ()) -> ValidatedRecord:
+    """Encode a normalised record as a worker sends it, with its key."""
     text, facts = normalised
     return ValidatedRecord(text, record_key(text), _encode(facts), flags)
 

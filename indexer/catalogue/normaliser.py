@@ -17,7 +17,7 @@ from indexer.catalogue.known_records import (
     KnownRecords,
     Stored,
     ValidatedRecord,
-    answer_of,
+    encode_normalised,
 )
 from indexer.catalogue.record import Normalised, normalise, restore
 from indexer.errors import InvalidRecord
@@ -194,7 +194,7 @@ def _normalise(
 ) -> ValidatedRecord | None:
     try:
         if kind is not Kind.RESOURCES and not record.is_resource:
-            return answer_of(normalise(record))
+            return encode_normalised(normalise(record))
         if kind is not Kind.RECORDS and record.is_resource:
             return ValidatedRecord(b"", NO_KEY, read_unjudged(record, stablecoins))
     except InvalidRecord:

@@ -11,12 +11,12 @@ from typing import NamedTuple
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
+from indexer.assets.testnets import mainnet_prices
 from indexer.catalogue.derived_ids import can_be_id
 from indexer.errors import InvalidRecord
 from indexer.sources.denials import fold_address
 from indexer.sources.records import SourceRecord
 from indexer.text import check_depth, decode_or_invalid
-from indexer.tokens.testnets import mainnet_prices
 from indexer.untrusted import raw_items, raw_members
 from indexer.x402.endpoints import decode_endpoints
 from service.schema.records import CatalogueRecord, Endpoint, EndpointQuality, PriceSummary, Pricing

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterable, Sequence
 from statistics import fmean
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta, Struct
@@ -61,18 +61,18 @@ def run(options: argparse.Namespace) -> int:
     if options.compare:
         rankings.append(parse_ranking(options, options.compare))
     runs = [evaluate(options.corpus, options.queries, ranking) for ranking in rankings]
+    measured = [*map(_measure, runs)]
     worst = sorted(runs[0], key=lambda judgement: (judgement.ndcg, judgement.recall))
     worst = worst[: EvaluationOptions(**given(options, EvaluationOptions)).worst]
     comparison = _compare(*runs) if options.compare else None
     if options.json:
-        figures: dict[str, object] = _measure(runs[0])
-        figures |= {"worst": worst} if worst else {}
+        figures = measured[0] | ({"worst": worst} if worst else {})
         if comparison is not None:
-            figures |= {"compared": _measure(runs[1]), "comparison": comparison}
+            figures |= {"compared": measured[1], "comparison": comparison}
         return answer(msgspec.json.encode(figures))
-    lines = [HEADER, _describe_run(runs[0])]
+    lines = [HEADER, _describe_run(measured[0])]
     if options.compare:
-        lines.append(f"{_describe_run(runs[1])}   with {', '.join(options.compare)}")
+        lines.append(f"{_describe_run(measured[1])}   with {', '.join(options.compare)}")
     lines += [line for judgement in worst for line in _describe(judgement)]
     return answer("\n".join([*lines, *(_describe_comparison(comparison) if comparison else ())]))
 
@@ -100,7 +100,7 @@ class RankingComparison(Struct):
     most_worse: list[QueryChange]
 
 
-def _measure(judgements: Sequence[Judgement]) -> dict[str, object]:
+def _measure(judgements: Sequence[Judgement]) -> dict[str, Any]:
     ndcg = [judgement.ndcg for judgement in judgements]
     return {
         "queries": len(judgements),
@@ -130,11 +130,10 @@ def _compare(before: Sequence[Judgement], after: Sequence[Judgement]) -> Ranking
     )
 
 
-def _describe_run(judgements: Sequence[Judgement]) -> str:
-    ndcg = [judgement.ndcg for judgement in judgements]
-    recall = fmean([judgement.recall for judgement in judgements])
-    low, high = interval(ndcg)
-    return f"{len(ndcg):7}   {fmean(ndcg):7.4f}   {low:.4f} to {high:.4f}   {recall:9.4f}"
+def _describe_run(figures: dict[str, Any]) -> str:
+    low, high = figures["interval"]
+    ndcg, recall = figures["ndcg@10"], figures["recall@24"]
+    return f"{figures['queries']:7}   {ndcg:7.4f}   {low:.4f} to {high:.4f}   {recall:9.4f}"
 
 
 def _describe_comparison(comparison: RankingComparison) -> Iterable[str]:

@@ -158,14 +158,18 @@ def calls_of(service: Service) -> int:
 
 def _parse(options: argparse.Namespace, kind: type[T]) -> T:
     """Parse the options as the service parses a request; raises Misuse where that is refused."""
-    query = [("q", " ".join(options.words))] if options.words else []
-    query += [("category", value) for value in options.category]
-    query += [("network", value) for value in options.network]
-    query += [("maxPrice", options.max_price)] if options.max_price is not None else []
-    query += [("explain", "true")] if options.explain else []
-    query += [("sort", options.sort), ("limit", options.limit), ("offset", options.offset)]
+    query = {
+        "q": [" ".join(options.words)] if options.words else [],
+        "category": options.category,
+        "network": options.network,
+        "maxPrice": [] if options.max_price is None else [options.max_price],
+        "explain": ["true"] if options.explain else [],
+        "sort": options.sort,
+        "limit": options.limit,
+        "offset": options.offset,
+    }
     try:
-        return parse(kind, urlencode(query, errors="replace").encode())
+        return parse(kind, urlencode(query, doseq=True, errors="replace").encode())
     except InvalidParameter as error:
         name = OPTIONS.get(error.parameter, f"--{error.parameter}")
         reason = str(error).removeprefix(error.parameter).lstrip()

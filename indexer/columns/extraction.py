@@ -11,6 +11,7 @@ from math import nan
 import msgspec
 import numpy as np
 
+from indexer.assets.testnets import mainnet_prices
 from indexer.columns.annotations import decode_annotations
 from indexer.columns.ragged import RaggedWriter, ragged_texts
 from indexer.columns.record_columns import (
@@ -38,7 +39,6 @@ from indexer.columns.records import (
 from indexer.record_store import KEY_SIZE, Keys
 from indexer.sources.subjects import Address, find_address
 from indexer.text import is_own_text
-from indexer.tokens.testnets import mainnet_prices
 from indexer.untrusted import string_of
 from service.filtering.facets import ENDPOINT_KEYS, SERVICE_KEYS
 from service.networks import network_key, network_label

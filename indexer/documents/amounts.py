@@ -7,8 +7,8 @@ from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
+from indexer.assets.stablecoins import Asset, Stablecoins
 from indexer.errors import InvalidRecord
-from indexer.tokens.stablecoins import Asset, Stablecoins
 from indexer.untrusted import line
 from indexer.x402.members.offers import CHARGE, MAX_NAME
 

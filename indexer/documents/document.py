@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from urllib.parse import urljoin
 
+from indexer.assets.stablecoins import KNOWN_STABLECOINS, Stablecoins
 from indexer.errors import InvalidRecord, LeftOut
 from indexer.options import SourceOptions
 from indexer.sources.denials import fold_host, host_pattern
-from indexer.tokens.stablecoins import KNOWN_STABLECOINS, Stablecoins
 from indexer.untrusted import url_or_invalid
 from indexer.x402.members.naming import registrable_domain
 from indexer.x402.rules import SIZE

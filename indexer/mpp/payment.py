@@ -5,10 +5,10 @@ from __future__ import annotations
 from itertools import islice
 from typing import Any, TypeGuard
 
+from indexer.assets.stablecoins import Asset, Stablecoins
 from indexer.documents.amounts import amount_or_invalid, find_currency, read_unit
 from indexer.errors import InvalidRecord
 from indexer.options import Kind
-from indexer.tokens.stablecoins import Asset, Stablecoins
 from indexer.untrusted import items, line, mapping, text
 from indexer.x402.members.offers import MAX_DESCRIPTION, MAX_NAME, MAX_OFFERS, MPP
 from indexer.x402.members.prices import base_units, in_units

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Any
 
+from indexer.assets.stablecoins import Stablecoins
 from indexer.documents.amounts import amount_or_invalid, find_currency, read_amount, read_unit
 from indexer.errors import InvalidRecord
 from indexer.options import Kind
-from indexer.tokens.stablecoins import Stablecoins
 from indexer.untrusted import line, mapping, text
 from indexer.x402.members.offers import MAX_DESCRIPTION, MAX_NAME, MAX_OFFERS, MPP, USD, X402
 from indexer.x402.members.prices import base_units, in_units

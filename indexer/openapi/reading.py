@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from indexer.documents.document import FREE, Bounds, Document
 from indexer.documents.resource import (
@@ -100,8 +101,8 @@ class _OperationReader:
             )
             content = encode_resource(described)
             self._document.check_host(place, url)
-            self._complete(described, operation, item, place)
-            content = self._bounds.fit(encode_resource(described), place)
+            complete = self._complete(described, operation, item, place)
+            content = self._bounds.fit(encode_resource(complete), place)
         except InvalidRecord as fault:
             return SourceRecord(position, content, fault)
         return SourceRecord(position, content)
@@ -112,18 +113,21 @@ class _OperationReader:
         operation: dict[str, Any],
         item: dict[str, Any],
         place: str,
-    ) -> None:
+    ) -> DescribedOperation:
         """Add the values of a paid operation; raises LeftOut for a free one, and InvalidRecord."""
         if not is_paid(operation):
             reason = "is free: it has neither `x-payment-info` nor a response 402"
             raise LeftOut(FREE, place, reason)
         self._bounds.count(place)
         offers = read_offers(operation, place, self._document.stablecoins)
-        described.described = DescribedResource(offers, place, self._texts)
-        described.service_name = self._name
-        described.category = self._category
-        described.tags = [*read_names(operation, "tags"), *filter(None, self._tags)]
-        described.parameters = self._parameters.read(operation, item)
+        return replace(
+            described,
+            described=DescribedResource(offers, place, self._texts),
+            service_name=self._name,
+            category=self._category,
+            tags=[*read_names(operation, "tags"), *filter(None, self._tags)],
+            parameters=self._parameters.read(operation, item),
+        )
 
 
 def _operation(item: dict[str, Any], method: str, place: str) -> dict[str, Any]:

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator
 from decimal import Decimal
 from typing import NamedTuple
 
+from indexer.assets.stablecoins import is_usd
 from indexer.payments.credit import NO_ENDPOINT, Claim
 from indexer.sources.decisions import Decisions
-from indexer.tokens.stablecoins import is_usd
 from indexer.x402.endpoints import decode_endpoints
 from indexer.x402.listing import Listing
 from service.networks import network_key

@@ -20,12 +20,13 @@ from indexer.payments.cycles import find_cycles
 from indexer.payments.demand import (
     ENDPOINT_BITS,
     SERVICE_MASK,
-    PaymentInputs,
     ServiceDemand,
     read_demand,
     read_inputs,
 )
 from indexer.snapshot.ecosystem import DAY, format_milliseconds
+from indexer.untrusted import raw_items, raw_members
+from service.schema.demand import DemandInputs
 
 if TYPE_CHECKING:  # a catalogue without payments is built without DuckDB
     from duckdb import DuckDBPyConnection
@@ -196,12 +197,10 @@ class Credits(Struct):
 
     credited: int
     shared: int
-    inputs: PaymentInputs
+    inputs: DemandInputs
     demand: Iterator[ServiceDemand | None]
 
 
-_object = msgspec.json.Decoder(dict[str, Raw])
-_array = msgspec.json.Decoder(list[Raw])
 _atto = Decimal("1e-18")
 _exact = Context(prec=38, traps=[Inexact, InvalidOperation])
 
@@ -236,13 +235,13 @@ def fill_usage(text: bytes, demand: ServiceDemand) -> bytes:
     """
     if not demand.whole.payments:
         return text
-    record = _object.decode(text)
-    endpoints = _array.decode(record["endpoints"])
+    record = raw_members(text)
+    endpoints = raw_items(record["endpoints"])
     for number, of_endpoint in demand.endpoints.items():
         if not of_endpoint.payments:
             continue
         filled = _add_quality(
-            _object.decode(endpoints[number]),
+            raw_members(endpoints[number]),
             l30DaysTotalCalls=str(of_endpoint.payments),
             l30DaysUniquePayers=str(of_endpoint.payers),
         )
@@ -306,5 +305,5 @@ def _atto_dollars(amount: Decimal) -> int:
 
 def _add_quality(record: dict[str, Raw], **quality: int | str) -> bytes:
     given = record.get("quality")
-    known = {} if given is None or bytes(given) == b"null" else _object.decode(given)
+    known = {} if given is None or bytes(given) == b"null" else raw_members(given)
     return msgspec.json.encode(record | {"quality": known | (quality | known)})

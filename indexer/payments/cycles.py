@@ -7,6 +7,8 @@ component if payments lead from each to the other.
 from __future__ import annotations
 
 from array import array
+from collections.abc import Iterable, Iterator
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -69,64 +71,46 @@ def strong_components(count: int, sources: Nodes, targets: Nodes) -> Nodes:
     """Return the number of the strongly connected component of each of `count` nodes.
 
     sources, targets: int32[edges], ascending by source
+
+    By the algorithm of Kosaraju and Sharir (1981), linear in nodes and edges: in the reversed graph
+    each search from the last node of a postorder meets one component.
     """
-    graph = _Graph(np.searchsorted(sources, np.arange(count + 1)), targets)
-    for node in range(count):
-        graph.visit(node)
-    return np.array(graph.components, np.int32)
+    postorder = [*chain.from_iterable(_search(range(count), count, sources, targets))]
+    by_target = np.argsort(targets, kind="stable")
+    trees = _search(reversed(postorder), count, targets[by_target], sources[by_target])
+    components = array("i", bytes(4 * count))
+    for number, members in enumerate(trees):
+        for node in members:
+            components[node] = number
+    return np.array(components, np.int32)
 
 
-class _Graph:
-    """Finds components by the algorithm of Tarjan (1972): linear in nodes and edges.
+def _search(
+    roots: Iterable[int], count: int, sources: Nodes, targets: Nodes
+) -> Iterator[list[int]]:
+    """Yield the nodes that a depth-first search meets first from each root, in postorder.
 
-    components: the component of each node, -1 while it is unknown
+    Iterative: paths may be long.
     """
-
-    def __init__(self, bounds: npt.NDArray[np.int64], targets: Nodes) -> None:
-        count = len(bounds) - 1
-        self._targets = array("i", targets.astype(np.int32).tobytes())
-        self._edges = array("q", bounds.tobytes())[:count]  # the next one of each node to follow
-        self._stops = array("q", bounds.tobytes())[1:]
-        self._order = array("i", bytes(4 * count))  # in which nodes were met, from 1
-        self._low = array("i", bytes(4 * count))  # the least order that each node leads to
-        self._met = 0
-        self._open = array("i")  # met nodes without a component
-        self.components = array("i", [-1]) * count
-        self._count = 0
-
-    def visit(self, root: int) -> None:
-        """Find the components of the nodes that a node leads to. Iterative: paths may be long."""
-        if self._order[root]:
-            return
-        path = array("i", [root])
-        self._meet(root)
+    bounds = np.searchsorted(sources, np.arange(count + 1))
+    edges = array("q", bounds.tobytes())  # the next one of each node to follow
+    stops = edges[1:]
+    successors = array("i", targets.astype(np.int32).tobytes())
+    is_met = bytearray(count)
+    for root in roots:
+        if is_met[root]:
+            continue
+        is_met[root] = True
+        path, tree = [root], []
         while path:
             node = path[-1]
-            edge = self._edges[node]
-            if edge < self._stops[node]:
-                self._edges[node] = edge + 1
-                successor = self._targets[edge]
-                if not self._order[successor]:
-                    self._meet(successor)
-                    path.append(successor)
-                elif self.components[successor] < 0:
-                    self._low[node] = min(self._low[node], self._order[successor])
+            edge = edges[node]
+            if edge == stops[node]:
+                tree.append(path.pop())
                 continue
-            path.pop()
-            if path:
-                self._low[path[-1]] = min(self._low[path[-1]], self._low[node])
-            if self._low[node] == self._order[node]:
-                self._close(node)
-
-    def _meet(self, node: int) -> None:
-        self._met += 1
-        self._order[node] = self._low[node] = self._met
-        self._open.append(node)
-
-    def _close(self, root: int) -> None:
-        """Make one component of the open nodes since the root, by which they were met."""
-        member = -1
-        while member != root:
-            member = self._open.pop()
-            self.components[member] = self._count
-        self._count += 1
+            edges[node] = edge + 1
+            successor = successors[edge]
+            if not is_met[successor]:
+                is_met[successor] = True
+                path.append(successor)
+        yield tree

@@ -8,13 +8,13 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from indexer.assets.stablecoins import KNOWN_STABLECOINS, Stablecoins
 from indexer.errors import IndexerError
 from indexer.payments.files import PaymentInput
 from indexer.processes.resources import duckdb_memory
 from indexer.progress import Progress
 from indexer.sources.findings import Findings
 from indexer.text import printable
-from indexer.tokens.stablecoins import KNOWN_STABLECOINS, Stablecoins
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

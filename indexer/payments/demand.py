@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from indexer.search.popularity import Payers
+from indexer.snapshot.ecosystem import format_milliseconds
+from service.schema.demand import DemandInputs
 
 if TYPE_CHECKING:  # a catalogue without payments is built without DuckDB
     from duckdb import DuckDBPyConnection
@@ -112,22 +114,6 @@ class ServiceDemand(Struct, frozen=True):
     endpoints: dict[int, CreditedDemand]
 
 
-class PaymentInputs(Struct, frozen=True):
-    """The payments of the 30 days, credited or not, and how many of them lack a value.
-
-    oldest, newest: in milliseconds since 1970
-    networks: their keys, sorted
-    """
-
-    oldest: int
-    newest: int
-    payments: int
-    without_transaction: int
-    without_log_index: int
-    without_token: int
-    networks: list[str]
-
-
 def read_demand(connection: DuckDBPyConnection, count: int) -> Iterator[ServiceDemand | None]:
     """Yield the demand of each of `count` services, in order; closes the connection at the end.
 
@@ -144,10 +130,21 @@ def read_demand(connection: DuckDBPyConnection, count: int) -> Iterator[ServiceD
         yield None
 
 
-def read_inputs(connection: DuckDBPyConnection, start: int | None) -> PaymentInputs:
-    """Return the properties of the payments after `start`."""
-    ((*values,),) = connection.execute(INPUTS, {"start": start}).fetchall()
-    return PaymentInputs(*values)
+def read_inputs(connection: DuckDBPyConnection, start: int | None) -> DemandInputs:
+    """Return the properties of the payments after `start`, credited or not."""
+    (row,) = connection.execute(INPUTS, {"start": start}).fetchall()
+    oldest, newest, payments, without_transaction, without_log_index, without_token, networks = row
+    if not payments:
+        return DemandInputs()
+    return DemandInputs(
+        start=format_milliseconds(oldest),
+        end=format_milliseconds(newest),
+        payments=payments,
+        networks=networks,
+        without_transaction_hash=without_transaction,
+        without_log_index=without_log_index,
+        without_token=without_token,
+    )
 
 
 def _by_service(connection: DuckDBPyConnection) -> Iterator[tuple[int, ServiceDemand]]:

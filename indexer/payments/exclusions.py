@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from duckdb import DuckDBPyConnection
 
+from indexer.assets.stablecoins import Stablecoins
+from indexer.assets.testnets import is_test_network
 from indexer.payments.rules import (
     DUPLICATE,
     FAULTS,
@@ -15,8 +17,6 @@ from indexer.payments.rules import (
     UNKNOWN_TOKEN,
     WRONG_DECIMALS,
 )
-from indexer.tokens.stablecoins import Stablecoins
-from indexer.tokens.testnets import is_test_network
 
 BATCH = 10_000
 

@@ -6,14 +6,13 @@ from typing import Any
 
 import msgspec
 
-from indexer.payments.demand import SHARES, CreditedDemand, PaymentInputs, ServiceDemand
+from indexer.payments.demand import SHARES, CreditedDemand, ServiceDemand
 from indexer.snapshot.demand import CountedDemand
-from indexer.snapshot.ecosystem import ATTO_IN_MICRO, format_milliseconds
+from indexer.snapshot.ecosystem import ATTO_IN_MICRO
 from indexer.x402.endpoints import decode_endpoints
 from service.schema.demand import (
     Amounts,
     DemandFigures,
-    DemandInputs,
     EndpointDemand,
     Shares,
     StoredDemand,
@@ -34,21 +33,6 @@ def describe_demand(text: bytes, demand: ServiceDemand) -> CountedDemand:
     payers = demand.whole.counted if demand.whole.payments else None
     own = {number: each.counted for number, each in demand.endpoints.items() if each.payments}
     return CountedDemand(msgspec.json.encode(stored), payers, own)
-
-
-def describe_inputs(inputs: PaymentInputs) -> DemandInputs:
-    """Return the properties of the payments of all services."""
-    if not inputs.payments:
-        return DemandInputs()
-    return DemandInputs(
-        start=format_milliseconds(inputs.oldest),
-        end=format_milliseconds(inputs.newest),
-        payments=inputs.payments,
-        networks=inputs.networks,
-        without_transaction_hash=inputs.without_transaction,
-        without_log_index=inputs.without_log_index,
-        without_token=inputs.without_token,
-    )
 
 
 def _figures(demand: CreditedDemand) -> dict[str, Any]:

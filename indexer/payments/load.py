@@ -12,6 +12,7 @@ from tempfile import TemporaryDirectory
 import duckdb
 from duckdb import DuckDBPyConnection
 
+from indexer.assets.stablecoins import KNOWN_STABLECOINS, Stablecoins
 from indexer.errors import IndexerError, InvalidRecord, SourceError
 from indexer.payments import parquet, rules, text_files
 from indexer.payments.columns import COLUMNS
@@ -28,7 +29,6 @@ from indexer.snapshot.ecosystem import NEWEST
 from indexer.sources.findings import Findings
 from indexer.sources.records import source_errors
 from indexer.text import describe_encoding, printable
-from indexer.tokens.stablecoins import KNOWN_STABLECOINS, Stablecoins
 
 CLOCK_SKEW = timedelta(hours=1)
 BATCH = 10_000

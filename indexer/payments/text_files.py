@@ -157,22 +157,18 @@ def _line_reader(path: Path, skipped: int, longest: int) -> str:
 def _recognise(source: PaymentInput, lines: Lines) -> tuple[int, dict[str, str], str]:
     """Return the number of lines above the payments, the columns, and the stage `staged`."""
     name, head = source.name, lines.head
-    _check_head(name, head)
-    if head.startswith(b"{"):
-        keys = _keys(head)
-        return 0, find_columns(source, keys) if keys else {}, _stage_json(source)
-    names = _header_names(name, head.decode("utf-8", "replace"))
-    columns = check_columns(source, names)
-    return lines.head_index + 1, columns, _stage_csv(source, names, columns)
-
-
-def _check_head(name: str, head: bytes) -> None:
     if not head:
         raise SourceError(f"{name}: is empty; {FORMATS}")
     if head.startswith(TOO_LONG):
         raise SourceError(f"{name}: the first line is longer than {MAX_RECORD:,} bytes; {FORMATS}")
     if head.startswith(b"["):
         raise SourceError(f"{name}: is a JSON array; {FORMATS}")
+    if head.startswith(b"{"):
+        keys = _keys(head)
+        return 0, find_columns(source, keys) if keys else {}, _stage_json(source)
+    names = _header_names(name, head.decode("utf-8", "replace"))
+    columns = check_columns(source, names)
+    return lines.head_index + 1, columns, _stage_csv(source, names, columns)
 
 
 def _header_names(file: str, header: str) -> list[str]:

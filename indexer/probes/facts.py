@@ -10,7 +10,7 @@ import msgspec
 from msgspec import UNSET
 
 from indexer.probes.drift import TermsComparison, Verdict
-from indexer.probes.liveness import ObservedState, RowSpool, RunSpans, answer_of
+from indexer.probes.liveness import ObservedState, RowSpool, RunSpans, state_of
 from indexer.probes.observation import Observation
 from indexer.probes.targets import Targets
 from indexer.x402.members.dates import MICROSECOND, SECOND, since_epoch
@@ -27,13 +27,13 @@ NO_NUMBER = -1
 class Latest(NamedTuple):
     """An observation; the greatest one of an endpoint is shown.
 
-    Informative observations are greater than silent ones, then newer ones, then better answers: the
+    Informative observations are greater than silent ones, then newer ones, then better states: the
     order of lines does not matter.
     """
 
     is_informative: bool
     moment: int
-    answer: ObservedState
+    state: ObservedState
     prober: str
     outcome: str
     status: int
@@ -74,11 +74,11 @@ def verdict_of(facts: ProbeFacts) -> int:
 
 def latest_of(observation: Observation, moment: int, prober: str) -> Latest:
     """Return an observation of a prober as it is kept."""
-    answer, latency = answer_of(observation), observation.latency_ms
+    state, latency = state_of(observation), observation.latency_ms
     return Latest(
-        is_informative=answer is not ObservedState.SILENT,
+        is_informative=state is not ObservedState.SILENT,
         moment=moment,
-        answer=answer,
+        state=state,
         prober=prober,
         outcome=observation.outcome.value,
         status=NO_NUMBER if observation.status is None else observation.status,
@@ -105,7 +105,7 @@ class TrustedLines:
     ) -> None:
         """Add an observation of an endpoint."""
         self.latest[target] = max(latest, self.latest.get(target, latest))
-        if latest.answer is ObservedState.QUOTED:
+        if latest.state is ObservedState.QUOTED:
             terms = b""
             if comparison.verdict is Verdict.DRIFTED:
                 terms = msgspec.json.encode((comparison.listed, comparison.quoted))
@@ -115,7 +115,7 @@ class TrustedLines:
             target,
             host,
             latest.moment,
-            latest.answer,
+            latest.state,
             comparison.verdict,
             UNDECIDED if wildcard is None else ALIVE if wildcard else DEAD,
         )
@@ -140,8 +140,8 @@ class Probed:
         self._failures = runs(
             "target",
             count,
-            lambda rows: rows["answer"] == ObservedState.FAILED,
-            lambda rows: rows["answer"] > ObservedState.FAILED,
+            lambda rows: rows["state"] == ObservedState.FAILED,
+            lambda rows: rows["state"] > ObservedState.FAILED,
         )
         self._drifts = runs(
             "target",
@@ -168,7 +168,7 @@ class Probed:
         latest = self._latest.get(target)
         if latest is None:
             return UNDECIDED
-        if latest.answer is ObservedState.QUOTED:
+        if latest.state is ObservedState.QUOTED:
             return ALIVE if latest.moment >= self._oldest else UNDECIDED
         return DEAD if self._is_dead[target] else UNDECIDED
 

@@ -1,4 +1,4 @@
-"""Liveness: the answer of an endpoint in an observation, and runs of equal answers."""
+"""Liveness: the state of an endpoint by an observation, and runs of equal states."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ROW = np.dtype(
         ("target", "<i4"),
         ("host", "<i4"),
         ("moment", "<i8"),
-        ("answer", "<i1"),
+        ("state", "<i1"),
         ("verdict", "<i1"),
         ("wildcard", "<i1"),
     ]
@@ -52,8 +52,8 @@ class ObservedState(IntEnum):
     QUOTED = 3
 
 
-def answer_of(observation: Observation) -> ObservedState:
-    """Return what an observation says of its endpoint."""
+def state_of(observation: Observation) -> ObservedState:
+    """Return the state of an endpoint by one observation."""
     match observation.outcome:
         case Outcome.QUOTED:
             return ObservedState.QUOTED
@@ -93,10 +93,10 @@ class RowSpool:
         self._buffer: list[tuple[int, ...]] = []
 
     def add(
-        self, target: int, host: int, moment: int, answer: int, verdict: int, wildcard: int
+        self, target: int, host: int, moment: int, state: int, verdict: int, wildcard: int
     ) -> None:
         """Add a row."""
-        self._buffer.append((target, host, moment, answer, verdict, wildcard))
+        self._buffer.append((target, host, moment, state, verdict, wildcard))
         if len(self._buffer) >= BUFFER:
             self._flush()
 

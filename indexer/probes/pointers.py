@@ -16,7 +16,7 @@ from indexer.probes.liveness import ObservedState
 from indexer.probes.reading import decode_line, judge_line, open_probes
 from indexer.probes.targets import NO_TARGET, Targets
 from indexer.sources.inputs import Input
-from indexer.sources.records import STANDARD_INPUT, SourceRecord
+from indexer.sources.records import STANDARD_INPUT
 from indexer.x402.discovery import Discovery, Dropped, Place
 from indexer.x402.members.dates import SECOND, since_epoch
 from indexer.x402.members.described import decode_fields, encode_fields
@@ -42,7 +42,7 @@ def quote_pointers(
     A pointer without a method gets the method of the observation. Raises SourceError.
     """
     trusted = [each for each in inputs if each.options.trust > 0 and each.path != STANDARD_INPUT]
-    if not trusted or not discovery.pointers:
+    if not trusted or not any(discovery.pointers.values()):
         return
     targets = Targets()
     places: dict[int, list[Place]] = defaultdict(list)
@@ -59,7 +59,7 @@ def quote_pointers(
         for number, pointers in places.items()
         if number in seen and number != NO_TARGET
         for place in pointers
-        if seen[number].latest.answer is ObservedState.QUOTED
+        if seen[number].latest.state is ObservedState.QUOTED
         and seen[number].latest.moment >= oldest
     ]
     current.sort(key=lambda item: (-item[0].trust, item[0].source))
@@ -106,13 +106,11 @@ def _list(discovery: Discovery, pointers: Iterable[tuple[Place, _Seen]]) -> None
         discovery.take(place)
     for domain, places in by_domain.items():
         discovery.replace(domain, [*discovery.of_domain(domain), *places])
-    for url, waiting in [*discovery.pointers.items()]:
-        discovery.wait(url, [each for each in waiting if id(each) not in settled])
+    for url, waiting in discovery.pointers.items():
+        discovery.pointers[url] = [each for each in waiting if id(each) not in settled]
 
 
 def _price(discovery: Discovery, pointer: Place, seen: _Seen) -> Place:
     """Return the resource of a pointer with the quotes of an observation; raises InvalidRecord."""
     fields = decode_fields(discovery.text(pointer)) | {"accepts": Raw(seen.accepts)}
-    record = SourceRecord(pointer.position, encode_fields(fields))
-    reading = discovery.readings.read(record, pointer.method or seen.method)
-    return discovery.spool(pointer.source, pointer.trust, record, reading)
+    return discovery.rewrite(pointer, encode_fields(fields), pointer.method or seen.method)

@@ -130,7 +130,7 @@ def _add(
 ) -> None:
     observation, moment, numbers = line
     latest = latest_of(observation, moment, prober)
-    quoted = quoted_terms(observation.quotes) if latest.answer is ObservedState.QUOTED else []
+    quoted = quoted_terms(observation.quotes) if latest.state is ObservedState.QUOTED else []
     for number in numbers:
         listed = terms_of(number) if quoted else []
         comparison = compare_terms(listed, quoted) if listed else TermsComparison(Verdict.UNKNOWN)

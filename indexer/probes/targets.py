@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from functools import lru_cache
 
-from indexer.x402.endpoints import pair_endpoints
+from indexer.x402.endpoints import split_methods
 from service.urls import ParsedUrl, find_url
 
 NO_TARGET = -1
@@ -76,4 +76,4 @@ def _methods_of(methods: str) -> frozenset[str]:
     """Return the methods of an endpoint, none where it declares none and may have any."""
     if not methods.strip():
         return frozenset()
-    return frozenset(method for _, method in pair_endpoints([""], methods))
+    return frozenset(split_methods(methods))

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, field
 from msgspec.structs import replace
 
-from indexer.x402.endpoints import pair_endpoints
+from indexer.x402.endpoints import split_methods
 from indexer.x402.members.naming import registrable_domain
 from indexer.x402.members.parameters import is_template
 from service.filtering.offers import NONE
@@ -81,7 +81,7 @@ def find_targets(snapshot: Snapshot, *, post: bool) -> Iterator[ObservedEndpoint
     seen: set[tuple[str, str]] = set()
     for facts in _endpoints(snapshot):
         endpoint = facts.endpoint
-        methods = {method for _, method in pair_endpoints([""], endpoint.method)}
+        methods = split_methods(endpoint.method)
         method = next((each for each in ("GET", "POST")[: 1 + post] if each in methods), None)
         if method is None:
             continue

@@ -10,11 +10,11 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from indexer.assets.stablecoins import is_usd
+from indexer.assets.testnets import is_test_network
 from indexer.columns.ragged import AnyIntegers, Ragged, is_first, ragged_texts, rank_texts
 from indexer.columns.record_columns import EMPTY, RecordColumns, of_strings
 from indexer.search.filters import FacetValues
-from indexer.tokens.stablecoins import is_usd
-from indexer.tokens.testnets import is_test_network
 from indexer.x402.listing import EntryKeys
 from service.filtering.facets import OFFER_KEYS
 from service.filtering.offers import NONE

@@ -6,7 +6,7 @@ import os
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from functools import cached_property
-from itertools import chain
+from itertools import chain, product
 from operator import itemgetter
 from typing import BinaryIO, NamedTuple
 
@@ -16,7 +16,7 @@ from indexer.errors import InvalidRecord, LeftOut
 from indexer.sources.decisions import Decisions
 from indexer.sources.findings import Notice
 from indexer.sources.records import SourceRecord
-from indexer.x402.endpoints import EndpointPayees, pair_endpoints
+from indexer.x402.endpoints import EndpointPayees, split_methods
 from indexer.x402.listing import Listing
 from indexer.x402.members.described import decode_fields
 from indexer.x402.merging import Candidate, merge
@@ -118,7 +118,8 @@ class SourceResources:
 class Discovery:
     """The resources of all sources; only their places are in memory.
 
-    pointers: those that `merge` found and nothing says more of, by URL
+    groups: the resources of each service; the first is of services without resources
+    pointers: those that `merge` found and nothing says more of, by URL; of some URLs none is left
     remarks: new notices on merged resources, each after the place of the first of these
     """
 
@@ -131,7 +132,7 @@ class Discovery:
         self._names: dict[int, str] = {}
         self._merged: dict[str, list[Place]] = {}
         self._services: dict[str, list[str]] = {}
-        self._groups: list[list[Place]] = [[]]  # the first is of services without resources
+        self.groups: list[list[Place]] = [[]]
         self.dropped: list[Dropped] = []
         self.remarks: list[tuple[Place, Notice]] = []
         self.pointers: dict[str, list[Place]] = defaultdict(list)
@@ -155,6 +156,11 @@ class Discovery:
             service=outline.service,
         )
 
+    def rewrite(self, place: Place, text: bytes, method: str) -> Place:
+        """Spool another text of a resource; returns its place, or raises InvalidRecord."""
+        record = SourceRecord(place.position, text)
+        return self.spool(place.source, place.trust, record, self.readings.read(record, method))
+
     def accept(self, found: SourceResources) -> None:
         """Add the resources of a source."""
         self._names[found.source] = found.name
@@ -168,12 +174,14 @@ class Discovery:
         no method. An undeclared method joins the only one that is declared.
         """
         for domain, found in self._hosts.items():
-            by_address: dict[str, list[tuple[str, Place]]] = defaultdict(list)
+            # By URL and tool, which the resources of all methods share.
+            by_address: dict[tuple[str, str], list[tuple[str, Place]]] = defaultdict(list)
             for key, place in found:
+                url, _, tool = key.split("\n", 2)
                 if place.is_pointer:
-                    self.pointers[url_of(key)].append(place)
+                    self.pointers[key_of(url)].append(place)
                 else:
-                    by_address[address_of(key)].append((key, place))
+                    by_address[url, tool].append((key, place))
             if not by_address:
                 continue
             self._drop_outranked(by_address)
@@ -191,12 +199,6 @@ class Discovery:
     def replace(self, domain: str, places: Iterable[Place]) -> None:
         """Replace the merged resources of a domain."""
         self._merged[domain] = sorted(places, key=lambda place: self.outline(place).key)
-
-    def wait(self, url: str, pointers: list[Place]) -> None:
-        """Replace the pointers to a URL of which nothing says more."""
-        self.pointers[url] = pointers
-        if not pointers:
-            del self.pointers[url]
 
     def take(self, place: Place) -> None:
         """Note that a resource is served as its source has it."""
@@ -247,7 +249,7 @@ class Discovery:
         for place in self._merged.get(domain, ()):
             outline = self.outline(place)
             spellings = {outline.given, outline.identity}
-            named = pair_endpoints(spellings, outline.method) & endpoints.keys()
+            named = set(product(spellings, split_methods(outline.method))) & endpoints.keys()
             payees = {payee for pair in named for payee in endpoints[pair]}
             is_other = bool(payees) and payees.isdisjoint(outline.payees)
             if place.trust < trust and (is_other if named else spellings & urls):
@@ -255,10 +257,10 @@ class Discovery:
                     self.outrank(each)
             else:
                 (claimed if named else others).append(place)
-        self._groups.append(claimed)
+        self.groups.append(claimed)
         if domain in self._merged:
             self._merged[domain] = others
-        return len(self._groups) - 1
+        return len(self.groups) - 1
 
     def drop(self, domain: str, rule: str, reason: str) -> None:
         """Leave out the resources of a domain that nothing has claimed."""
@@ -283,8 +285,8 @@ class Discovery:
             for key, places in sorted(by_key.items()):
                 newest = max(places, key=lambda place: (place.updated, place.source))
                 trust = max(place.trust for place in places)
-                group = len(self._groups)
-                self._groups.append(places)
+                group = len(self.groups)
+                self.groups.append(places)
                 yield Grouped(group, key, domain, newest.source, trust, newest.position, places)
         self._merged.clear()
 
@@ -299,13 +301,9 @@ class Discovery:
 
     def listings(self, group: int) -> Iterator[tuple[Place, Listing]]:
         """Yield the resources of a service that are listed, by URL, method and tool."""
-        for place in self._groups[group]:
+        for place in self.groups[group]:
             if place.is_listed:
                 yield place, self.readings.listing(place.number)
-
-    def resources(self, group: int) -> list[Place]:
-        """Return the resources of a service."""
-        return self._groups[group]
 
     def outline(self, place: Place) -> Outline:
         """Return the outline of a resource."""
@@ -316,7 +314,7 @@ class Discovery:
         self._spool.flush()
         return os.pread(self._spool.fileno(), place.stop - place.start, place.start)
 
-    def _drop_outranked(self, by_address: dict[str, list[tuple[str, Place]]]) -> None:
+    def _drop_outranked(self, by_address: dict[tuple[str, str], list[tuple[str, Place]]]) -> None:
         """Drop resources whose URL a more trusted source lists with another tool or route."""
         places = [place for each in by_address.values() for _, place in each]
         if len({place.trust for place in places}) == 1:
@@ -336,15 +334,10 @@ class Discovery:
                     kept.append((key, place))
             by_address[address] = kept
 
-    def _merge_address(self, found: list[tuple[str, Place]]) -> list[tuple[str, Place]]:
-        """Return the merged resources of one URL and tool, each after its key."""
-        if len(found) < 2:
-            for key, place in found:
-                self._decisions.take(key, self._names[place.source])
-            return found
-        places = [place for _, place in found]
-        trust = max(place.trust for place in places)
-        leading = {place.method for place in places if place.trust == trust}
+    def _merge_address(self, found: list[tuple[str, Place]]) -> Iterator[tuple[str, Place]]:
+        """Yield the merged resources of one URL and tool, each after its key."""
+        trust = max((place.trust for _, place in found), default=LEAST_TRUST)
+        leading = {place.method for _, place in found if place.trust == trust}
         declared = leading - {""}
         only = ""
         if len(declared) == 1:
@@ -357,15 +350,13 @@ class Discovery:
                 by_method[method].append((key, place))
             else:
                 self.outrank(place)
-        merged = []
         for method, candidates in by_method.items():
             if len(candidates) == 1:
                 ((key, place),) = candidates
                 self._decisions.take(key, self._names[place.source])
-                merged.append((key, place))
+                yield key, place
             else:
-                merged.append(self._merge(method, [place for _, place in candidates]))
-        return merged
+                yield self._merge(method, [place for _, place in candidates])
 
     def _merge(self, method: str, places: list[Place]) -> tuple[str, Place]:
         """Return the place of the resource that these become, after its key."""
@@ -385,10 +376,8 @@ class Discovery:
         ]
         text, leading = merge(candidates, outline.identity, key, self._decisions)
         first = places[leading.number]
-        record = SourceRecord(first.position, text)
         try:
-            reading = self.readings.read(record, method)
-            place = self.spool(first.source, first.trust, record, reading)
+            place = self.rewrite(first, text, method)
         except InvalidRecord:  # merged, it breaks a rule that each keeps
             place = first
         known = {notice for each in places for notice in self.outline(each).notices}
@@ -396,14 +385,3 @@ class Discovery:
         self.remarks += ((first, notice) for notice in notices)
         place.others = tuple(each for each in places if each is not first)
         return key, place
-
-
-def url_of(key: str) -> str:
-    """Return the URL of the key of a resource, equal for all spellings of its placeholders."""
-    return key_of(key.partition("\n")[0])
-
-
-def address_of(key: str) -> str:
-    """Return the URL and the tool of the key of a resource, which those of all methods share."""
-    identity, _, tool = key.split("\n", 2)
-    return f"{identity}\n{tool}"

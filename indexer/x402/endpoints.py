@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable
-from itertools import product
 
 import msgspec
 from msgspec import Raw, Struct
@@ -78,10 +76,10 @@ def read_endpoints(text: bytes) -> EndpointPayees:
 def identify_endpoint(url: str, methods: str) -> set[tuple[str, str]]:
     """Pair the normalised URL with each method; none if it is not a URL."""
     parsed = find_url(url)
-    return pair_endpoints([parsed.identity], methods) if parsed else set()
+    return {(parsed.identity, name) for name in split_methods(methods)} if parsed else set()
 
 
-def pair_endpoints(urls: Iterable[str], methods: str) -> set[tuple[str, str]]:
-    """Pair URLs with each of several methods, as in `GET, POST`; an undeclared one is any."""
+def split_methods(methods: str) -> set[str]:
+    """Return each of several methods, as in `GET, POST`; an undeclared one is any."""
     names = {name.strip().upper() for name in _separator.split(methods)} - {""}
-    return set(product(urls, names or METHODS))
+    return names or {*METHODS}

@@ -10,7 +10,7 @@ from typing import Any
 from msgspec import Raw, Struct
 from msgspec.structs import astuple
 
-from indexer.tokens.testnets import is_test_network
+from indexer.assets.testnets import is_test_network
 from indexer.untrusted import line
 from indexer.x402.members.described import ServiceTexts
 from indexer.x402.members.metadata import MAX_NAME, MAX_TAGS

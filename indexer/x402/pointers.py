@@ -9,9 +9,9 @@ import msgspec
 from msgspec import Raw, Struct
 
 from indexer.errors import InvalidRecord, LeftOut
-from indexer.sources.records import DESCRIBED, SourceRecord
+from indexer.sources.records import DESCRIBED
 from indexer.x402.discovery import PATH, Discovery, Dropped, Place
-from indexer.x402.endpoints import EndpointPayees, pair_endpoints
+from indexer.x402.endpoints import EndpointPayees, split_methods
 from indexer.x402.members.described import (
     DescribedResource,
     Fields,
@@ -54,7 +54,9 @@ def settle_pointers(discovery: Discovery, endpoints: EndpointPayees) -> None:
         url = key_of(given)
         if url in discovery.pointers:
             pointers = discovery.pointers[url]
-            discovery.wait(url, [each for each in pointers if ("", method) not in _methods(each)])
+            discovery.pointers[url] = [
+                each for each in pointers if method not in split_methods(each.method)
+            ]
 
 
 def drop_pointers(discovery: Discovery) -> None:
@@ -65,21 +67,15 @@ def drop_pointers(discovery: Discovery) -> None:
     discovery.pointers.clear()
 
 
-def _methods(place: Place) -> set[tuple[str, str]]:
-    return pair_endpoints([""], place.method)
-
-
 class _Joined(Struct):
     """A resource that pointers join.
 
     pointers: whose members complete the resource, the most trusted first
-    counted: pointers that are counted with this resource alone
     """
 
     place: Place
     outline: Outline
     pointers: list[Place] = []
-    counted: list[Place] = []
 
 
 def _join(discovery: Discovery, places: Iterable[Place], urls: Iterable[str]) -> list[Place]:
@@ -91,7 +87,7 @@ def _join(discovery: Discovery, places: Iterable[Place], urls: Iterable[str]) ->
             by_url[url].append(each)
     for url in urls:
         if url in by_url:
-            discovery.wait(url, _join_url(discovery, by_url[url], discovery.pointers[url]))
+            discovery.pointers[url] = _join_url(discovery, by_url[url], discovery.pointers[url])
     keys = {each.outline.key for each in joined}
     return [_complete(discovery, each, keys) for each in joined]
 
@@ -100,8 +96,7 @@ def _join_url(discovery: Discovery, found: list[_Joined], pointers: list[Place])
     """Join pointers to the resources of their URL; returns those that join none."""
     by_method: dict[str, list[_Joined]] = defaultdict(list)
     for each in found:
-        names = [name for _, name in _methods(each.place)] if each.place.method else [ANY]
-        for name in names:
+        for name in split_methods(each.place.method) if each.place.method else [ANY]:
             by_method[name].append(each)
     given: dict[str, list[Place]] = defaultdict(list)
     rest = []
@@ -109,12 +104,12 @@ def _join_url(discovery: Discovery, found: list[_Joined], pointers: list[Place])
     for pointer in sorted(pointers, key=lambda each: (-each.trust, each.source)):
         names = [*by_method]
         if pointer.method:
-            declared = sorted(name for _, name in _methods(pointer) if name in by_method)
+            declared = sorted(split_methods(pointer.method) & by_method.keys())
             names = declared or [name for name in (ANY,) if name in by_method]
         for name in names:
             given[name].append(pointer)
-        if names:
-            by_method[names[0]][0].counted.append(pointer)
+        if names:  # it is counted with one of the resources alone
+            by_method[names[0]][0].place.others += (pointer,)
         elif trust > pointer.trust:
             discovery.outrank(pointer)
         else:
@@ -131,7 +126,6 @@ def _complete(discovery: Discovery, joined: _Joined, keys: set[str]) -> Place:
     The method is added where all pointers declare the same, and no key of `keys` results.
     """
     place, outline = joined.place, joined.outline
-    place.others = (*place.others, *joined.counted)
     believed = [each for each in joined.pointers[:MAX_GIVING] if each.trust >= place.trust]
     if not believed:
         return place
@@ -144,12 +138,10 @@ def _complete(discovery: Discovery, joined: _Joined, keys: set[str]) -> Place:
     completed = fields | _lacking(discovery, place, fields, believed)
     if completed == fields and outline.method == place.method:
         return place
-    record = SourceRecord(place.position, encode_fields(completed))
     try:
-        reading = discovery.readings.read(record, outline.method)
+        fresh = discovery.rewrite(place, encode_fields(completed), outline.method)
     except InvalidRecord:  # with these, it breaks a rule that it keeps
         return place
-    fresh = discovery.spool(place.source, place.trust, record, reading)
     fresh.others = place.others
     return fresh
 

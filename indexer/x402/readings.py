@@ -12,12 +12,11 @@ from indexer.sources.fact_store import UNKNOWN, FactStore, hash_text
 from indexer.sources.records import SourceRecord
 from indexer.x402.listing import Listing
 from indexer.x402.outline import Outline
-from indexer.x402.resource import ListedResource, Resource, read_resource
+from indexer.x402.resource import Resource, read_resource
 from indexer.x402.rules import Rules, without_judgement
 
 _encode = msgspec.msgpack.Encoder().encode
 _outline = msgspec.msgpack.Decoder(Outline)
-_listed = msgspec.msgpack.Decoder(ListedResource)
 decode_resource = msgspec.msgpack.Decoder(Resource).decode
 _listing = msgspec.msgpack.Decoder(Listing)
 
@@ -67,7 +66,7 @@ class Readings:
 
     def listing(self, number: int) -> Listing:
         """Return the listing of a resource that is listed."""
-        return _listing.decode(_listed.decode(self._facts.read(number)).listing)
+        return _listing.decode(decode_resource(self._facts.read(number)).listing)
 
     def encoded(self, number: int) -> bytes:
         """Return a resource for `decode_resource`."""

@@ -61,21 +61,17 @@ class Usage(Struct, array_like=True):
     last_called: str
 
 
-class ListedResource(Outline, gc=False):
-    """An outline with the Listing as MessagePack, empty for a resource that is not listed."""
-
-    listing: bytes
-
-
-class Resource(ListedResource, gc=False):
+class Resource(Outline, gc=False):
     """A resource that is indexed.
 
+    listing: the Listing as MessagePack, empty for a resource that is not listed
     endpoint: the JSON of a DiscoveredEndpoint
     networks: labels
     output: names of its output fields
     texts: of the document that describes it, None for a resource of a feed
     """
 
+    listing: bytes
     endpoint: bytes
     networks: list[str]
     metadata: Metadata

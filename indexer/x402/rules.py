@@ -8,10 +8,10 @@ from decimal import Decimal
 from functools import lru_cache
 from typing import Any
 
+from indexer.assets.stablecoins import Stablecoins
 from indexer.errors import LeftOut
 from indexer.options import Policy, Stablecoin
 from indexer.sources.denials import Denials
-from indexer.tokens.stablecoins import Stablecoins
 from indexer.x402.listing import MAX_ENTRIES
 from indexer.x402.members.dates import MICROSECOND, NEVER, SECOND, parse_moment, since_epoch
 from indexer.x402.members.prices import Accepted

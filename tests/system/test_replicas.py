@@ -19,13 +19,13 @@ from typing import NamedTuple, Self
 import httpx
 import pytest
 
+from indexer.cli.main import main
 from service.snapshot.manifest import verify
 from tests.support.artifacts import current, folder
 from tests.support.running import (
     SOAK,
     endpoint,
     eventually,
-    index,
     run_fork,
     serve,
     serve_process,
@@ -137,7 +137,7 @@ class Publisher:
         ]
         source = write_lines(self.artifacts.parent / "services.jsonl", records)
         options = ("--out", self.artifacts, "--quiet", *self.options)
-        process = run_fork(index, "build", source, *options, environ=os.environ | self.environment)
+        process = run_fork(main, "build", source, *options, environ=os.environ | self.environment)
         assert process.returncode == 0, process.stderr
         self.editions[self.last] = edition
 

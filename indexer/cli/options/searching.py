@@ -6,10 +6,9 @@ import argparse
 import os
 from collections.abc import Iterable
 from importlib.util import find_spec
-from typing import Any
 
 import msgspec
-from msgspec.structs import asdict, replace
+from msgspec.structs import asdict
 
 from indexer.cli.options.declared import add_declared, given
 from indexer.errors import Misuse
@@ -41,19 +40,22 @@ def add_ranking_options(parser: argparse.ArgumentParser) -> None:
 def parse_ranking(options: argparse.Namespace, more: Iterable[str] = ()) -> RankingOptions:
     """Return the ranking that the options ask for, with `more` changes; raises Misuse."""
     is_semantic: bool = given(options, RankingOptions).get("is_semantic", True)
-    changes: dict[str, Any] = {}
+    config = SEARCH_CONFIG
     for change in (*options.set, *more):
         name, _, value = change.partition("=")
         if name == ENCODER and value in KINDS:
             is_semantic = KINDS[value]
         elif name in TUNABLE:
-            changes[name] = _convert(name, value)
+            try:
+                config = msgspec.convert(asdict(config) | {name: value}, SearchConfig, strict=False)
+            except msgspec.ValidationError as error:
+                raise Misuse(f"{name}={value}: {error}") from error
         else:
             raise Misuse(
                 f"{change!r} is no change of the ranking; write {ENCODER}= with one of "
                 f"{', '.join(KINDS)}, or NAME=VALUE with one of {', '.join(TUNABLE)}"
             )
-    return RankingOptions(is_semantic, replace(SEARCH_CONFIG, **changes))
+    return RankingOptions(is_semantic, config)
 
 
 def add_engine_options(parser: argparse.ArgumentParser) -> None:
@@ -107,12 +109,3 @@ def parse_cluster(options: argparse.Namespace) -> ClusterOptions | None:
     except OSError as error:
         raise Misuse(f"{error.filename} cannot be read: {error.strerror}") from None
     return ClusterOptions(address, **given(options, ClusterOptions))
-
-
-def _convert(name: str, value: str) -> Any:
-    fields = asdict(SEARCH_CONFIG) | {name: value}
-    try:
-        converted = msgspec.convert(fields, SearchConfig, strict=False)
-    except msgspec.ValidationError as error:
-        raise Misuse(f"{name}={value}: {error}") from error
-    return getattr(converted, name)

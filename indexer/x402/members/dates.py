@@ -16,8 +16,6 @@ MAX_SECONDS = 10**11  # a greater Unix time is in milliseconds: in seconds this 
 MICROSECOND = timedelta(microseconds=1)
 SECOND = 1_000_000  # microseconds
 
-_time = msgspec.json.Decoder(datetime)
-
 
 def since_epoch(moment: datetime) -> int:
     """Return a moment in microseconds of Unix time."""
@@ -25,21 +23,19 @@ def since_epoch(moment: datetime) -> int:
 
 
 def parse_moment(value: Any) -> int:
-    """Return a time in microseconds, from ISO 8601, or from Unix time as in version 2."""
+    """Return a time in microseconds, from ISO 8601, or from Unix time as in version 2.
+
+    ISO 8601 is in UTC where it names no zone.
+    """
     if isinstance(value, str):
-        moment = _parse_time(value)
-        return NEVER if moment is None or moment < EPOCH else since_epoch(moment)
+        try:
+            moment = msgspec.convert(value, datetime)
+            in_utc = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)
+        except (msgspec.MsgspecError, OverflowError):
+            return NEVER
+        return NEVER if in_utc < EPOCH else since_epoch(in_utc)
     if not isinstance(value, (int, Decimal)) or isinstance(value, bool):
         return NEVER
     if not 0 <= value < MAX_SECONDS * 1000:
         return NEVER
     return int(value * (10**6 if value < MAX_SECONDS else 1000))
-
-
-def _parse_time(text: str) -> datetime | None:
-    """Parse ISO 8601, in UTC where it names no zone."""
-    try:
-        moment = _time.decode(msgspec.json.encode(text))
-        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)
-    except (msgspec.MsgspecError, OverflowError):
-        return None

@@ -9,7 +9,7 @@ from itertools import combinations
 
 from msgspec import UNSET
 
-from indexer.tokens.stablecoins import is_usd
+from indexer.assets.stablecoins import is_usd
 from indexer.x402.members.prices import Accepted
 from service.schema.offers import PaymentOffer
 from service.schema.records import Pricing

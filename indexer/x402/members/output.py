@@ -77,13 +77,11 @@ class _NameCollector:
         for name, each in mapping(schema, "properties").items():
             self._add(name)
             self.read(each, levels - 1)
-        self.read(schema.get("items"), levels - 1)
-        for key in _COMBINED:
-            for each in items(schema, key):
-                self.read(each, levels - 1)
-        for key in _DEFINED:
-            for each in mapping(schema, key).values():
-                self.read(each, levels - 1)
+        parts = [schema.get("items")]
+        parts += [each for key in _COMBINED for each in items(schema, key)]
+        parts += [each for key in _DEFINED for each in mapping(schema, key).values()]
+        for each in parts:
+            self.read(each, levels - 1)
 
     def _read_fields(self, fields: dict[str, Any], levels: int, *, is_example: bool) -> None:
         for name, each in fields.items():

@@ -41,6 +41,14 @@ _TYPE_NAMES: dict[Type, str] = {
     "object": "object dict",
 }
 _TYPES = {name: known for known, names in _TYPE_NAMES.items() for name in names.split()}
+# By the types of decoded JSON; any other value is a number.
+_VALUE_TYPES: dict[type, Type] = {
+    str: "string",
+    type(None): "string",
+    bool: "boolean",
+    list: "array",
+    dict: "object",
+}
 _METHODS_WITHOUT_BODY = frozenset(("", "GET", "HEAD", "DELETE"))
 # Keys that only a schema has, and not an example.
 _SCHEMA_KEYS = ("description", "enum", "default", "anyOf", "oneOf", "$ref", "const", "items")
@@ -200,7 +208,7 @@ def _describe(
     return ParameterDescriptor(
         group=group,
         name=name,
-        type=next(types, _type_of(values[0]) if values else "string"),
+        type=next(types, _VALUE_TYPES.get(type(values[0]), "number") if values else "string"),
         description=text(schema.get("description"))
         or ("" if names_type(remark) else remark)
         or UNSET,
@@ -227,15 +235,6 @@ def _type(schema: dict[str, Any]) -> Type | None:
 def _quoted(given: Any) -> list[Any]:
     """Return the strings of a union type in TypeScript, such as `"png" | "webp"`."""
     return re.findall(r'"([^"|]*)"', given) if isinstance(given, str) and "|" in given else []
-
-
-def _type_of(value: Any) -> Type:
-    if isinstance(value, bool):
-        return "boolean"
-    if isinstance(value, (str, dict, list)):
-        types: dict[type, Type] = {str: "string", dict: "object", list: "array"}
-        return types[type(value)]
-    return "string" if value is None else "number"
 
 
 def _encode(value: Any) -> Raw | UnsetType:

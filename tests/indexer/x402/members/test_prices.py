@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from indexer.tokens.testnets import is_test_network
+from indexer.assets.testnets import is_test_network
 from indexer.x402.members.prices import in_units
 from tests.support.running import Json
 from tests.support.sources.x402 import (
