@@ -30,6 +30,7 @@ from indexer.payments.files import PaymentInput
 from indexer.probes.pointers import quote_pointers
 from indexer.processes.pool import Pool
 from indexer.progress import Progress
+from indexer.record_store import Spool
 from indexer.segments.reuse import ReuseStore
 from indexer.snapshot.demand import write_demand
 from indexer.snapshot.ecosystem import write_ecosystem
@@ -140,64 +141,63 @@ class Assembler:
         overlays = read_overlays(each.path for each in inputs.overlays)
         denied = (*options.policy.deny, *overlays.denials)
         rules = Rules(options.policy, Denials(denied), now)
-        with (staging / "resources").open("w+b") as resource_spool:
-            catalogue = Catalogue(staging, reuse.records)
-            normaliser = RecordNormaliser(self.known, pool)
-            readings = Readings(self.known.facts, rules)
-            discovery = Discovery(resource_spool, readings, self._decisions)
-            intake = Intake(options, rules, catalogue, discovery, normaliser, findings, now)
-            self._read(inputs, intake)
-            with progress.stage("merge"):
-                discovery.merge()
-                join_pointers(discovery)
-                quote_pointers(inputs.probes, discovery, rules, now)
-                held = set(_taken_down(denied))
-                if any(each.state is State.SKIPPED for each in findings.tallies):
-                    held |= self._decisions.served_ids
-                describe = partial(normaliser.services, discovery, policy=rules.policy)
-                catalogue.identify(discovery, self._decisions, held, describe, findings)
-                drop_pointers(discovery)
-                self._report_merged(discovery)
-            with open_payments(
-                staging,
-                payment_inputs(inputs.payments),
-                findings,
-                now,
-                progress,
-                jobs=pool.jobs,
-                memory=pool.memory,
-                stablecoins=rules.stablecoins,
-            ) as payments:
-                count = write_ecosystem(self._context.built, payments)
-                for tally in findings.tallies[len(inputs.sources) :]:
-                    findings.check(tally, options.max_rejects)
-                findings.flush()
-                totals = self._amend(catalogue, discovery, overlays, rules.denials, payments)
-            probed = self._probe(inputs.probes, catalogue, discovery, rules)
-            listing = catalogue.order()
-            write_demand(self._context.built, totals, catalogue.demand(listing))
-            is_dated = rules.met_the_future or options.policy.max_age is not None
-            is_dated |= probed.depends_on_time
-            is_dated |= any(
-                each.state is not State.CURRENT or each.find(FUTURE) for each in findings.tallies
-            )
-            sources = findings.tallies[: len(inputs.sources)]
-            if any(each.state is State.SKIPPED for each in sources):
-                self._decisions.keep()
-            yield Assembled(
-                listing=listing,
-                catalogue=catalogue,
-                discovery=discovery,
-                probed=probed,
-                accepted=intake.accepted,
-                rules=rules.digest,
-                denials=rules.denials.hashes(),
-                reused=normaliser.reused,
-                decisions=self._decisions,
-                overlays=overlays,
-                payments=count,
-                depends_on_time=is_dated,
-            )
+        catalogue = Catalogue(staging, reuse.records)
+        normaliser = RecordNormaliser(self.known, pool)
+        readings = Readings(self.known.facts, rules)
+        discovery = Discovery(Spool(staging), readings, self._decisions)
+        intake = Intake(options, rules, catalogue, discovery, normaliser, findings, now)
+        self._read(inputs, intake)
+        with progress.stage("merge"):
+            discovery.merge()
+            join_pointers(discovery)
+            quote_pointers(inputs.probes, discovery, rules, now)
+            held = set(_taken_down(denied))
+            if any(each.state is State.SKIPPED for each in findings.tallies):
+                held |= self._decisions.served_ids
+            describe = partial(normaliser.services, discovery, policy=rules.policy)
+            catalogue.identify(discovery, self._decisions, held, describe, findings)
+            drop_pointers(discovery)
+            self._report_merged(discovery)
+        with open_payments(
+            staging,
+            payment_inputs(inputs.payments),
+            findings,
+            now,
+            progress,
+            jobs=pool.jobs,
+            memory=pool.memory,
+            stablecoins=rules.stablecoins,
+        ) as payments:
+            count = write_ecosystem(self._context.built, payments)
+            for tally in findings.tallies[len(inputs.sources) :]:
+                findings.check(tally, options.max_rejects)
+            findings.flush()
+            totals = self._amend(catalogue, discovery, overlays, rules.denials, payments)
+        probed = self._probe(inputs.probes, catalogue, discovery, rules)
+        listing = catalogue.order()
+        write_demand(self._context.built, totals, catalogue.demand(listing))
+        is_dated = rules.met_the_future or options.policy.max_age is not None
+        is_dated |= probed.depends_on_time
+        is_dated |= any(
+            each.state is not State.CURRENT or each.find(FUTURE) for each in findings.tallies
+        )
+        sources = findings.tallies[: len(inputs.sources)]
+        if any(each.state is State.SKIPPED for each in sources):
+            self._decisions.keep()
+        yield Assembled(
+            listing=listing,
+            catalogue=catalogue,
+            discovery=discovery,
+            probed=probed,
+            accepted=intake.accepted,
+            rules=rules.digest,
+            denials=rules.denials.hashes(),
+            reused=normaliser.reused,
+            decisions=self._decisions,
+            overlays=overlays,
+            payments=count,
+            depends_on_time=is_dated,
+        )
 
     def _read(self, inputs: Inputs, intake: Intake) -> None:
         sizes = [None if each.is_compressed else each.size for each in inputs.sources]

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import os
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 from itertools import chain, product
 from operator import itemgetter
-from typing import BinaryIO, NamedTuple
+from typing import NamedTuple
 
 from msgspec import Struct
 
 from indexer.errors import InvalidRecord, LeftOut
+from indexer.record_store import Spool
 from indexer.sources.decisions import Decisions
 from indexer.sources.findings import Notice
 from indexer.sources.records import SourceRecord
@@ -34,10 +34,11 @@ OUTRANKED = LeftOut(
 
 
 class Place(Struct, gc=False):
-    """Where a resource is in its source, in the readings, and its text in the spool.
+    """Where a resource is in its source, and the numbers of its reading and of its text.
 
     is_pointer: whether it is a bare pointer, of which another source has to say more
-    start, stop: of its text in the spool
+    text: its number in the spool
+    size: bytes of its text
     service: path of its service, empty for the host
     in_record: whether the record of its service has it
     others: places of the other resources that it was merged of
@@ -51,8 +52,8 @@ class Place(Struct, gc=False):
     is_listed: bool
     is_pointer: bool
     number: int
-    start: int
-    stop: int
+    text: int
+    size: int
     service: str
     in_record: bool = True
     others: tuple[Place, ...] = ()
@@ -76,7 +77,7 @@ class Grouped(NamedTuple):
     @property
     def size(self) -> int:
         """The bytes of the texts of the resources."""
-        return sum(place.stop - place.start for place in self.places)
+        return sum(place.size for place in self.places)
 
 
 class Dropped(NamedTuple):
@@ -123,11 +124,10 @@ class Discovery:
     remarks: new notices on merged resources, each after the place of the first of these
     """
 
-    def __init__(self, spool: BinaryIO, readings: Readings, decisions: Decisions) -> None:
+    def __init__(self, spool: Spool, readings: Readings, decisions: Decisions) -> None:
         self._spool = spool
         self.readings = readings
         self._decisions = decisions
-        self._end = 0  # of the spool
         self._hosts: dict[str, list[tuple[str, Place]]] = defaultdict(list)
         self._names: dict[int, str] = {}
         self._merged: dict[str, list[Place]] = {}
@@ -140,8 +140,6 @@ class Discovery:
     def spool(self, source: int, trust: int, record: SourceRecord, reading: ReadResource) -> Place:
         """Write the text of a resource to the spool; returns its place."""
         number, outline = reading
-        start = self._end
-        self._end += self._spool.write(record.text)
         return Place(
             updated=outline.updated,
             source=source,
@@ -151,8 +149,8 @@ class Discovery:
             is_listed=outline.is_listed,
             is_pointer=outline.is_pointer,
             number=number,
-            start=start,
-            stop=self._end,
+            text=self._spool.add(record.text),
+            size=len(record.text),
             service=outline.service,
         )
 
@@ -311,8 +309,7 @@ class Discovery:
 
     def text(self, place: Place) -> bytes:
         """Return the text of a resource."""
-        self._spool.flush()
-        return os.pread(self._spool.fileno(), place.stop - place.start, place.start)
+        return self._spool.read(place.text)
 
     def _drop_outranked(self, by_address: dict[tuple[str, str], list[tuple[str, Place]]]) -> None:
         """Drop resources whose URL a more trusted source lists with another tool or route."""

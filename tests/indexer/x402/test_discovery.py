@@ -6,7 +6,6 @@ import json
 from collections import Counter
 from collections.abc import Callable, Sequence
 from decimal import Decimal
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -15,6 +14,7 @@ from hypothesis import strategies as st
 from indexer.assets.testnets import is_test_network
 from indexer.catalogue.derived_ids import Identity, derive_ids
 from indexer.errors import InvalidRecord, LeftOut
+from indexer.record_store import Spool
 from indexer.sources.decisions import Decisions
 from indexer.sources.fact_store import FactStore
 from indexer.sources.records import SourceRecord
@@ -40,22 +40,21 @@ VERSION_2 = SHARED / "bazaar" / "resources_v2_2026-06.json"
 Discover = Callable[..., list[Json]]
 
 
-def group(spool: Path, feeds: Sequence[Feed]) -> list[tuple[Grouped, Json]]:
-    with spool.open("w+b") as file:
-        return list(describe(discover_feeds(file, feeds)))
+def group(feeds: Sequence[Feed]) -> list[tuple[Grouped, Json]]:
+    return list(describe(discover_feeds(feeds)))
 
 
-def group_equal(spool: Path, *sources: Sequence[Json]) -> list[tuple[Grouped, Json]]:
+def group_equal(*sources: Sequence[Json]) -> list[tuple[Grouped, Json]]:
     """Group resources of equally trusted sources."""
-    return group(spool, [Feed(each, f"feed {number}") for number, each in enumerate(sources)])
+    return group([Feed(each, f"feed {number}") for number, each in enumerate(sources)])
 
 
 @pytest.fixture
-def discover(tmp_path: Path) -> Discover:
+def discover() -> Discover:
     """Return the catalogue records of resources by source, each normalised as in a build."""
 
     def discover(*sources: list[Json]) -> list[Json]:
-        return [service for _, service in group_equal(tmp_path / "spool", *sources)]
+        return [service for _, service in group_equal(*sources)]
 
     return discover
 
@@ -129,10 +128,10 @@ def test_methods_and_tools_of_one_url_are_separate_endpoints(discover: Discover)
     assert methods == [("", "rain"), ("", "sun"), ("GET", None), ("POST", None)]
 
 
-def test_the_place_of_a_service_is_that_of_its_newest_resource(tmp_path: Path) -> None:
+def test_the_place_of_a_service_is_that_of_its_newest_resource() -> None:
     records = [at("/a"), at("/b", lastUpdated="2026-01-02T00:00:00Z")]
     other = [at("/c", lastUpdated="2026-01-01T00:00:00Z")]
-    ((service, _),) = group_equal(tmp_path / "spool", records, other)
+    ((service, _),) = group_equal(records, other)
     assert (service.source, service.position) == (0, "items[1]")
 
 
@@ -184,44 +183,42 @@ numbered_resources = st.lists(
 @settings(max_examples=examples(60), deadline=None)
 @given(numbered_resources, st.data())
 def test_services_do_not_depend_on_the_order_of_resources_or_of_sources_with_other_dates(
-    tmp_path_factory: pytest.TempPathFactory, records: list[Json], data: st.DataObject
+    records: list[Json], data: st.DataObject
 ) -> None:
-    spool = tmp_path_factory.getbasetemp() / "spool"
     cut = data.draw(st.integers(0, len(records)))
     feeds = [Feed(records[:cut], "one"), Feed(records[cut:], "other")]
     shuffled = [
         feed._replace(records=data.draw(st.permutations([*feed.records, *feed.records[:1]])))
         for feed in data.draw(st.permutations(feeds))
     ]
-    once, again = group(spool, feeds), group(spool, shuffled)
+    once, again = group(feeds), group(shuffled)
     assert [service for _, service in once] == [service for _, service in again]
     urls = {each["resource"] for each in records}
     assert sum(len(service["endpoints"]) for _, service in once) == len(urls)
 
 
 @pytest.mark.skipif(not VERSION_2.exists(), reason="the real data is not available")
-def test_the_real_resources_become_services(tmp_path: Path) -> None:
+def test_the_real_resources_become_services() -> None:
     fates: Counter[str] = Counter()
-    with (tmp_path / "spool").open("w+b") as spool:
-        readings = Readings(FactStore(), RULES)
-        discovery = Discovery(spool, readings, Decisions())
-        for source, path in enumerate((VERSION_1, VERSION_2)):
-            found = SourceResources(discovery, source, path.name, 0)
-            for index, record in enumerate(json.loads(path.read_text())["resources"]):
-                text = SourceRecord(f"resources[{index}]", json.dumps(record).encode())
-                try:
-                    read = readings.read(text)
-                except LeftOut as left_out:
-                    fates[left_out.rule] += 1
-                except InvalidRecord as fault:
-                    fates[fault.reason.partition(":")[0]] += 1
-                else:
-                    fates["listed"] += 1
-                    fates.update(notice.kind for notice in read.outline.notices)
-                    found.add(text, read)
-            discovery.accept(found)
-        discovery.merge()
-        records = {each.domain: service for each, service in describe(discovery)}
+    readings = Readings(FactStore(), RULES)
+    discovery = Discovery(Spool(), readings, Decisions())
+    for source, path in enumerate((VERSION_1, VERSION_2)):
+        found = SourceResources(discovery, source, path.name, 0)
+        for index, record in enumerate(json.loads(path.read_text())["resources"]):
+            text = SourceRecord(f"resources[{index}]", json.dumps(record).encode())
+            try:
+                read = readings.read(text)
+            except LeftOut as left_out:
+                fates[left_out.rule] += 1
+            except InvalidRecord as fault:
+                fates[fault.reason.partition(":")[0]] += 1
+            else:
+                fates["listed"] += 1
+                fates.update(notice.kind for notice in read.outline.notices)
+                found.add(text, read)
+        discovery.accept(found)
+    discovery.merge()
+    records = {each.domain: service for each, service in describe(discovery)}
     assert fates == {"listed": 1420, "http resources": 40, "without a price": 2}
     networks = [each["networks"] for each in records.values()]
     assert all(is_test_network(each[0]) == (each == ["Base Sepolia"]) for each in networks)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -22,12 +21,11 @@ Group = Callable[..., Json]
 
 
 @pytest.fixture
-def group(tmp_path: Path) -> Group:
+def group() -> Group:
     """Return a function that returns the service of resources of one host."""
 
     def group(*feeds: Feed) -> Json:
-        with (tmp_path / "spool").open("w+b") as spool:
-            ((_, service),) = describe(discover(spool, feeds))
+        ((_, service),) = describe(discover(feeds))
         return service
 
     return group

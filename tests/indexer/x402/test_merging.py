@@ -61,12 +61,11 @@ def merge_in(folder: Path, feeds: Sequence[Feed], served: DecisionTable | None =
     decisions = Decisions(served)
     services: list[Json] = []
     listings: list[Json] = []
-    with (folder / "spool").open("w+b") as spool:
-        discovery = discover(spool, feeds, decisions)
-        for grouped, service in describe(discovery):
-            services.append(service)
-            texts = [listing.encode("id") for _, listing in discovery.listings(grouped.group)]
-            listings += map(json.loads, texts)
+    discovery = discover(feeds, decisions)
+    for grouped, service in describe(discovery):
+        services.append(service)
+        texts = [listing.encode("id") for _, listing in discovery.listings(grouped.group)]
+        listings += map(json.loads, texts)
     decisions.write(folder)
     table = msgspec.json.decode((folder / FILE).read_bytes(), type=DecisionTable)
     return Outcome(services, listings, discovery.dropped, decisions.conflicts, table)

@@ -6,7 +6,7 @@ import json
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, NamedTuple
 
 from indexer.catalogue.known_records import KnownRecords
 from indexer.catalogue.normaliser import RecordNormaliser
@@ -14,6 +14,7 @@ from indexer.catalogue.record import Normalised
 from indexer.errors import InvalidRecord
 from indexer.options import Policy
 from indexer.processes.pool import Pool
+from indexer.record_store import Spool
 from indexer.sources.decisions import Decisions
 from indexer.sources.fact_store import FactStore
 from indexer.sources.records import SourceRecord
@@ -94,12 +95,10 @@ class Feed(NamedTuple):
     trust: int = 0
 
 
-def discover(
-    spool: BinaryIO, feeds: Sequence[Feed], decisions: Decisions | None = None
-) -> Discovery:
+def discover(feeds: Sequence[Feed], decisions: Decisions | None = None) -> Discovery:
     """Return the merged resources of feeds; those that are not listed are passed over."""
     readings = Readings(FactStore(), RULES)
-    discovery = Discovery(spool, readings, decisions or Decisions())
+    discovery = Discovery(Spool(), readings, decisions or Decisions())
     for number, feed in enumerate(feeds):
         found = SourceResources(discovery, number, feed.name, feed.trust)
         for index, record in enumerate(feed.records):

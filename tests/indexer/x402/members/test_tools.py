@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -30,9 +29,8 @@ from tests.support.sources.x402 import (
 )
 
 
-def services_of(spool: Path, *feeds: Feed) -> list[Json]:
-    with spool.open("w+b") as file:
-        return [service for _, service in describe(discover(file, feeds))]
+def services_of(*feeds: Feed) -> list[Json]:
+    return [service for _, service in describe(discover(feeds))]
 
 
 @pytest.mark.parametrize(
@@ -89,13 +87,13 @@ def test_the_server_may_stand_in_several_places(place: Any) -> None:
     assert is_seller(read(resource(TOOL) | place("mcp://server")).domain)
 
 
-def test_a_tool_is_the_same_by_its_identifier_and_by_the_url_of_its_server(tmp_path: Path) -> None:
+def test_a_tool_is_the_same_by_its_identifier_and_by_the_url_of_its_server() -> None:
     by_url = tool(server="", url=SERVER)
-    (service,) = services_of(tmp_path / "spool", Feed([tool(server=SERVER)]), Feed([by_url], "b"))
+    (service,) = services_of(Feed([tool(server=SERVER)]), Feed([by_url], "b"))
     assert [each["tool"] for each in service["endpoints"]] == ["forecast"]
 
 
-def test_tools_of_one_name_belong_to_their_sellers(tmp_path: Path) -> None:
+def test_tools_of_one_name_belong_to_their_sellers() -> None:
     records = [
         tool(server=SERVER),
         tool(server="https://mcp.other.example/mcp"),
@@ -104,7 +102,7 @@ def test_tools_of_one_name_belong_to_their_sellers(tmp_path: Path) -> None:
         tool(accept(payTo="0x02"), serviceName="Second"),
         tool(accept(payTo="0x02"), accept(payTo="0x03", network="eip155:137")),
     ]
-    services = services_of(tmp_path / "spool", Feed(records))
+    services = services_of(Feed(records))
     assert len(services) == len(records)
     assert all(each["endpoints"][0]["url"] == TOOL for each in services)
     assert sorted(each.get("domain", "") for each in services) == [
@@ -115,12 +113,12 @@ def test_tools_of_one_name_belong_to_their_sellers(tmp_path: Path) -> None:
     assert max(each["name"] for each in services) == "forecast"
 
 
-def test_a_seller_has_several_tools_in_any_feed(tmp_path: Path) -> None:
+def test_a_seller_has_several_tools_in_any_feed() -> None:
     feeds = (
         Feed([tool(accept(payTo="0xAB")), tool(url="mcp://tool/tides", name="tides")], "one"),
         Feed([tool(accept("7", payTo="0xab"), lastUpdated="2026-05-01T00:00:00Z")], "two"),
     )
-    first, second = services_of(tmp_path / "spool", *feeds)
+    first, second = services_of(*feeds)
     prices = [each["endpoints"][0]["pricing"]["amount"] for each in (first, second)]
     assert sorted(prices) == ["0.000007", "0.01"]
     assert [len(each["endpoints"]) for each in (first, second)] == [1, 1]
