@@ -61,7 +61,11 @@ def begin_words(folder: Path, entries: Sequence[bytes], terms: Sequence[bytes]) 
         term_numbers.append(number[term])
     write_string_table(folder / "terms", terms)
     write_string_table(folder / "words", [word.encode() for word in words])
-    candidates = [position for position, word in enumerate(words) if _is_candidate(word)]
+    candidates = [
+        position
+        for position, word in enumerate(words)
+        if SHORTEST_CORRECTION <= len(word) <= LONGEST_CORRECTION and word.isalpha()
+    ]
     return Vocabulary(words, np.asarray(term_numbers, np.int32), candidates)
 
 
@@ -172,10 +176,6 @@ def _sharing(
     left, groups = left[shared], groups[shared]
     pairs = np.repeat(left, np.diff(bounds)[groups]), right[positions(bounds, groups)]
     return members[pairs[0]], members[pairs[1]]
-
-
-def _is_candidate(word: str) -> bool:
-    return SHORTEST_CORRECTION <= len(word) <= LONGEST_CORRECTION and word.isalpha()
 
 
 def _deletions(

@@ -168,10 +168,6 @@ _LETTERS_WITHOUT_DECOMPOSITION = str.maketrans(
 ANALYZER = RegexTokenizer(rf"(?:{_WORD_CHARACTER}|_)+") | IdentifierFilter()
 
 
-def _run_chain(normalised: str) -> list[Word]:
-    return [Word(token.text.casefold(), token.redundant) for token in ANALYZER(normalised)]
-
-
 def _normalise(text: str, limit: int | None = None) -> str:
     """Return the text in NFKC, without the accents of alphabets; `limit` cuts it in NFKD.
 
@@ -193,7 +189,7 @@ def _words_of_piece(piece: str) -> tuple[Word, ...]:
     if bare.isascii() and bare.isalpha() and (bare.islower() or bare.istitle() or bare.isupper()):
         # Nine pieces in ten are plain words, for which the slow chain has the same result.
         return (Word(bare.lower(), False),)
-    return tuple(_run_chain(piece))
+    return tuple(Word(token.text.casefold(), token.redundant) for token in ANALYZER(piece))
 
 
 _cached_words = lru_cache(maxsize=CACHED_PIECES)(_words_of_piece)

@@ -32,7 +32,8 @@ class ListApis(Operation, frozen=True, kw_only=True):
 
 async def get_api_catalog(request: Request, page: ListApis) -> Cacheable:
     """Return a page of the linkset, services in listing order."""
-    snapshot, root = snapshot_of(request), _root_of(request)
+    snapshot = snapshot_of(request)
+    root = quote(request.scope.get("root_path", "").rstrip("/"), errors="replace")
     services = [snapshot.id_table[each] for each in snapshot.list(page.limit, page.offset).ordinals]
     catalogue: dict[str, Any] = {
         "anchor": f"{root}{PATH}",
@@ -75,7 +76,3 @@ def _links_of(address: str) -> dict[str, Any]:
         "service-desc": [description],
         "service-meta": [{"href": address, "type": "application/json"}],
     }
-
-
-def _root_of(request: Request) -> str:
-    return quote(request.scope.get("root_path", "").rstrip("/"), errors="replace")
