@@ -7,6 +7,7 @@ import logging
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
@@ -54,6 +55,9 @@ from service.opensearch import connector_of
 from service.settings import Settings, parse_hosts
 from service.web.pages import PAGES, error_page
 
+if TYPE_CHECKING:
+    from service.mcp.mount import McpMount
+
 ROUTES = [  # the most used first: each route before another one costs its requests a microsecond
     OperationRoute("/v1/search/services", list_services, SearchServices),
     OperationRoute("/v1/search/endpoints", search_endpoints, SearchEndpoints),
@@ -89,9 +93,8 @@ def create_app(settings: Settings | None = None, *, allows_any_origin: bool = Tr
     settings = settings or Settings.from_environment()
     artifacts = Path(settings.artifacts)
     snapshots = SnapshotManager(artifacts, connector_of(settings), downloads=settings.downloads)
-    routes = [*ROUTES, *DOWNLOADS, *SNAPSHOTS]
-    if settings.mcp:
-        routes += _mcp_routes(snapshots, settings)
+    mcp = _mount_mcp(snapshots, settings) if settings.mcp else None
+    routes = [*ROUTES, *DOWNLOADS, *SNAPSHOTS, *(mcp.routes if mcp else [])]
     context = Context(
         settings=settings,
         snapshots=snapshots,
@@ -111,14 +114,14 @@ def create_app(settings: Settings | None = None, *, allows_any_origin: bool = Tr
         routes=[*routes, *(PAGES if settings.page else [])],
         middleware=[Middleware(RequestMiddleware, context)],
         exception_handlers=EXCEPTION_HANDLERS,
-        lifespan=lambda _: _run(context),
+        lifespan=lambda _: _run(context, mcp),
     )
     app.router.redirect_slashes = False
     app.state.context = context
     return app
 
 
-def _mcp_routes(snapshots: SnapshotManager, settings: Settings) -> list[Route]:
+def _mount_mcp(snapshots: SnapshotManager, settings: Settings) -> McpMount:
     try:
         from service.mcp.mount import McpMount  # noqa: PLC0415  # an optional dependency, of 36 MB
     except ModuleNotFoundError as error:
@@ -126,11 +129,11 @@ def _mcp_routes(snapshots: SnapshotManager, settings: Settings) -> list[Route]:
             raise
         message = "RATECARD_MCP needs the extra `mcp`: pip install 'ratecard[mcp]'"
         raise RuntimeError(message) from error
-    return McpMount(snapshots, parse_hosts(settings.mcp_hosts), settings.mcp_share).routes
+    return McpMount(snapshots, parse_hosts(settings.mcp_hosts), settings.mcp_share)
 
 
 @asynccontextmanager
-async def _run(context: Context) -> AsyncIterator[None]:
+async def _run(context: Context, mcp: McpMount | None) -> AsyncIterator[None]:
     """Run what works beside the requests; each part is closed also when another one fails."""
     async with AsyncExitStack() as stack:
         if context.access_log is not None:
@@ -140,6 +143,8 @@ async def _run(context: Context) -> AsyncIterator[None]:
             _log.warning("answering 503 until there is a snapshot: %s", context.snapshots.refusal)
         context.drain.install()
         await stack.enter_async_context(context.metrics.share())
+        if mcp is not None:
+            stack.push_async_callback(mcp.stop)
         yield
 
 

@@ -142,7 +142,7 @@ class Facet:
 
 
 class ServiceFacet(Facet):
-    """The services of endpoints: a facet whose values are ids, also of services without any.
+    """The services of endpoints: a facet whose values are all ids of services.
 
     first: int64[services + 1], the first endpoint of each service
     services: int32[endpoints], the service of each endpoint

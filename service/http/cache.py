@@ -100,7 +100,7 @@ class CachedRoute(Route):
         await super().handle(scope, receive, send)
 
     def _reads(self, piece: bytes) -> bool:
-        """Return whether a part of a query string is a known parameter, as `parse_qsl` reads it."""
+        """Return whether a part of a query string is a known parameter, as `parse_qs` reads it."""
         name = piece.partition(b"=")[0]
         if self._names is None or name in self._names:
             return True
@@ -147,9 +147,9 @@ class ResponseCache:
         """
         snapshot_id, path, query, coding, root_path = key
         body, fields = response.content, dict(response.raw_headers)
-        version = blake2b(self._version, digest_size=4)
-        version.update(root_path.encode("utf-8", "surrogatepass"))
-        tag = b"%b-%b" % (response.etag or snapshot_id, version.hexdigest().encode())
+        variant = blake2b(self._version, digest_size=4)
+        variant.update(root_path.encode("utf-8", "surrogatepass"))
+        tag = b"%b-%b" % (response.etag or snapshot_id, variant.hexdigest().encode())
         if isinstance(body, bytes) and coding != IDENTITY and len(body) >= MIN_SIZE:
             body = CODINGS[coding](body)
             tag = b"%b-%b" % (tag, coding)

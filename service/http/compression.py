@@ -13,10 +13,17 @@ IDENTITY = b""
 MIN_SIZE = 1024
 """Bytes of a body worth compressing: a smaller one fits into a packet or two anyway."""
 GZIP_LEVEL = 5
-MAX_NEGOTIATED = 64
-"""Cached values of `Accept-Encoding`, which have at most the 64 KiB of a head each."""
+MAX_CACHED_FIELD = 200  # bytes of an Accept-Encoding whose negotiation is cached
 
 _weight = re.compile(rb"\s*q\s*=\s*(0(?:\.[0-9]{0,3})?|1(?:\.0{0,3})?)\s*")
+
+
+def negotiate(field: bytes) -> bytes:
+    """Return the coding that an `Accept-Encoding` prefers, or `IDENTITY`.
+
+    Of codings with equal weight the first of `CODINGS` (RFC 9110, section 12.5.3).
+    """
+    return _negotiate_cached(field) if len(field) <= MAX_CACHED_FIELD else _negotiate(field)
 
 
 def _gzip(body: bytes) -> bytes:
@@ -39,12 +46,7 @@ def _codings() -> dict[bytes, Callable[[bytes], bytes]]:
 CODINGS = _codings()
 
 
-@lru_cache(MAX_NEGOTIATED)
-def negotiate(field: bytes) -> bytes:
-    """Return the coding that an `Accept-Encoding` prefers, or `IDENTITY`.
-
-    Of codings with equal weight the first of `CODINGS` (RFC 9110, section 12.5.3).
-    """
+def _negotiate(field: bytes) -> bytes:
     weights: dict[bytes, float] = {}
     for part in field.lower().split(b","):
         name, parameter_follows, parameter = part.partition(b";")
@@ -59,3 +61,6 @@ def negotiate(field: bytes) -> bytes:
         if weight_of_coding > best_weight or ties_with_identity:
             best, best_weight = coding, weight_of_coding
     return best
+
+
+_negotiate_cached = lru_cache(maxsize=256)(_negotiate)

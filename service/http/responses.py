@@ -66,7 +66,7 @@ class Cacheable(Response):
 def hashed_json(
     value: object, snapshot_id: str, cache_control: str = NO_CACHE, *, is_kept: bool = False
 ) -> Cacheable:
-    """Respond with JSON that may change while the snapshot stays: its entity tag is its hash."""
+    """Respond with JSON whose entity tag is the hash of its bytes."""
     body = msgspec.json.encode(value)
     etag = hashlib.sha256(body).hexdigest()
     return Cacheable(

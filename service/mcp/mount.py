@@ -44,8 +44,8 @@ REFUSALS: dict[int, tuple[type[RatecardError], str]] = {
 class McpMount:
     """ASGI application of `/mcp`: stateless, with JSON answers, for both eras of the protocol.
 
-    The first request of an event loop starts a session manager of the SDK, which runs until the
-    loop ends: the lifespan of an application that is mounted into another one does not run.
+    The first request of an event loop starts a session manager of the SDK. It runs until the
+    lifespan ends, or the loop where the application is mounted into another one.
 
     hosts: names of hosts that are answered, in lower case
     share: part of the event loop's time that calls may compute
@@ -69,7 +69,7 @@ class McpMount:
         context_of(request).load_shedder.check()
         body = await _read_body(request)
         manager, pace = await self._start()
-        # The SDK waits for a second message until its call ends: it does not watch the client.
+        # The SDK waits for the second message, a disconnect, until its call ends: none comes.
         received: asyncio.Queue[Message] = asyncio.Queue()
         received.put_nowait({"type": "http.request", "body": body, "more_body": False})
         answer: asyncio.Queue[Message] = asyncio.Queue()
@@ -87,6 +87,12 @@ class McpMount:
         await send(start)
         while not answer.empty():  # outside of the turn, which a slow client must not prolong
             await send(answer.get_nowait())
+
+    async def stop(self) -> None:
+        """End the session manager of this event loop, if there is one."""
+        if self._task is not None and self._task.get_loop() is asyncio.get_running_loop():
+            self._task.cancel()
+            await asyncio.wait([self._task])
 
     async def _start(self) -> tuple[StreamableHTTPSessionManager, Pace]:
         """Return the session manager of this event loop, and the pace of calls in it.

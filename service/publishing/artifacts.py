@@ -205,8 +205,15 @@ def _begin_history(artifacts: Path) -> None:
 
 def _sync_content(folder: Path) -> None:
     """Flush every file and folder in a folder; the caller flushes the folder itself."""
+
+    def fail(error: OSError) -> None:
+        raise error
+
+    paths = []
+    for parent, folders, names in os.walk(folder, onerror=fail):
+        paths += [Path(parent, name) for name in (*names, *folders)]
     with ThreadPoolExecutor(SYNCS) as pool:
-        for _ in pool.map(sync, folder.rglob("*")):  # raises the first error
+        for _ in pool.map(sync, paths):  # raises the first error
             pass
 
 

@@ -75,7 +75,8 @@ def make_downloads(
     with suppress(SnapshotUnavailable):
         return verify_downloads(existing, manifest, threads)
     staged = artifacts / STAGING / DOWNLOADS
-    shutil.rmtree(staged, ignore_errors=True)
+    with suppress(FileNotFoundError):
+        shutil.rmtree(staged)
     staged.mkdir()
     earlier = None if base == manifest.id else _find_earlier(artifacts, base)
     download = _write(staged, folder, manifest, earlier, threads)

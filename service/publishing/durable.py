@@ -1,4 +1,4 @@
-"""Writing files that survive a power cut, and linking them."""
+"""Writing and flushing files, so that they survive a power cut; hard links."""
 
 from __future__ import annotations
 

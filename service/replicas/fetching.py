@@ -29,7 +29,7 @@ from service.errors import DownloadDamaged, FollowingFailed
 from service.publishing.durable import link
 from service.publishing.frames import cut, longest_frame, unpack
 from service.publishing.patches import MAX_SECTIONS, apply_patch
-from service.replicas.origin import Origin
+from service.replicas.origin import FILE_MISSING, Origin
 from service.snapshot.manifest import MANIFEST, File, Manifest, is_whole, sha256
 from service.storage.memory_map import open_bytes
 
@@ -113,7 +113,7 @@ class Fetch:
     def _link_kept(self) -> list[str]:
         """Link files that a kept snapshot has; return the hashes of the files to get.
 
-        Removes what has such a name and is another file.
+        Removes incomplete files of an earlier attempt.
         """
         places = {
             file.sha256: kept.folder / path
@@ -177,7 +177,7 @@ class Fetch:
                 try:
                     self._fetch_patches_from(kept.folder, self._published_patches, paths)
                 except FollowingFailed as error:
-                    if error.code not in ("file_refused", "file_missing"):
+                    if error.code not in ("file_refused", FILE_MISSING):
                         raise
                     _log.warning("no patches are used: %s", error)
 
@@ -188,7 +188,8 @@ class Fetch:
             return
         file = self._incoming / f"{base.name}-{self._manifest.id}.patches"
         limit = sum(file.bytes for file in self._manifest.files.values())
-        self._origin.download(f"patches/{file.stem}.zst", file, limit)
+        key = f"patches/{base.name}-{self._manifest.id}.zst"
+        self._origin.download(key, file, limit)
         if sha256(file) != index.file.sha256:
             file.unlink()
             raise FollowingFailed(
@@ -206,7 +207,8 @@ class Fetch:
         users = Counter(section.sha256 for digest in left for section in self._sections[digest])
         with ThreadPoolExecutor(CONNECTIONS, "fetch") as pool:
             largest = sorted(users, key=self._sizes.__getitem__, reverse=True)
-            list(pool.map(self._fetch_section, largest))
+            for _ in pool.map(self._fetch_section, largest):  # raises the first error
+                pass
         users.update(file.sha256 for file in self._manifest.files.values())
         for digest in left:
             self._join(digest, users)
@@ -225,7 +227,10 @@ class Fetch:
                             self._accept(found, partial(Path.write_bytes, data=section))
 
     def _fetch_section(self, digest: str) -> None:
-        """Fetch a section, again where its begun frame may be of parts of two frames."""
+        """Fetch a section; a second time if the frame of an earlier attempt was continued.
+
+        The parts of such a frame may be of two frames of the section.
+        """
         size = self._sizes[digest]
         if self._is_whole(self._incoming / digest, digest):
             return

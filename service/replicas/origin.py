@@ -127,7 +127,7 @@ class Origin:
             while True:
                 size = place.stat().st_size if place.exists() else 0
                 try:
-                    return self._resume(key, place, size, limit)
+                    self._resume(key, place, size, limit)
                 except BaseError:
                     grown = place.exists() and place.stat().st_size > size
                     failures = 0 if grown else failures + 1
@@ -136,6 +136,8 @@ class Origin:
                     # The size is asked for if only to learn that the origin answers.
                     if failures and size and obstore.head(self._store, key)["size"] < size:
                         place.unlink()  # another frame stands there now
+                else:
+                    return
 
     def take_bytes(self) -> int:
         """Return the bytes that were fetched since the last call."""

@@ -54,7 +54,7 @@ def _supervise(stopping: threading.Event) -> None:
 def _run_once(stopping: threading.Event) -> str:
     """Run the process until it ends, or kill it when the event is set; return how it ended.
 
-    Whatever it does can be cut at any instant.
+    A follower may be killed at any instant.
     """
     try:
         process = subprocess.Popen(

@@ -75,11 +75,11 @@ def describe_service(service: DescribedService, beyond: int = 0) -> bytes:
     spelled: dict[str, str] = {}  # path by its template without names
     server = ""
     for endpoint in service.endpoints:
-        try:
-            own_server, path, names = _locate(endpoint)
-        except ValueError as error:
-            left_out[str(error)] += 1
+        located = _locate(endpoint)
+        if isinstance(located, str):
+            left_out[located] += 1
             continue
+        own_server, path, names = located
         method = endpoint.method.lower()
         spelling = spelled.setdefault(_placeholder.sub("{}", path), path)
         if spelling != path or method in paths.get(spelling, {}):
@@ -90,58 +90,58 @@ def describe_service(service: DescribedService, beyond: int = 0) -> bytes:
         if own_server != server:
             operation["servers"] = [{"url": own_server}]
         paths.setdefault(path, {})[method] = operation
-    guidance = {"x-guidance": service.guidance} if isinstance(service.guidance, str) else {}
-    info = _service_info(service)
-    return msgspec.json.encode(
-        {
-            "openapi": "3.1.0",
-            "info": {
-                "title": service.service_name or service.name,
-                "version": "1",
-                "description": service.description,
-                **guidance,
-            },
-            "servers": [{"url": server or "/"}],
-            "tags": [{"name": tag} for tag in dict.fromkeys(service.tags or [])],
-            "paths": paths,
-            **({"x-service-info": info} if info else {}),
-            "x-ratecard": {
-                "service": service.id,
-                "endpoints": len(service.endpoints) + beyond,
-                "leftOut": +left_out,
-            },
-        }
-    )
+    info = {
+        "title": service.service_name or service.name,
+        "version": "1",
+        "description": service.description,
+    }
+    if isinstance(service.guidance, str):
+        info["x-guidance"] = service.guidance
+    document: Json = {
+        "openapi": "3.1.0",
+        "info": info,
+        "servers": [{"url": server or "/"}],
+        "tags": [{"name": tag} for tag in dict.fromkeys(service.tags or [])],
+        "paths": paths,
+    }
+    if service_info := _service_info(service):
+        document["x-service-info"] = service_info
+    document["x-ratecard"] = {
+        "service": service.id,
+        "endpoints": len(service.endpoints) + beyond,
+        "leftOut": +left_out,
+    }
+    return msgspec.json.encode(document)
 
 
 def _service_info(service: DescribedService) -> Raw | Json:
-    """Return what the document of a service says of it, or else its category; may be empty."""
+    """Return the description that the seller's document gives, or the category; may be empty."""
     if service.info is not UNSET and bytes(service.info).startswith(b"{"):
         return service.info
     return {"categories": [service.category]} if service.category else {}
 
 
-def _locate(endpoint: Endpoint) -> tuple[str, str, list[str]]:
+def _locate(endpoint: Endpoint) -> tuple[str, str, list[str]] | str:
     """Return the server and the path of an endpoint, and the names of its placeholders.
 
-    Raises ValueError with the reason why OpenAPI has no form for the endpoint.
+    Returns the reason instead where OpenAPI has no form for the endpoint.
     """
     try:
         split = urlsplit(endpoint.url)
-    except ValueError as error:
-        raise ValueError(NO_HTTP) from error
+    except ValueError:
+        return NO_HTTP
     if split.scheme.lower() not in {"http", "https"} or not split.netloc:
-        raise ValueError(NO_HTTP)
+        return NO_HTTP
     if endpoint.method.upper() not in OPENAPI_METHODS:
-        raise ValueError(NO_METHOD)
+        return NO_METHOD
     if split.query or split.fragment:
-        raise ValueError(QUERY)
+        return QUERY
     given = key_of(split.path)
     names = [match[1] or match[2] for match in _placeholder.finditer(given)]
     path = _placeholder.sub(lambda match: f"{{{match[1] or match[2]}}}", given) or "/"
     rest = _placeholder.sub("", given)
     if len(set(names)) < len(names) or not {"{", "}"}.isdisjoint(rest + split.netloc):
-        raise ValueError(TEMPLATE)
+        return TEMPLATE
     return f"{split.scheme}://{split.netloc}", path, names
 
 

@@ -114,7 +114,7 @@ async def how_to_call(snapshot: Snapshot, call: HowToCall) -> ToolAnswer:
     facts = listing.ratecard
     accepts = [*map(decode_printable, first_fitting(listing.accepts, MAX_ACCEPTS, _json_size))]
     accepts_left_out = len(listing.accepts) - len(accepts)
-    described = first_fitting([*map(_describe, parameters)], MAX_PARAMETER_BYTES, _json_size)
+    described = first_fitting(map(_describe, parameters), MAX_PARAMETER_BYTES, _json_size)
     tool = tool_of(endpoint.url, facts)
     of_tool = None if tool is None else tool_call(tool, parameters, values)
     # A placeholder that nobody describes stays in the URL, where it says that a value is missing.
@@ -190,7 +190,9 @@ def encode_values(
             message = f"values: it has no parameter {_quoted(name)}; {LISTED}"
             raise InvalidParameter("values", message)
     encoded = {}
-    for parameter in [each for each in parameters if each.name in values]:
+    for parameter in parameters:
+        if parameter.name not in values:
+            continue
         value = _typed(values[parameter.name], parameter.type)
         fault = _fault_of(value, parameter)
         if fault:

@@ -97,17 +97,21 @@ def endpoint_row(
     *,
     is_first: bool = False,
 ) -> EndpointRow:
-    """Return the row of an endpoint, with the terms that satisfy the filters."""
+    """Return the row of an endpoint, with the terms that satisfy the filters.
+
+    max_says: characters of the words of the seller and of the operator
+    """
     text = snapshot.endpoints.text(ordinal)
     listed = _summary.decode(text)
+    says = clean(listed.description, max_says)
+    if not listed.description:
+        says = clean(listed.service.name, MAX_SAYS)
     calls = listed.quality.l30_days_total_calls if listed.quality else UNSET
     row = EndpointRow(
         id=endpoint_id(snapshot, ordinal, listed),
         method=", ".join(known_methods(listed.method)),
         url=clean(listed.url, MAX_URL),
-        seller_says=clean(listed.description, max_says)
-        if listed.description
-        else clean(listed.service.name, MAX_SAYS),
+        seller_says=says,
         operator_says=operator_text(snapshot.profiles.read_endpoint(ordinal), max_says),
         **terms_of(snapshot, ordinal, listed.pricing, filters),
         more_ways_to_pay=max(snapshot.offers.count_ways(ordinal) - 1, 0),

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-from bisect import bisect_right
-from collections.abc import Callable
-from itertools import accumulate
+from collections.abc import Callable, Iterable
 from math import isfinite
 from typing import Any, TypeVar
 
@@ -60,10 +58,15 @@ def escape_ignorable(text: str) -> str:
     return text.translate(_ESCAPES)
 
 
-def first_fitting(items: list[T], room: int, size_of: Callable[[T], int]) -> list[T]:
-    """Return the first items whose sizes add up to at most `room`."""
-    sizes = list(accumulate(map(size_of, items)))
-    return items[: bisect_right(sizes, room)]
+def first_fitting(items: Iterable[T], room: int, size_of: Callable[[T], int]) -> list[T]:
+    """Return the first items whose sizes add up to at most `room`; takes no more items."""
+    fitting: list[T] = []
+    for item in items:
+        room -= size_of(item)
+        if room < 0:
+            break
+        fitting.append(item)
+    return fitting
 
 
 def decode_printable(text: bytes | memoryview | Raw) -> Any:
