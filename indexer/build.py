@@ -372,8 +372,11 @@ def _leave_files(
 
 def _served_decisions(options: BuildOptions) -> DecisionTable:
     """Return the decisions of the served snapshot, none without one or where they are forgotten."""
-    with suppress(SnapshotUnavailable):
-        if not options.forget:
-            folder = options.out / SNAPSHOTS / read_current(options.out).id
-            return read_decisions(folder, read_manifest(folder).files)
-    return DecisionTable()
+    if options.forget:
+        return DecisionTable()
+    try:
+        folder = options.out / SNAPSHOTS / read_current(options.out).id
+        files = read_manifest(folder).files
+    except SnapshotUnavailable:
+        return DecisionTable()
+    return read_decisions(folder, files)

@@ -17,7 +17,7 @@ from service.publishing.artifacts import KEPT
 
 ARTIFACTS = Path("artifacts")
 UNUSED_SECONDS = 30 * 24 * 60 * 60
-"""Time after which a copy of a source is removed that no build has read."""
+"""Seconds after which a copy of a source that no build has read is removed."""
 
 
 class Kind(StrEnum):

@@ -26,7 +26,11 @@ BUFFER = 2**18  # bytes
 
 
 class Spool:
-    """Texts by their numbers, in a file without a name; `offsets` has where each starts."""
+    """Texts by their numbers, in a file without a name.
+
+    folder: of the file, by default that of temporary files
+    offsets: int64[texts + 1], where each text starts, and where the last one stops
+    """
 
     def __init__(self, folder: Path | None = None) -> None:
         self._file = tempfile.TemporaryFile(  # noqa: SIM115  # closed with the spool

@@ -89,7 +89,7 @@ def _judge(endpoints: list[NamedEndpoint], rules: Rules) -> Iterator[LeftOut | N
         try:
             _check_url(f"{path}.url", endpoint.url, rules)
             rules.denials.check(f"{path}.payTo", payees=[endpoint.payee])
-            pricing = endpoint.price
+            pricing = endpoint.decode_pricing()
             for amount in (pricing.amount, pricing.min_amount, pricing.max_amount):
                 if amount:
                     check_price(f"{path}.pricing", Decimal(amount), pricing.currency, rules)

@@ -48,9 +48,9 @@ Describe = Callable[[Mapping[str, str]], Iterable[tuple[Grouped, Normalised | St
 class CatalogueEntry(Struct, gc=False):
     """A record: its place in its source, and the values that order it.
 
-    text: its number in the spool, unless it is a `row` of the kept records
+    text_number: of the text in the spool, unless it is a `row` of the kept records
     group: the number by which `Discovery` finds the resources of the service, or NO_GROUP
-    demand, annotations: numbers of the JSON of the demand, and of the annotations, in the spool
+    demand_number, annotations_number: of the JSON of the demand and of the annotations there
     endpoint_payers: by the index of the endpoint
     alive: the verdict of trusted probers
     """
@@ -64,13 +64,13 @@ class CatalogueEntry(Struct, gc=False):
     payers: Payers
     endpoints: int
     summary_derived: bool
-    text: int | None = None
+    text_number: int | None = None
     discovered: bool = False
     group: int = NO_GROUP
     row: int = NOT_KEPT
     trust: int = 0
-    demand: int | None = None
-    annotations: int | None = None
+    demand_number: int | None = None
+    annotations_number: int | None = None
     endpoint_payers: dict[int, Payers] | None = None
     alive: int = UNDECIDED
 
@@ -112,7 +112,7 @@ class Catalogue:
         if isinstance(record, Stored):
             entry.row = record.row
         else:
-            entry.text = self._spool.add(record.text)
+            entry.text_number = self._spool.add(record.text)
         self._annotate(entry, Annotations(facts.outputs))
         return entry
 
@@ -253,11 +253,11 @@ class Catalogue:
         amended = self.spool(entry.source, entry.position, record)
         has_own_endpoints = overlay is not None and overlay.names("endpoints")
         if demand is not None:
-            amended.demand = self._spool.add(demand.text)
+            amended.demand_number = self._spool.add(demand.text)
             if demand.payers is not None and not has_own_endpoints:
                 amended.payers, amended.endpoint_payers = demand.payers, demand.of_endpoints
         if not has_own_endpoints:
-            amended.annotations = entry.annotations
+            amended.annotations_number = entry.annotations_number
         amended.discovered, amended.group = entry.discovered, entry.group
         amended.trust = entry.trust
         self._services[service_id] = amended
@@ -297,7 +297,7 @@ class Catalogue:
     def demand(self, listing: Iterable[ListedService]) -> Iterator[DemandRow]:
         """Yield the demand of services."""
         for each in listing:
-            yield DemandRow(each.id, each.entry.name, self._read(each.entry.demand))
+            yield DemandRow(each.id, each.entry.name, self._read(each.entry.demand_number))
 
     def _leave_out(
         self, findings: Findings, entry: CatalogueEntry, service_id: str | None, fault: LeftOut
@@ -312,12 +312,12 @@ class Catalogue:
             yield self._annotations(self._services[service_id])
 
     def _annotations(self, entry: CatalogueEntry) -> bytes:
-        return self._read(entry.annotations)
+        return self._read(entry.annotations_number)
 
     def _text(self, service_id: str, entry: CatalogueEntry) -> bytes:
         if entry.row != NOT_KEPT:
             return bytes(self._kept.run(entry.row, entry.row + 1).content)
-        text = self._read(entry.text)
+        text = self._read(entry.text_number)
         if entry.id is None:
             text = b'{"id":"%b",%b' % (service_id.encode(), text[1:])
         return text
@@ -325,7 +325,7 @@ class Catalogue:
     def _annotate(self, entry: CatalogueEntry, annotations: Annotations) -> None:
         """Set the annotations of a service, unless there are none."""
         if text := annotations.encode():
-            entry.annotations = self._spool.add(text)
+            entry.annotations_number = self._spool.add(text)
 
     def _read(self, number: int | None) -> bytes:
         return b"" if number is None else self._spool.read(number)

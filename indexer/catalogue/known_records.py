@@ -69,7 +69,7 @@ class KnownRecords:
             self._rows = kept.columns.find(self.facts.keys)
 
     def normalise(self, record: SourceRecord) -> Normalised:
-        """Return what `normalise` returns for a record, and keep it; raises InvalidRecord."""
+        """Normalise a record without a fault, and keep it; raises InvalidRecord."""
         digest = hash_text(record.text)
         (known,) = self.find([digest])
         if isinstance(known, Stored):

@@ -61,12 +61,12 @@ def find_outliers(columns: RecordColumns) -> list[Outlier]:
     )
 
 
-def _groups(keys: npt.NDArray[np.int64]) -> Iterator[npt.NDArray[np.int64]]:
+def _groups(keys: npt.NDArray[np.int64]) -> list[npt.NDArray[np.int64]]:
     """Return the places of each key that is frequent enough, in the order of the first ones."""
     _, firsts, numbers = np.unique(keys, return_index=True, return_inverse=True)
     order = np.argsort(firsts[numbers], kind="stable")
     starts = np.flatnonzero(np.diff(numbers[order])) + 1
-    return (group for group in np.split(order, starts) if len(group) >= MIN_SERVICES)
+    return [group for group in np.split(order, starts) if len(group) >= MIN_SERVICES]
 
 
 def _far_from_median(lowest: Prices, highest: Prices) -> Iterator[tuple[int, float, float]]:

@@ -164,9 +164,9 @@ def _parse(options: argparse.Namespace, kind: type[T]) -> T:
         "network": options.network,
         "maxPrice": [] if options.max_price is None else [options.max_price],
         "explain": ["true"] if options.explain else [],
-        "sort": options.sort,
-        "limit": options.limit,
-        "offset": options.offset,
+        "sort": [options.sort],
+        "limit": [options.limit],
+        "offset": [options.offset],
     }
     try:
         return parse(kind, urlencode(query, doseq=True, errors="replace").encode())

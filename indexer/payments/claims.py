@@ -48,7 +48,7 @@ class Claims:
             return
         for number, endpoint in enumerate(decode_endpoints(text)):
             if payee := endpoint.payee:
-                pricing = endpoint.price
+                pricing = endpoint.decode_pricing()
                 is_priced = pricing.amount and is_usd(pricing.currency)
                 yield self._claim(
                     number,

@@ -73,9 +73,10 @@ def strong_components(count: int, sources: Nodes, targets: Nodes) -> Nodes:
     sources, targets: int32[edges], ascending by source
 
     By the algorithm of Kosaraju and Sharir (1981), linear in nodes and edges: in the reversed graph
-    each search from the last node of a postorder meets one component.
+    each search from the last node not yet met of the postorder meets one component.
     """
-    postorder = [*chain.from_iterable(_search(range(count), count, sources, targets))]
+    trees = _search(range(count), count, sources, targets)
+    postorder = array("i", chain.from_iterable(trees))
     by_target = np.argsort(targets, kind="stable")
     trees = _search(reversed(postorder), count, targets[by_target], sources[by_target])
     components = array("i", bytes(4 * count))
@@ -87,7 +88,7 @@ def strong_components(count: int, sources: Nodes, targets: Nodes) -> Nodes:
 
 def _search(
     roots: Iterable[int], count: int, sources: Nodes, targets: Nodes
-) -> Iterator[list[int]]:
+) -> Iterator[array[int]]:
     """Yield the nodes that a depth-first search meets first from each root, in postorder.
 
     Iterative: paths may be long.
@@ -101,7 +102,7 @@ def _search(
         if is_met[root]:
             continue
         is_met[root] = True
-        path, tree = [root], []
+        path, tree = array("i", [root]), array("i")
         while path:
             node = path[-1]
             edge = edges[node]

@@ -42,7 +42,7 @@ def quote_pointers(
     A pointer without a method gets the method of the observation. Raises SourceError.
     """
     trusted = [each for each in inputs if each.options.trust > 0 and each.path != STANDARD_INPUT]
-    if not trusted or not any(discovery.pointers.values()):
+    if not trusted or not discovery.pointers:
         return
     targets = Targets()
     places: dict[int, list[Place]] = defaultdict(list)
@@ -106,8 +106,8 @@ def _list(discovery: Discovery, pointers: Iterable[tuple[Place, _Seen]]) -> None
         discovery.take(place)
     for domain, places in by_domain.items():
         discovery.replace(domain, [*discovery.of_domain(domain), *places])
-    for url, waiting in discovery.pointers.items():
-        discovery.pointers[url] = [each for each in waiting if id(each) not in settled]
+    for url, waiting in [*discovery.pointers.items()]:
+        discovery.wait(url, [each for each in waiting if id(each) not in settled])
 
 
 def _price(discovery: Discovery, pointer: Place, seen: _Seen) -> Place:

@@ -236,7 +236,8 @@ class _Compiler:
         terms = np.repeat(np.arange(len(document_frequencies)), document_frequencies)
         keys = terms * services + self._services.take(ordinals)
         is_endpoint = ordinals < self._endpoints
-        distinct, others = (own[is_first(own)] for own in (keys[is_endpoint], keys[~is_endpoint]))
+        distinct, others = keys[is_endpoint], keys[~is_endpoint]
+        distinct, others = distinct[is_first(distinct)], others[is_first(others)]
         if len(distinct) and len(others):
             others = others[~np.isin(others, distinct)]
         owners = np.concatenate((distinct, others)) // services

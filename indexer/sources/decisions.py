@@ -6,7 +6,6 @@ claim on the payments to an address, whoever else asks for them later.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from pathlib import Path
 
 import msgspec
@@ -15,7 +14,6 @@ from msgspec import Struct
 from indexer.errors import SourceError
 from service.snapshot.manifest import File, sha256
 from service.storage.hash_table import text_hash
-from service.storage.json_file import read_json
 
 FILE = "decisions.json"
 MAX_CONFLICTS = 10_000
@@ -53,6 +51,9 @@ class DecisionTable(Struct):
     conflicts: list[Conflict] = []
 
 
+_table = msgspec.json.Decoder(DecisionTable)
+
+
 class Decisions:
     """The decisions of the served snapshot, and those of the one that is being built."""
 
@@ -61,7 +62,7 @@ class Decisions:
         self._ids = served.ids
         self._sources = {key: name for name, keys in served.listings.items() for key in keys}
         self._claims = frozenset(served.claims)
-        self._owned: dict[str, str] = {}
+        self._made = DecisionTable()
         self._chosen: dict[int, str] = {}
         self._counted: set[int] = set()
         self.conflicts: set[Conflict] = set()
@@ -80,7 +81,7 @@ class Decisions:
 
     def own(self, plain_id: str, domain: str) -> None:
         """Give a plain id to a domain."""
-        self._owned[plain_id] = domain
+        self._made.ids[plain_id] = domain
 
     def take(self, key: str, source: str) -> None:
         """Take a listing, or an entry of `accepts`, from a source."""
@@ -97,7 +98,7 @@ class Decisions:
 
     def keep(self) -> None:
         """Keep all decisions of the served snapshot, as a source that they are about is absent."""
-        self._owned |= self._ids
+        self._made.ids |= self._ids
         self._chosen |= self._sources
         self.keep_claims()
 
@@ -107,16 +108,12 @@ class Decisions:
 
     def write(self, folder: Path) -> None:
         """Write the decisions that were made."""
-        listings: dict[str, list[int]] = defaultdict(list)
         for key, source in sorted(self._chosen.items(), key=lambda item: (item[1], item[0])):
-            listings[source].append(key)
-        made = DecisionTable(
-            ids=dict(sorted(self._owned.items())),
-            listings=listings,
-            claims=sorted(self._counted),
-            conflicts=sorted(self.conflicts)[:MAX_CONFLICTS],
-        )
-        (folder / FILE).write_bytes(msgspec.json.encode(made))
+            self._made.listings.setdefault(source, []).append(key)
+        self._made.ids = dict(sorted(self._made.ids.items()))
+        self._made.claims = sorted(self._counted)
+        self._made.conflicts = sorted(self.conflicts)[:MAX_CONFLICTS]
+        (folder / FILE).write_bytes(msgspec.json.encode(self._made))
 
 
 def read_decisions(snapshot: Path, files: dict[str, File]) -> DecisionTable:
@@ -127,10 +124,12 @@ def read_decisions(snapshot: Path, files: dict[str, File]) -> DecisionTable:
     if FILE not in files:
         return DecisionTable()
     path = snapshot / FILE
-    table = read_json(path, DecisionTable)
-    if table is None or sha256(path) != files[FILE].sha256:
-        raise SourceError(
-            f"{path}: is damaged, so that ids and payees could change hands; `rollback` to an "
-            "earlier snapshot, or --forget what was decided"
-        )
-    return table
+    try:
+        if sha256(path) == files[FILE].sha256:
+            return _table.decode(path.read_bytes())
+    except (OSError, msgspec.MsgspecError):
+        pass
+    raise SourceError(
+        f"{path}: is damaged, so that ids and payees could change hands; `rollback` to an earlier "
+        "snapshot, or --forget what was decided"
+    )

@@ -95,7 +95,7 @@ def write_part(
 ) -> Path:
     """Write an index that has the services of the segments; returns its folder.
 
-    The index `before` is whole.
+    before: a whole index to continue, None to begin one
     """
     keys = _sortable(np.concatenate([NO_KEYS, *(read_segment(path).keys for path, _ in segments)]))
     ordinals = np.concatenate([np.empty(0, np.int32), *(own for _, own in segments)])
@@ -116,8 +116,8 @@ def write_part(
             writer.cancel()
         raise
     del writer
-    # Whoosh leaves reference cycles, which hold the maps of its callers. They are young: to search
-    # the objects of all modules, too, would take half the time of a small build.
+    # Whoosh keeps an exception with its frames, which hold the maps of its callers. The cycle is
+    # young: a full collection would take half the time of a small build.
     gc.collect(1)
     documents = np.concatenate([documents, keys[is_new]])
     _finish(staged, documents.view(np.uint8).reshape(-1, KEY_SIZE))

@@ -37,7 +37,7 @@ class Place(Struct, gc=False):
     """Where a resource is in its source, and the numbers of its reading and of its text.
 
     is_pointer: whether it is a bare pointer, of which another source has to say more
-    text: its number in the spool
+    text_number: of its text in the spool
     size: bytes of its text
     service: path of its service, empty for the host
     in_record: whether the record of its service has it
@@ -52,7 +52,7 @@ class Place(Struct, gc=False):
     is_listed: bool
     is_pointer: bool
     number: int
-    text: int
+    text_number: int
     size: int
     service: str
     in_record: bool = True
@@ -120,7 +120,7 @@ class Discovery:
     """The resources of all sources; only their places are in memory.
 
     groups: the resources of each service; the first is of services without resources
-    pointers: those that `merge` found and nothing says more of, by URL; of some URLs none is left
+    pointers: bare pointers of which nothing says more, by URL
     remarks: new notices on merged resources, each after the place of the first of these
     """
 
@@ -149,7 +149,7 @@ class Discovery:
             is_listed=outline.is_listed,
             is_pointer=outline.is_pointer,
             number=number,
-            text=self._spool.add(record.text),
+            text_number=self._spool.add(record.text),
             size=len(record.text),
             service=outline.service,
         )
@@ -189,6 +189,13 @@ class Discovery:
             if paths := {place.service for _, place in in_order} - {""}:
                 self._services[domain] = sorted(paths, key=len, reverse=True)
         self._hosts.clear()
+
+    def wait(self, url: str, pointers: list[Place]) -> None:
+        """Replace the bare pointers to a URL of which nothing says more."""
+        if pointers:
+            self.pointers[url] = pointers
+        else:
+            self.pointers.pop(url, None)
 
     def of_domain(self, domain: str) -> list[Place]:
         """Return the merged resources of a domain."""
@@ -309,7 +316,7 @@ class Discovery:
 
     def text(self, place: Place) -> bytes:
         """Return the text of a resource."""
-        return self._spool.read(place.text)
+        return self._spool.read(place.text_number)
 
     def _drop_outranked(self, by_address: dict[tuple[str, str], list[tuple[str, Place]]]) -> None:
         """Drop resources whose URL a more trusted source lists with another tool or route."""

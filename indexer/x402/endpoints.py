@@ -1,4 +1,4 @@
-"""Endpoints of catalogue records, as they are compared with discovered resources."""
+"""Endpoints of catalogue records: their identity, price and payee."""
 
 from __future__ import annotations
 
@@ -31,14 +31,13 @@ class NamedEndpoint(Struct, rename="camel"):
     pay_to: Raw = NULL
     tool: Raw = NULL
 
-    @property
-    def price(self) -> Pricing:
-        """The price of a request."""
+    def decode_pricing(self) -> Pricing:
+        """Decode the price of a request."""
         return _pricing.decode(self.pricing)
 
     @property
     def payee(self) -> str:
-        """Whom it names to be paid, empty where that is no string."""
+        """The address in `payTo`, empty for another type."""
         return string_of(self.pay_to)
 
     @property

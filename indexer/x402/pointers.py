@@ -54,9 +54,8 @@ def settle_pointers(discovery: Discovery, endpoints: EndpointPayees) -> None:
         url = key_of(given)
         if url in discovery.pointers:
             pointers = discovery.pointers[url]
-            discovery.pointers[url] = [
-                each for each in pointers if method not in split_methods(each.method)
-            ]
+            left = [each for each in pointers if method not in split_methods(each.method)]
+            discovery.wait(url, left)
 
 
 def drop_pointers(discovery: Discovery) -> None:
@@ -71,11 +70,13 @@ class _Joined(Struct):
     """A resource that pointers join.
 
     pointers: whose members complete the resource, the most trusted first
+    counted: pointers that are counted with this resource alone
     """
 
     place: Place
     outline: Outline
     pointers: list[Place] = []
+    counted: list[Place] = []
 
 
 def _join(discovery: Discovery, places: Iterable[Place], urls: Iterable[str]) -> list[Place]:
@@ -87,7 +88,7 @@ def _join(discovery: Discovery, places: Iterable[Place], urls: Iterable[str]) ->
             by_url[url].append(each)
     for url in urls:
         if url in by_url:
-            discovery.pointers[url] = _join_url(discovery, by_url[url], discovery.pointers[url])
+            discovery.wait(url, _join_url(discovery, by_url[url], discovery.pointers[url]))
     keys = {each.outline.key for each in joined}
     return [_complete(discovery, each, keys) for each in joined]
 
@@ -108,8 +109,8 @@ def _join_url(discovery: Discovery, found: list[_Joined], pointers: list[Place])
             names = declared or [name for name in (ANY,) if name in by_method]
         for name in names:
             given[name].append(pointer)
-        if names:  # it is counted with one of the resources alone
-            by_method[names[0]][0].place.others += (pointer,)
+        if names:
+            by_method[names[0]][0].counted.append(pointer)
         elif trust > pointer.trust:
             discovery.outrank(pointer)
         else:
@@ -126,6 +127,7 @@ def _complete(discovery: Discovery, joined: _Joined, keys: set[str]) -> Place:
     The method is added where all pointers declare the same, and no key of `keys` results.
     """
     place, outline = joined.place, joined.outline
+    place.others = (*place.others, *joined.counted)
     believed = [each for each in joined.pointers[:MAX_GIVING] if each.trust >= place.trust]
     if not believed:
         return place

@@ -73,9 +73,7 @@ def _requirements(values: dict[str, Any], entries: int) -> Iterator[Requirement]
     for hint in objects(info, "authRequirements", MAX_REQUIREMENTS):
         types = objects(hint, "methods", MAX_METHODS)
         if methods := _methods(each.get("type") for each in types):
-            indexes = hint.get("acceptIndexes")  # without a list, it is for all entries
-            named = indexes if isinstance(indexes, list) else range(entries)
-            is_partial = not {*range(entries)} <= {each for each in named if type(each) is int}
+            is_partial = not _covers(hint.get("acceptIndexes"), entries)
             yield Requirement(methods=methods, some=True if is_partial else UNSET)
 
 
@@ -83,3 +81,10 @@ def _methods(names: Iterable[Any]) -> list[str]:
     """Return the distinct names that are names of methods."""
     valid = (each for each in names if isinstance(each, str) and _method.fullmatch(each))
     return list(dict.fromkeys(valid))
+
+
+def _covers(indexes: Any, entries: int) -> bool:
+    """Whether indexes name every one of so many entries; a missing list does."""
+    if not isinstance(indexes, list):
+        return True
+    return {each for each in indexes if type(each) is int}.issuperset(range(entries))

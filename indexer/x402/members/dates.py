@@ -25,7 +25,7 @@ def since_epoch(moment: datetime) -> int:
 def parse_moment(value: Any) -> int:
     """Return a time in microseconds, from ISO 8601, or from Unix time as in version 2.
 
-    ISO 8601 is in UTC where it names no zone.
+    A time without a zone is in UTC.
     """
     if isinstance(value, str):
         try:

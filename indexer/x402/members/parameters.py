@@ -205,10 +205,11 @@ def _describe(
         example = schema.get("example", next(iter(items(schema, "examples")), UNSET))
     types = (found for each in [*alternatives, {"type": remark}] if (found := _type(each)))
     values = [*choices[:1], *([] if example in (UNSET, None) else [example])]
+    of_value: Type = _VALUE_TYPES.get(type(values[0]), "number") if values else "string"
     return ParameterDescriptor(
         group=group,
         name=name,
-        type=next(types, _VALUE_TYPES.get(type(values[0]), "number") if values else "string"),
+        type=next(types, of_value),
         description=text(schema.get("description"))
         or ("" if names_type(remark) else remark)
         or UNSET,
