@@ -351,7 +351,7 @@ SIGNALS = {kill: signal.SIGKILL, terminate: signal.SIGTERM}
         ("read", press_ctrl_c),
         ("read", interrupt_another_thread),
         ("index", terminate),
-        ("index", press_ctrl_c),
+        ("index", interrupt_another_thread),
     ],
 )
 def test_an_interrupted_build_leaves_no_process_and_the_next_build_succeeds(
