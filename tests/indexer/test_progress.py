@@ -14,6 +14,7 @@ import pytest
 from tests.support.artifacts import STAGES
 from tests.support.clients.terminals import read_terminal
 from tests.support.running import (
+    PLAIN,
     ROOT,
     Build,
     payment,
@@ -24,7 +25,6 @@ from tests.support.sources.feeds import misbehaving, pages_of
 from tests.support.sources.x402 import resource
 
 ESCAPE = "\x1b"
-PLAIN = ("--no-semantic", "--no-downloads")
 
 
 def test_without_a_terminal_each_long_stage_has_a_plain_line(
