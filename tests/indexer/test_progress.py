@@ -7,6 +7,7 @@ import pty
 import re
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -59,10 +60,12 @@ def test_a_terminal_shows_nothing_of_a_quiet_build(
     option: str, build: Build, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     controller, terminal = pty.openpty()
-    with os.fdopen(terminal, "w") as stderr:
-        monkeypatch.setattr("sys.stderr", stderr)
-        assert build([service("a")], options=(*PLAIN, option)) == 0
-    assert read_terminal(controller) == ""
+    with ThreadPoolExecutor() as pool:  # a terminal buffers only a few KB
+        screen = pool.submit(read_terminal, controller)
+        with os.fdopen(terminal, "w") as stderr:
+            monkeypatch.setattr("sys.stderr", stderr)
+            assert build([service("a")], options=(*PLAIN, option)) == 0
+        assert screen.result() == ""
 
 
 def test_a_terminal_shows_the_items_and_bytes_of_a_feed(artifacts: Path) -> None:
