@@ -24,14 +24,15 @@ TESTS = Path(__file__).parent
 LONGEST = {"system", "soak"}
 
 NOT_SEMANTIC = ("--no-semantic",)
+NO_DOWNLOADS = ("--no-downloads",)
 BUILDS: dict[str, tuple[str, ...]] = {
     "documents": (),
-    "indexer": (),
     "indexer/cli/test_build.py": (),
-    "indexer/processes": (),
+    "indexer/processes/test_pool.py": NO_DOWNLOADS,
     "indexer/publishing": NOT_SEMANTIC,
-    "indexer/segments": (),
+    "indexer/segments/test_indexing.py": NO_DOWNLOADS,
     "indexer/snapshot": NOT_SEMANTIC,
+    "indexer/test_progress.py": NOT_SEMANTIC,
     "service/api": NOT_SEMANTIC,
     "service/api/test_downloads.py": (),
     "service/artifacts": NOT_SEMANTIC,

@@ -14,6 +14,7 @@ from indexer.text import MAX_LEVELS
 from service.snapshot.snapshot import open_snapshot
 from tests.support.artifacts import DAMAGES, folder, ids, listed, overlays, reported, snapshots
 from tests.support.running import (
+    PLAIN,
     SHARED,
     Build,
     Json,
@@ -28,17 +29,6 @@ from tests.support.sources.x402 import TEST_USDC, accept, resource
 PAID = "0xPay"
 ID = "api-weather-data-example"
 HOST = "https://api.weather-data.example"
-PLAIN = ("--no-semantic", "--no-downloads")
-
-
-@pytest.fixture
-def build(build: Build) -> Build:
-    """Return a function that builds without vectors and downloads."""
-
-    def build_plain(*sources: Any, options: tuple[str, ...] = (), **others: Any) -> int:
-        return build(*sources, options=(*PLAIN, *options), **others)
-
-    return build_plain
 
 
 def at(path: str, *accepts: Json, **fields: Any) -> Json:
@@ -373,13 +363,18 @@ def test_deeply_nested_records_are_rejected_and_others_listed(
 
 @pytest.mark.parametrize(("name", "harm"), [("ids.arrays", "ones"), ("records.json", "zeros")])
 def test_a_build_replaces_a_damaged_snapshot(
-    name: str, harm: str, artifacts: Path, build: Build, capsys: pytest.CaptureFixture[str]
+    name: str, harm: str, tmp_path: Path, artifacts: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert build([service("a"), service("b")]) == 0
+    """The damaged one is the base of a patch as well."""
+    source = tmp_path / "source.jsonl"
+    arguments = ["build", str(source), "--out", str(artifacts), "--no-semantic"]
+    write_lines(source, [service("a"), service("b")])
+    assert main(arguments) == 0
     path = folder(artifacts) / name
     path.write_bytes(DAMAGES[harm](path.read_bytes()))
     damaged = folder(artifacts)
-    assert build([service("a"), service("c")]) == 0
+    write_lines(source, [service("a"), service("c")])
+    assert main(arguments) == 0
     assert sorted(ids(artifacts)) == ["a", "c"]
     assert main(["verify", str(artifacts)]) == 0
     capsys.readouterr()

@@ -7,6 +7,7 @@ import pty
 import re
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ import pytest
 from tests.support.artifacts import STAGES
 from tests.support.clients.terminals import read_terminal
 from tests.support.running import (
+    PLAIN,
     ROOT,
     Build,
     payment,
@@ -24,7 +26,6 @@ from tests.support.sources.feeds import misbehaving, pages_of
 from tests.support.sources.x402 import resource
 
 ESCAPE = "\x1b"
-PLAIN = ("--no-semantic", "--no-downloads")
 
 
 def test_without_a_terminal_each_long_stage_has_a_plain_line(
@@ -59,10 +60,12 @@ def test_a_terminal_shows_nothing_of_a_quiet_build(
     option: str, build: Build, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     controller, terminal = pty.openpty()
-    with os.fdopen(terminal, "w") as stderr:
-        monkeypatch.setattr("sys.stderr", stderr)
-        assert build([service("a")], options=(*PLAIN, option)) == 0
-    assert read_terminal(controller) == ""
+    with ThreadPoolExecutor() as pool:  # a terminal buffers only a few KB
+        screen = pool.submit(read_terminal, controller)
+        with os.fdopen(terminal, "w") as stderr:
+            monkeypatch.setattr("sys.stderr", stderr)
+            assert build([service("a")], options=(*PLAIN, option)) == 0
+        assert screen.result() == ""
 
 
 def test_a_terminal_shows_the_items_and_bytes_of_a_feed(artifacts: Path) -> None:

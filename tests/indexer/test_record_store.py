@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
-from indexer import record_store
-from indexer.record_store import run_of, write_record_store, write_records
+from indexer.record_store import record_key, run_of, write_record_store, write_records
 from indexer.segments.reuse import KeptRecords
 from service.storage.record_store import Records, RecordStore
 from tests.support.sources.columns import columns_of_texts, stored
@@ -18,23 +15,11 @@ TEXTS = [
 ]
 
 
-@pytest.fixture(
-    params=[2, 64, len(TEXTS[0]), len(TEXTS[1]) + 1, 2**20],
-)
-def buffered(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
-    """Bytes that are buffered: fewer than a record has, a whole record, more than all."""
-    size: int = request.param
-    monkeypatch.setattr(record_store, "BUFFER", size)
-    return size
-
-
-@pytest.mark.usefixtures("buffered")
 def test_records_of_all_sizes_are_written_whole(tmp_path: Path) -> None:
     write_records(tmp_path, map(run_of, TEXTS))
     check(tmp_path, TEXTS)
 
 
-@pytest.mark.usefixtures("buffered")
 def test_a_long_run_of_kept_records_is_copied_whole(tmp_path: Path) -> None:
     before, after = tmp_path / "before", tmp_path / "after"
     before.mkdir()
@@ -46,7 +31,7 @@ def test_a_long_run_of_kept_records_is_copied_whole(tmp_path: Path) -> None:
     keys = write_records(after, runs)
     texts = [*TEXTS[1:], fresh, *TEXTS[:3]]
     check(after, texts)
-    assert [key.tobytes() for key in keys] == [*map(record_store.record_key, texts)]
+    assert [key.tobytes() for key in keys] == [*map(record_key, texts)]
 
 
 def check(folder: Path, texts: list[bytes]) -> None:

@@ -27,7 +27,9 @@ from tests.support.artifacts import disk_usage, folder, segments
 from tests.support.running import SOAK, Json
 
 EARLY = 9 if SOAK else 5
-"""Builds after which the history is copied, to time its next builds beside the last ones."""
+"""Builds after which the history is copied, to time its next builds beside the last ones.
+
+In the short run the "thousandth" build is the eighth, and the "tenth" is the sixth."""
 TIMED = 11 if SOAK else 2
 """Builds whose median times are compared."""
 BUILDS, SERVICES = (1000, 5000) if SOAK else (EARLY + 1 + TIMED, 40)

@@ -22,6 +22,7 @@ from tests.support.artifacts import STAGES, folder, overlays, reported
 from tests.support.running import (
     ROOT,
     Build,
+    Json,
     endpoint,
     payment,
     priced,
@@ -199,6 +200,23 @@ def test_changes_are_counted_since_the_served_snapshot(
         False,
         {"added": 0, "changed": 0, "removed": 0},
     )
+
+
+def test_all_fates_of_payments_and_all_their_reasons_are_printed(
+    tmp_path: Path, build: Build, capsys: pytest.CaptureFixture[str]
+) -> None:
+    changes: list[Json] = [{}, {}, {"chain": "base-sepolia"}, *[{"success": False}] * 2]
+    changes += [{"amount": -1}, *[{"sender": ""}] * 2]
+    payments = [payment(log_index=number) | change for number, change in enumerate(changes)]
+    assert build([service()], payments=payments, options=("--max-rejects", "50%")) == 0
+    lines = [
+        f"{tmp_path / 'payments.jsonl'}: 8 records: 2 published, 3 left out, 3 rejected",
+        "  left out: 2 × failed payments",
+        "  left out: 1 × payments on test networks",
+        "  rejected: 2 × $.sender: is missing",
+        "  rejected: 1 × $.amount: is not a whole number of base units",
+    ]
+    assert "\n".join(lines) in capsys.readouterr().out
 
 
 def test_a_quiet_build_prints_nothing_but_errors(tmp_path: Path, artifacts: Path) -> None:

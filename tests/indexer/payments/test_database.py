@@ -18,12 +18,11 @@ from indexer.payments.files import PaymentInput
 from indexer.progress import Progress
 from indexer.sources.findings import Findings
 from service.snapshot.snapshot import open_snapshot
-from tests.support.running import ROOT, payment, service, write_lines
+from tests.support.running import PLAIN, ROOT, payment, service, write_lines
 from tests.support.sources.payments import HEADER, hashes, overview, row
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
 MIB, GIB = 2**20, 2**30
-PLAIN = ("--no-semantic", "--no-downloads")
 
 
 @pytest.mark.parametrize(

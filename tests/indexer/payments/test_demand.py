@@ -36,7 +36,7 @@ from tests.indexer.payments.test_credit import (
     credit,
     fold,
 )
-from tests.support.running import examples
+from tests.support.running import endpoint, examples
 
 DAY = 24 * 3_600_000
 payments = st.lists(
@@ -64,8 +64,8 @@ def database() -> Iterator[DuckDBPyConnection]:
 def describe(demand: ServiceDemand | None) -> StoredDemand:
     if demand is None:
         return StoredDemand()
-    addresses = [{"url": "https://a.example/", "method": str(number)} for number in range(3)]
-    record = msgspec.json.encode({"endpoints": addresses})
+    endpoints = [endpoint() | {"method": str(number)} for number in range(3)]
+    record = msgspec.json.encode({"endpoints": endpoints})
     return msgspec.json.decode(describe_demand(record, demand).text, type=StoredDemand)
 
 
@@ -147,8 +147,8 @@ def test_each_figure_of_a_service_equals_the_slow_reference(
         assert only_figures(stored) == expected
         of_endpoints = {int(each.method): each for each in stored.endpoints if each.payments}
         assert of_endpoints.keys() == parts.keys()
-        for endpoint, own in of_endpoints.items():
-            expected = figures(parts[endpoint], pairs, own.price_unmatched, own.self_payments)
+        for number, own in of_endpoints.items():
+            expected = figures(parts[number], pairs, own.price_unmatched, own.self_payments)
             assert only_figures(own) == expected
 
 

@@ -7,6 +7,7 @@ import json
 import os
 import re
 import resource
+import signal
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -123,7 +124,7 @@ LITERAL = {
     "?.jsonl": "x.jsonl",
     os.fsdecode(b"\xff.jsonl"): "y.jsonl",
 }
-"""Names, each with one that it would stand for as a pattern."""
+"""Names, each with a neighbour that it would stand for, if it is a pattern as well."""
 
 
 def test_wildcards_in_the_name_of_an_existing_file_are_literal(
@@ -164,7 +165,7 @@ def test_a_pattern_without_matches_ends_the_build(
     assert f"error: {pattern}: there is no such file, and none matches" in capsys.readouterr().err
 
 
-def test_payments_are_read_from_a_pipe(tmp_path: Path, artifacts: Path, build: Build) -> None:
+def test_payments_are_read_from_pipes(tmp_path: Path, artifacts: Path, build: Build) -> None:
     pipes = []
     for form, write in (("csv", write_csv), ("jsonl", write_lines)):
         rows = [payment(tx_hash=f"{form} {number}") for number in range(9_000)]
@@ -172,8 +173,11 @@ def test_payments_are_read_from_a_pipe(tmp_path: Path, artifacts: Path, build: B
         pipes.append(f"{name}.pipe")
         os.mkfifo(pipes[-1])
     copying = " & ".join(f"cat '{pipe[:-5]}' > '{pipe}'" for pipe in pipes)
-    with subprocess.Popen(["/bin/sh", "-c", copying]):
-        assert build([service()], options=("--transactions", *pipes)) == 0
+    with subprocess.Popen(["/bin/sh", "-c", copying], start_new_session=True) as process:
+        try:
+            assert build([service()], options=("--transactions", *pipes)) == 0
+        finally:  # a writer waits for a reader where the build has failed
+            os.killpg(process.pid, signal.SIGKILL)
     assert overview(artifacts)["total_transactions"] == 18_000
 
 

@@ -17,7 +17,7 @@ from indexer.errors import IndexerError, InvalidRecord, LeftOut, SourceError
 from indexer.processes.pool import Pool, wait_for
 from indexer.processes.resources import WORKER_MEMORY, anonymous_memory
 from tests.support.artifacts import ids, snapshots
-from tests.support.running import ROOT, Build, service, write_lines
+from tests.support.running import PLAIN, ROOT, Build, service, write_lines
 from tests.support.stuck_build import WORKERS
 from tests.support.workers import (
     RUNNING,
@@ -44,8 +44,6 @@ TIMEOUT = 60
 NEW_IDS = list("abcdef")
 """More records than workers, so that calls wait for a worker when the build is interrupted."""
 
-
-PLAIN = ("--no-semantic", "--no-downloads")
 PLENTY = 2**40
 """Bytes of memory that do not limit the number of workers."""
 
@@ -351,7 +349,7 @@ SIGNALS = {kill: signal.SIGKILL, terminate: signal.SIGTERM}
         ("read", press_ctrl_c),
         ("read", interrupt_another_thread),
         ("index", terminate),
-        ("index", press_ctrl_c),
+        ("index", interrupt_another_thread),
     ],
 )
 def test_an_interrupted_build_leaves_no_process_and_the_next_build_succeeds(

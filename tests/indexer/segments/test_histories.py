@@ -132,7 +132,7 @@ def test_a_build_after_others_has_the_bytes_of_a_build_from_nothing(
             monkeypatch.setattr(module, "MERGE_FACTOR", 2)
             monkeypatch.setattr(module, "MOST_SERVICES", 5)
 
-    @settings(max_examples=examples(20), deadline=None)
+    @settings(max_examples=examples(40), deadline=None)
     @given(st.booleans(), catalogues, st.lists(changes, min_size=1, max_size=4))
     def check(
         words_only: bool, catalogue: dict[str, Json], history: Sequence[dict[str, Any]]

@@ -21,7 +21,7 @@ from indexer.segments.segment import read_segment
 from indexer.segments.store import LARGE_SERVICE, LEVELS, MERGE_FACTOR, MOST_SERVICES, divide
 from service.snapshot.snapshot import open_snapshot
 from tests.support.artifacts import folder, segments
-from tests.support.running import Build, service
+from tests.support.running import PLAIN, Build, service
 from tests.support.searching import ORIGIN, WORDS
 from tests.support.workers import several_cpus
 
@@ -118,10 +118,9 @@ def test_a_large_catalogue_is_indexed_by_all_cpus(
     monkeypatch.setattr("indexer.build.SMALL", 0)
     monkeypatch.setattr(indexing, "SMALLEST_PART", part)
     records = [service(f"s{n:04}", endpoints=[]) for n in range(2 * part)]
-    options = ("--no-semantic", "--no-downloads")
-    assert build(records[:-1], options=options) == 0
+    assert build(records[:-1], options=PLAIN) == 0
     assert len(segments(artifacts)) == 1
-    assert build(records, options=(*options, "--from-scratch")) == 0
+    assert build(records, options=(*PLAIN, "--from-scratch")) == 0
     assert len(segments(artifacts)) == 2
     hits = open_snapshot(artifacts).search("one", limit=2, offset=part - 1)
     assert (hits.total, hits.ids) == (2 * part, ["s0249", "s0250"])

@@ -41,7 +41,7 @@ MALFORMED: dict[str, tuple[bytes | Json, str, str]] = {
         "half of a surrogate pair",
     ),
     "nested without end": (b'{"x": ' + b"[" * 9999 + b"]" * 9999 + b"}", "$", "too deeply"),
-    "17 MB": (b'{"x": "' + b"x" * 17_000_000 + b'"}', "$", "longer than the 16,777,216 bytes"),
+    "34 MB": (b'{"x": "' + b"x" * 34_000_000 + b'"}', "$", "longer than the 16,777,216 bytes"),
     "no name": ({"id": "bad", "description": "", "endpoints": []}, "$", "`name`"),
     "an empty name": (service("bad", name=""), "$.name", "length >= 1"),
     "a name of another type": (service("bad", name=7), "$.name", "Expected `str`, got `int`"),

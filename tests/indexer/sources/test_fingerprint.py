@@ -25,13 +25,12 @@ from indexer.sources.fingerprint import hash_code, program_versions
 from service.snapshot.manifest import read_manifest
 from service.snapshot.snapshot import open_snapshot
 from tests.support.artifacts import current, folder, ids, reported
-from tests.support.running import Build, Json, payment, service, write_lines
+from tests.support.running import PLAIN, Build, Json, payment, service, write_lines
 from tests.support.sources.feeds import misbehaving, pages_of, sending
 from tests.support.sources.x402 import resource
 
 READ_STAGE = "read"
 """The stage that a build of unchanged inputs skips."""
-PLAIN = ("--no-semantic", "--no-downloads")
 MAX_REJECTS = ("--max-rejects", "50%")
 
 

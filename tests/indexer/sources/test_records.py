@@ -17,7 +17,7 @@ from indexer.errors import SourceError
 from indexer.sources.records import SourceRecord, read_records
 from indexer.text import MAX_RECORD
 from service.snapshot.snapshot import open_snapshot
-from tests.support.running import Build, Json, run_process, service, write_lines
+from tests.support.running import PLAIN, Build, Json, run_process, service, write_lines
 
 RECORDS = [service(f"s{n}", name=f"Sérvice {n}") for n in range(3)]
 
@@ -114,8 +114,7 @@ def test_what_is_recognised_is_built(
 
 
 def test_standard_input_is_a_source(artifacts: Path) -> None:
-    options = ("--no-semantic", "--no-downloads", "--jobs", "1")
-    arguments = ("build", "-", "--out", artifacts, *options)
+    arguments = ("build", "-", "--out", artifacts, *PLAIN)
     finished = run_process("indexer", *arguments, input=lines())
     assert finished.returncode == 0, finished.stderr
     assert len(open_snapshot(artifacts).services) == 3

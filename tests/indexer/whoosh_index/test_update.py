@@ -86,8 +86,8 @@ def test_a_first_index_is_written_in_parts_and_an_update_in_one(tmp_path: Path) 
     write_index(tmp_path, "one", SERVICES, segments=2)
     assert len(files(tmp_path, "one")) == 2
     check_answers(tmp_path, "one", SERVICES)
-    changed = dict(list(SERVICES.items())[2:]) | {"new": ("new", "", "")}
-    write_index(tmp_path, "two", changed, "one", segments=2)
+    changed = dict(list(SERVICES.items())[2:]) | {f"n{n}": ("new", "", "") for n in range(2)}
+    write_index(tmp_path, "two", changed, "one", segments=2)  # each with a new service
     assert len(files(tmp_path, "two")) == 3
     check_answers(tmp_path, "two", changed)
 

@@ -558,7 +558,7 @@ class Exchange:
 def test_a_download_outlasts_its_snapshot_and_does_not_hold_it(
     artifacts: Path, build: Build
 ) -> None:
-    assert build(large_catalogue(300)) == 0
+    assert build(large_catalogue(400)) == 0
     name = archive_name(current(artifacts))
     content = content_of(artifacts, name)
 
@@ -655,7 +655,7 @@ def test_a_download_takes_the_place_of_one_that_is_read_slowly(
 def test_clients_that_read_30_bytes_a_second_do_not_keep_others_from_downloads(
     artifacts: Path, build: Build
 ) -> None:
-    assert build(large_catalogue(300)) == 0
+    assert build(large_catalogue(400)) == 0
     path = f"{ROOT}/{archive_name(current(artifacts))}"
     request = f"GET {path} HTTP/1.1\r\nHost: a.example\r\n\r\n".encode()
     with run_service(artifacts) as server, server.client() as client, ExitStack() as stack:
