@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime
-from typing import NamedTuple
+from typing import NamedTuple, SupportsInt
 
 import msgspec
 from msgspec import UNSET
 
 from indexer.probes.drift import TermsComparison, Verdict
-from indexer.probes.liveness import ObservedState, RowSpool, RunSpans, state_of
+from indexer.probes.liveness import ObservedState, RowSpool, state_of
 from indexer.probes.observation import Observation
 from indexer.probes.targets import Targets
 from indexer.x402.members.dates import MICROSECOND, SECOND, since_epoch
@@ -196,7 +196,7 @@ class Probed:
         is_wildcard = bool(self._is_wildcard[self.targets.host_of(target)])
         return ProbeFacts(
             alive=UNSET if alive == UNDECIDED else alive == ALIVE,
-            since=_start(self._failures, target) if alive == DEAD else UNSET,
+            since=_timestamp(self._failures.first[target]) if alive == DEAD else UNSET,
             last_seen=UNSET if quoted is None else _timestamp(quoted.moment),
             probe=UNSET if latest is None else latest.shown,
             wildcard=is_wildcard or UNSET,
@@ -210,7 +210,7 @@ class Probed:
         if quoted is None or quoted.verdict != Verdict.DRIFTED:
             return None
         listed, instead = _drifted_terms.decode(quoted.terms)
-        return Drift(listed=listed, quoted=instead, since=_start(self._drifts, target))
+        return Drift(listed=listed, quoted=instead, since=_timestamp(self._drifts.first[target]))
 
 
 def _by_target(sources: Iterable[dict[int, Latest]]) -> dict[int, list[Latest]]:
@@ -226,9 +226,5 @@ def _by_target(sources: Iterable[dict[int, Latest]]) -> dict[int, list[Latest]]:
     }
 
 
-def _start(runs: RunSpans, target: int) -> Timestamp:
-    return _timestamp(int(runs.first[target]))
-
-
-def _timestamp(moment: int) -> Timestamp:
-    return format_timestamp(EPOCH + moment * MICROSECOND)
+def _timestamp(moment: SupportsInt) -> Timestamp:
+    return format_timestamp(EPOCH + int(moment) * MICROSECOND)

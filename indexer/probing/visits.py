@@ -146,7 +146,10 @@ class OriginVisit:
     async def _visit(self, target: Target) -> Observation:
         try:
             response = await self._client.request(
-                target.method, target.request, target.body, read=HTTPStatus.PAYMENT_REQUIRED
+                target.method,
+                target.origin + target.rest,
+                target.body,
+                read=HTTPStatus.PAYMENT_REQUIRED,
             )
         except NoResponse:
             return observe(target, Outcome.UNREACHABLE, wildcard=self._wildcard)
