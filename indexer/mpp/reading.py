@@ -94,20 +94,17 @@ class _ServiceReader:
             description = read_text(endpoint.get("description"))
             encode = partial(encode_resource, url, method, description=description, **self._shared)
             content = encode()
-            described = self._pay(endpoint.get("payment"), f"{place}.payment")
+            payment, stated_at = endpoint.get("payment"), f"{place}.payment"
+            if not is_paid(payment, stated_at):
+                reason = "is free: its payment has no `amount`, and is not `dynamic`"
+                raise LeftOut(FREE, stated_at, reason)
+            self._bounds.count(stated_at)
+            offers = read_offers(payment, self._methods, stated_at, self._stablecoins)
+            described = DescribedResource(offers, stated_at, self._texts)
             content = self._bounds.fit(encode(described=described), place)
         except InvalidRecord as fault:
             return SourceRecord(position, content, fault)
         return SourceRecord(position, content)
-
-    def _pay(self, payment: Any, place: str) -> DescribedResource:
-        """Return the ways to pay for an endpoint; raises LeftOut for a free one."""
-        if not is_paid(payment, place):
-            reason = "is free: its payment has no `amount`, and is not `dynamic`"
-            raise LeftOut(FREE, place, reason)
-        self._bounds.count(place)
-        offers = read_offers(payment, self._methods, place, self._stablecoins)
-        return DescribedResource(offers, place, self._texts)
 
 
 def _route(endpoint: Any, place: str) -> tuple[str, str]:

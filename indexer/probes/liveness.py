@@ -29,7 +29,7 @@ ROW = np.dtype(
         ("wildcard", "<i1"),
     ]
 )
-_row = Struct("<iiqbbb")  # packs a ROW
+pack_row = Struct("<iiqbbb").pack  # of the values of a ROW
 LATEST = np.iinfo(np.int64).max
 NOT_SEEN = -1
 
@@ -86,33 +86,22 @@ class RunSpans(NamedTuple):
         return days
 
 
-class RowSpool:
-    """Rows of trusted observations in a file, as files of observations may have any size."""
+def find_runs(file: BinaryIO, key: str, keys: int, member: Condition, end: Condition) -> RunSpans:
+    """Return the last run of members by key; a row that ends runs wins at the same moment."""
+    ended = np.full(keys, NOT_SEEN)
+    for rows in _chunks(file):
+        ending = rows[end(rows)]
+        np.maximum.at(ended, ending[key], ending["moment"])
+    first, last = np.full(keys, LATEST), np.full(keys, NOT_SEEN)
+    for rows in _chunks(file):
+        members = rows[member(rows)]
+        members = members[members["moment"] > ended[members[key]]]
+        np.minimum.at(first, members[key], members["moment"])
+        np.maximum.at(last, members[key], members["moment"])
+    return RunSpans(first, last)
 
-    def __init__(self, file: BinaryIO) -> None:
-        self._file = file
 
-    def add(
-        self, target: int, host: int, moment: int, state: int, verdict: int, wildcard: int
-    ) -> None:
-        """Add a row; all are added before the first are read."""
-        self._file.write(_row.pack(target, host, moment, state, verdict, wildcard))
-
-    def runs(self, key: str, keys: int, member: Condition, end: Condition) -> RunSpans:
-        """Return the last run of members by key; a row that ends runs wins at the same moment."""
-        ended = np.full(keys, NOT_SEEN)
-        for rows in self._chunks():
-            ending = rows[end(rows)]
-            np.maximum.at(ended, ending[key], ending["moment"])
-        first, last = np.full(keys, LATEST), np.full(keys, NOT_SEEN)
-        for rows in self._chunks():
-            members = rows[member(rows)]
-            members = members[members["moment"] > ended[members[key]]]
-            np.minimum.at(first, members[key], members["moment"])
-            np.maximum.at(last, members[key], members["moment"])
-        return RunSpans(first, last)
-
-    def _chunks(self) -> Iterator[ObservationRows]:
-        self._file.seek(0)
-        while chunk := self._file.read(CHUNK * ROW.itemsize):
-            yield np.frombuffer(chunk, ROW)
+def _chunks(file: BinaryIO) -> Iterator[ObservationRows]:
+    file.seek(0)
+    while chunk := file.read(CHUNK * ROW.itemsize):
+        yield np.frombuffer(chunk, ROW)
