@@ -87,8 +87,7 @@ def open_container(file: io.BufferedReader, max_bytes: int, kind: Kind | None = 
     start = line.lstrip()[:1]
     is_document = start == b"["
     if start == b"{":
-        following = b"" if is_cut else file.peek(1)[:1]
-        is_document = _starts_document(line) if is_cut else _is_document(line, following)
+        is_document = _starts_document(line) if is_cut else _is_document(line, file.peek(1)[:1])
     if not is_document:
         return Container(_lines(file, number, line, skipped), is_lines=True)
     # Blank lines are replaced, so that a fault keeps its line.

@@ -11,6 +11,7 @@ from indexer.assets.stablecoins import Asset, Stablecoins
 from indexer.errors import InvalidRecord
 from indexer.untrusted import line
 from indexer.x402.members.offers import CHARGE, MAX_NAME
+from indexer.x402.members.prices import in_units
 
 REQUEST = "request"
 UNIT = "unit of use"
@@ -36,9 +37,7 @@ def read_amount(value: Any) -> str:
     if match is None or len(match[0]) > MAX_AMOUNT:
         raise ValueError("it must be a decimal such as 0.01 in units of the currency")
     whole, _, fraction = match[1].partition(".")
-    fraction = fraction.rstrip("0")
-    whole = whole.lstrip("0") or "0"
-    return f"{whole}.{fraction}" if fraction else whole
+    return in_units((whole + fraction).lstrip("0") or "0", len(fraction))
 
 
 def amount_or_invalid(read: Callable[[Any], str], value: Any, path: str) -> str:

@@ -69,17 +69,19 @@ class Document:
 
 
 class Bounds:
-    """Counts the paid operations of a document, and the bytes of their resources."""
+    """Counts the paid operations of a document, and the bytes of their resources.
 
-    def __init__(self, operations: int) -> None:
-        self._operations = operations
+    name: of what is counted, and where, for messages
+    """
+
+    def __init__(self, most: int, name: str = "paid operations, the most of one document") -> None:
+        self._most, self._name = most, name
         self._count = self._bytes = 0
 
     def count(self, place: str) -> None:
         """Count the paid operation at a JSON path; raises LeftOut beyond the most."""
-        if self._count >= self._operations:
-            reason = f"follows {self._operations:,} paid operations, the most of one document"
-            raise LeftOut(SIZE, place, reason)
+        if self._count >= self._most:
+            raise LeftOut(SIZE, place, f"follows {self._most:,} {self._name}")
         self._count += 1
 
     def fit(self, content: bytes, place: str) -> bytes:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
-from msgspec import Struct, field
 
 from indexer.sources.records import DESCRIBED
 from indexer.untrusted import items, line, text
@@ -20,40 +21,37 @@ GROUPS = {"path": "pathParams", "query": "queryParams", "body": "body"}
 _encode = msgspec.json.Encoder(decimal_format="number").encode
 
 
-class DescribedOperation(Struct, kw_only=True):
-    """An operation of a service; fields are empty where its document states nothing.
+def encode_resource(
+    url: str,
+    method: str,
+    *,
+    service_name: str = "",
+    category: str = "",
+    icon_url: str = "",
+    description: str = "",
+    updated: str = "",
+    tags: Sequence[str] = (),
+    parameters: Mapping[str, Schema] = MappingProxyType({}),
+    described: DescribedResource | None = None,
+) -> bytes:
+    """Return the JSON of the resource of an operation, without what its document does not state.
 
     url: absolute; `{name}` is a placeholder
     parameters: a JSON Schema of an object by the name of the group: path, query or body
     described: None for an operation that is not listed
     """
-
-    url: str
-    method: str
-    service_name: str = ""
-    category: str = ""
-    icon_url: str = ""
-    description: str = ""
-    updated: str = ""
-    tags: list[str] = []
-    parameters: dict[str, Schema] = field(default_factory=dict)
-    described: DescribedResource | None = None
-
-
-def encode_resource(operation: DescribedOperation) -> bytes:
-    """Return the JSON of a resource."""
-    schemas = {GROUPS[group]: schema for group, schema in operation.parameters.items()}
+    schemas = {GROUPS[group]: schema for group, schema in parameters.items()}
     fields = {
-        DESCRIBED: operation.described,
-        "resource": operation.url,
+        DESCRIBED: described,
+        "resource": url,
         "type": "http",
-        "description": operation.description,
-        "serviceName": operation.service_name,
-        "category": operation.category,
-        "iconUrl": operation.icon_url,
-        "lastUpdated": operation.updated,
-        "tags": operation.tags,
-        "extensions": {"bazaar": declare_input({"method": operation.method}, schemas)},
+        "description": description,
+        "serviceName": service_name,
+        "category": category,
+        "iconUrl": icon_url,
+        "lastUpdated": updated,
+        "tags": tags,
+        "extensions": {"bazaar": declare_input({"method": method}, schemas)},
     }
     return _encode({name: value for name, value in fields.items() if value})
 

@@ -67,6 +67,7 @@ class FeedClient:
     User, password, headers and parameters of the source are sent to the origin of the feed only.
 
     deadline: in seconds of the clock of the event loop
+    received: bytes of the walk, which `Limits.bytes` bounds; who starts another resets the count
     on_bytes: called with the length of each chunk
     """
 
@@ -89,15 +90,11 @@ class FeedClient:
         )
         self._limits = limits
         self._on_bytes = on_bytes
-        self._received = 0
+        self.received = 0
 
     async def aclose(self) -> None:
         """Close all connections."""
         await self._http.aclose()
-
-    def start_walk(self) -> None:
-        """Reset the count of bytes, which `Limits.bytes` bounds for each walk."""
-        self._received = 0
 
     async def get(
         self,
@@ -200,7 +197,7 @@ class FeedClient:
             )
 
         def check(size: int) -> None:
-            if size > max_bytes or self._received + size > self._limits.bytes:
+            if size > max_bytes or self.received + size > self._limits.bytes:
                 limit = min(max_bytes, self._limits.bytes)
                 raise SourceError(
                     f"{shown_url(url)}: is longer than the {limit:,} bytes that are allowed"
@@ -213,7 +210,7 @@ class FeedClient:
                 check(file.tell())
         for _ in range(2 if encoding.endswith("gzip") else 1):
             await _decompress(path, check)
-        self._received += path.stat().st_size
+        self.received += path.stat().st_size
 
 
 def check_headers(source: SourceOptions) -> None:

@@ -84,8 +84,7 @@ class Pager:
             )
 
         async def walk_once() -> Walk:
-            self._pages = self._received = 0
-            self._client.start_walk()
+            self._pages = self._received = self._client.received = 0
             if by_offset:
                 return await walk_offsets(fetch_offset, items, start)
             fetch = partial(self._fetch, items=items)

@@ -136,8 +136,8 @@ class _FeedReader:
     async def read(self, *, from_scratch: bool) -> Feed:
         cached = self._cache.load()
         usable = None if from_scratch else cached
-        if usable and self._is_recent(usable):
-            return self._feed(usable)
+        if usable and usable.is_paged and 0 <= time() - usable.walked_at < self._source.every:
+            return self._feed(usable)  # a plain file is requested each time
         client = FeedClient(self._source, self._given, self._limits, self._count)
         try:
             async with aclosing(client), asyncio.timeout_at(client.deadline):
@@ -167,10 +167,6 @@ class _FeedReader:
             note = self._check_walk(walk)
             await run_in_thread(partial(items.write, lines, walk.keys))
         return self._store(lines, is_lines=True, note=note)
-
-    def _is_recent(self, entry: CacheEntry) -> bool:
-        """Whether a feed in pages need not be walked; a plain file is requested each time."""
-        return entry.is_paged and 0 <= time() - entry.walked_at < self._source.every
 
     def _check_walk(self, walk: Walk) -> str:
         """Return a note for the operator; raises SourceError if items are missing."""

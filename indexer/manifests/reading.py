@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import msgspec
 from msgspec import Raw, Struct
 
 from indexer.containers.elements import split
-from indexer.documents.document import Document
+from indexer.documents.document import Bounds, Document
 from indexer.documents.resource import Schema, declare_input, read_text
-from indexer.errors import InvalidRecord, LeftOut
+from indexer.errors import InvalidRecord
 from indexer.sources.records import DESCRIBED, SourceRecord
 from indexer.text import decode_or_invalid
 from indexer.untrusted import decode_object, mapping, objects, raw_members, string_of, text
@@ -24,7 +25,6 @@ from indexer.x402.members.described import DescribedResource, Fields, ServiceTex
 from indexer.x402.members.parameters import MAX_METHOD
 from indexer.x402.members.tools import server_of, tool_of_url
 from indexer.x402.resource import url_of
-from indexer.x402.rules import SIZE
 from service.schema.values import NULL
 
 MAX_ENTRIES = 5_000  # of a manifest
@@ -53,46 +53,39 @@ def read_manifest(document: Document) -> Iterator[SourceRecord]:
     except InvalidRecord as fault:
         yield SourceRecord("", b"", fault)
         return
-    reader = _ManifestReader(document, string_of(members.instructions))
+    guidance = read_text(string_of(members.instructions))
+    texts = ServiceTexts(guidance=guidance, has_names=False) if guidance else None
+    bounds = Bounds(MAX_ENTRIES, "entries, the most of one manifest")
+    read = partial(_read_entry, document, texts, bounds)
     for key, value in (("resources", members.resources), ("items", members.items)):
         entries = bytes(value)
         if entries.startswith(b"["):
             for number, entry in enumerate(split(entries, 1, len(entries) - 1)):
-                yield reader.read(bytes(entry).strip(), f"{key}[{number}]")
+                yield read(bytes(entry).strip(), f"{key}[{number}]")
         elif value != NULL:
             yield SourceRecord(key, b"", InvalidRecord(f"$.{key}", "Expected `array`"))
 
 
-class _ManifestReader:
-    """Reads the entries of one manifest."""
-
-    def __init__(self, document: Document, instructions: str) -> None:
-        self._document = document
-        guidance = read_text(instructions)
-        self._texts = ServiceTexts(guidance=guidance, has_names=False) if guidance else None
-        self._count = 0
-
-    def read(self, entry: bytes, position: str) -> SourceRecord:
-        """Return the record of an entry; that of a refused one has its URL, where it has any."""
-        content = b""
-        try:
-            values, fields = _decode(entry)
-            path, method, given = _address(values)
-            url = self._document.resolve(path, given)
-            fields = _complete(values, fields, method, url)
-            content = encode_fields(fields)
-            server = server_of(decode_object(content), {}) if tool_of_url(url) else ""
-            self._document.check_host(path, server or url)
-            if self._count >= MAX_ENTRIES:
-                reason = f"follows {MAX_ENTRIES:,} entries, the most of one manifest"
-                raise LeftOut(SIZE, path, reason)
-        except InvalidRecord as fault:
-            return SourceRecord(position, content, fault)
-        self._count += 1
-        if values.get("accepts") in (None, []):
-            pointer = DescribedResource(service=self._texts, is_pointer=True)
-            content = encode_fields(fields | {DESCRIBED: Raw(_encode(pointer))})
-        return SourceRecord(position, content)
+def _read_entry(
+    document: Document, texts: ServiceTexts | None, bounds: Bounds, entry: bytes, position: str
+) -> SourceRecord:
+    """Return the record of an entry; that of a refused one has its URL, where it has any."""
+    content = b""
+    try:
+        values, fields = _decode(entry)
+        path, method, given = _address(values)
+        url = document.resolve(path, given)
+        fields = _complete(values, fields, method, url)
+        content = encode_fields(fields)
+        server = server_of(decode_object(content), {}) if tool_of_url(url) else ""
+        document.check_host(path, server or url)
+        bounds.count(path)
+    except InvalidRecord as fault:
+        return SourceRecord(position, content, fault)
+    if values.get("accepts") in (None, []):
+        pointer = DescribedResource(service=texts, is_pointer=True)
+        content = encode_fields(fields | {DESCRIBED: Raw(_encode(pointer))})
+    return SourceRecord(position, content)
 
 
 def _decode(entry: bytes) -> tuple[dict[str, Any], Fields]:

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import msgspec
 from msgspec import Raw, Struct
 
 from indexer.documents.document import FREE, Bounds, Document
-from indexer.documents.resource import (
-    DescribedOperation,
-    encode_resource,
-    read_names,
-    read_text,
-)
+from indexer.documents.resource import encode_resource, read_names, read_text
 from indexer.errors import InvalidRecord, LeftOut
 from indexer.mpp.payment import is_paid, read_offers
 from indexer.sources.records import SourceRecord
@@ -53,11 +49,12 @@ def read_directory(document: Document) -> Iterator[SourceRecord]:
         position = f"services[{number}]"
         try:
             service = _decode(bytes(item), f"$.{position}")
-            reader = _ServiceReader(service, position, document, bounds)
+            reader = _ServiceReader(service, f"$.{position}", document, bounds)
         except InvalidRecord as fault:
             yield SourceRecord(position, b"", fault)
-        else:
-            yield from reader.read()
+            continue
+        for index, endpoint in enumerate(reader.endpoints):
+            yield reader.read(endpoint, f"{position}.endpoints[{index}]")
 
 
 def _decode(service: bytes, place: str) -> dict[str, Any]:
@@ -72,9 +69,8 @@ class _ServiceReader:
     """Reads the endpoints of one service; raises InvalidRecord for a service that has none."""
 
     def __init__(
-        self, service: dict[str, Any], position: str, document: Document, bounds: Bounds
+        self, service: dict[str, Any], place: str, document: Document, bounds: Bounds
     ) -> None:
-        place = f"$.{position}"
         base = line(service.get("serviceUrl") or service.get("url"), MAX_URL)
         document.check_host(f"{place}.serviceUrl", base)
         endpoints = service.get("endpoints")
@@ -82,44 +78,33 @@ class _ServiceReader:
             raise LeftOut(WITHOUT_ENDPOINTS, f"{place}.endpoints", "lists no endpoints")
         if not isinstance(endpoints, list):
             raise InvalidRecord(f"{place}.endpoints", "Expected `array`")
-        self._position, self._endpoints = position, endpoints
+        self.endpoints = endpoints
         self._base = base.partition("#")[0].partition("?")[0].rstrip("/")
         self._bounds, self._stablecoins = bounds, document.stablecoins
         self._methods = service.get("methods")
         self._texts = _read_texts(service, self._base)
         self._shared = _describe(service)
 
-    def read(self) -> Iterator[SourceRecord]:
-        """Yield the record of each endpoint."""
-        for number, endpoint in enumerate(self._endpoints):
-            yield self._read(endpoint, f"{self._position}.endpoints[{number}]")
-
-    def _read(self, endpoint: Any, position: str) -> SourceRecord:
+    def read(self, endpoint: Any, position: str) -> SourceRecord:
         """Return the record of an endpoint; that of a refused one has no payment."""
         place, content = f"$.{position}", b""
         try:
             method, path = _route(endpoint, place)
-            operation = DescribedOperation(
-                url=f"{self._base}/{path.lstrip('/')}",
-                method=method,
-                description=read_text(endpoint.get("description")),
-                **self._shared,
-            )
-            content = encode_resource(operation)
-            operation.described = self._pay(endpoint.get("payment"), f"{place}.payment")
-            content = self._bounds.fit(encode_resource(operation), place)
+            url = f"{self._base}/{path.lstrip('/')}"
+            description = read_text(endpoint.get("description"))
+            encode = partial(encode_resource, url, method, description=description, **self._shared)
+            content = encode()
+            payment, stated_at = endpoint.get("payment"), f"{place}.payment"
+            if not is_paid(payment, stated_at):
+                reason = "is free: its payment has no `amount`, and is not `dynamic`"
+                raise LeftOut(FREE, stated_at, reason)
+            self._bounds.count(stated_at)
+            offers = read_offers(payment, self._methods, stated_at, self._stablecoins)
+            described = DescribedResource(offers, stated_at, self._texts)
+            content = self._bounds.fit(encode(described=described), place)
         except InvalidRecord as fault:
             return SourceRecord(position, content, fault)
         return SourceRecord(position, content)
-
-    def _pay(self, payment: Any, place: str) -> DescribedResource:
-        """Return the ways to pay for an endpoint; raises LeftOut for a free one."""
-        if not is_paid(payment, place):
-            reason = "is free: its payment has no `amount`, and is not `dynamic`"
-            raise LeftOut(FREE, place, reason)
-        self._bounds.count(place)
-        offers = read_offers(payment, self._methods, place, self._stablecoins)
-        return DescribedResource(offers, place, self._texts)
 
 
 def _route(endpoint: Any, place: str) -> tuple[str, str]:
@@ -136,7 +121,7 @@ def _route(endpoint: Any, place: str) -> tuple[str, str]:
 
 
 def _describe(service: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields of a `DescribedOperation` that all endpoints of a service share."""
+    """Return the arguments of `encode_resource` that all endpoints of a service share."""
     categories, provider = read_names(service, "categories"), mapping(service, "provider")
     return {
         "service_name": line(service.get("name"), MAX_NAME),

@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import msgspec
-from msgspec.structs import replace
 
 from indexer.documents.document import FREE, Bounds, Document
-from indexer.documents.resource import (
-    DescribedOperation,
-    encode_resource,
-    read_names,
-    read_text,
-)
+from indexer.documents.resource import encode_resource, read_names, read_text
 from indexer.errors import InvalidRecord, LeftOut
 from indexer.openapi.parameters import Parameters
 from indexer.openapi.payment import is_paid, read_offers
@@ -91,50 +86,32 @@ class _OperationReader:
 
     def _read(self, path: str, item: dict[str, Any], method: str, place: str) -> SourceRecord:
         """Return the record of an operation; that of a refused one has its URL alone."""
-        position, content = f"{method.upper()} {path}", b""
+        position, content, operation = f"{method.upper()} {path}", b"", item[method]
+        if not isinstance(operation, dict):
+            return SourceRecord(position, content, InvalidRecord(place, "Expected `object`"))
         try:
-            operation = _operation(item, method, place)
             servers = (operation.get("servers"), item.get("servers"), self._servers)
             url = _url_of(self._document, path, servers, place)
-            described = DescribedOperation(
-                url=url, method=method.upper(), description=_describe(operation, item)
-            )
-            content = encode_resource(described)
+            description = _describe(operation, item)
+            encode = partial(encode_resource, url, method.upper(), description=description)
+            content = encode()
             self._document.check_host(place, url)
-            complete = self._complete(described, operation, item, place)
-            content = self._bounds.fit(encode_resource(complete), place)
+            if not is_paid(operation):
+                reason = "is free: it has neither `x-payment-info` nor a response 402"
+                raise LeftOut(FREE, place, reason)
+            self._bounds.count(place)
+            offers = read_offers(operation, place, self._document.stablecoins)
+            resource = encode(
+                described=DescribedResource(offers, place, self._texts),
+                service_name=self._name,
+                category=self._category,
+                tags=[*read_names(operation, "tags"), *filter(None, self._tags)],
+                parameters=self._parameters.read(operation, item),
+            )
+            content = self._bounds.fit(resource, place)
         except InvalidRecord as fault:
             return SourceRecord(position, content, fault)
         return SourceRecord(position, content)
-
-    def _complete(
-        self,
-        described: DescribedOperation,
-        operation: dict[str, Any],
-        item: dict[str, Any],
-        place: str,
-    ) -> DescribedOperation:
-        """Return a paid operation with its values; raises LeftOut or InvalidRecord."""
-        if not is_paid(operation):
-            reason = "is free: it has neither `x-payment-info` nor a response 402"
-            raise LeftOut(FREE, place, reason)
-        self._bounds.count(place)
-        offers = read_offers(operation, place, self._document.stablecoins)
-        return replace(
-            described,
-            described=DescribedResource(offers, place, self._texts),
-            service_name=self._name,
-            category=self._category,
-            tags=[*read_names(operation, "tags"), *filter(None, self._tags)],
-            parameters=self._parameters.read(operation, item),
-        )
-
-
-def _operation(item: dict[str, Any], method: str, place: str) -> dict[str, Any]:
-    operation = item[method]
-    if not isinstance(operation, dict):
-        raise InvalidRecord(place, "Expected `object`")
-    return operation
 
 
 def _url_of(document: Document, path: str, servers: tuple[Any, ...], place: str) -> str:

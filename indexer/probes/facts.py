@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime
-from typing import NamedTuple
+from functools import partial
+from typing import BinaryIO, NamedTuple, SupportsInt
 
 import msgspec
 from msgspec import UNSET
 
 from indexer.probes.drift import TermsComparison, Verdict
-from indexer.probes.liveness import ObservedState, RowSpool, RunSpans, state_of
+from indexer.probes.liveness import ObservedState, find_runs, pack_row, state_of
 from indexer.probes.observation import Observation
 from indexer.probes.targets import Targets
 from indexer.x402.members.dates import MICROSECOND, SECOND, since_epoch
@@ -87,10 +88,13 @@ def latest_of(observation: Observation, moment: int, prober: str) -> Latest:
 
 
 class TrustedLines:
-    """The observations of trusted probers: the last ones in memory, and all as rows in a file."""
+    """The observations of trusted probers: the last ones in memory, and all as rows in a file.
 
-    def __init__(self, spool: RowSpool) -> None:
-        self.spool = spool
+    All are added before the rows are read, as files of observations may have any size.
+    """
+
+    def __init__(self, rows: BinaryIO) -> None:
+        self.rows = rows
         self.latest: dict[int, Latest] = {}
         self.quoted: dict[int, _Quoted] = {}
 
@@ -111,13 +115,15 @@ class TrustedLines:
                 terms = msgspec.json.encode((comparison.listed, comparison.quoted))
             quoted = _Quoted(latest.moment, comparison.verdict, terms)
             self.quoted[target] = max(quoted, self.quoted.get(target, quoted))
-        self.spool.add(
-            target,
-            host,
-            latest.moment,
-            latest.state,
-            comparison.verdict,
-            UNDECIDED if wildcard is None else ALIVE if wildcard else DEAD,
+        self.rows.write(
+            pack_row(
+                target,
+                host,
+                latest.moment,
+                latest.state,
+                comparison.verdict,
+                UNDECIDED if wildcard is None else ALIVE if wildcard else DEAD,
+            )
         )
 
 
@@ -136,7 +142,7 @@ class Probed:
         self._latest, self._quoted = trusted.latest, trusted.quoted
         self._others = _by_target(others)
         self._oldest = since_epoch(now) - max_age * SECOND
-        runs, count = trusted.spool.runs, len(targets)
+        runs, count = partial(find_runs, trusted.rows), len(targets)
         self._failures = runs(
             "target",
             count,
@@ -196,7 +202,7 @@ class Probed:
         is_wildcard = bool(self._is_wildcard[self.targets.host_of(target)])
         return ProbeFacts(
             alive=UNSET if alive == UNDECIDED else alive == ALIVE,
-            since=_start(self._failures, target) if alive == DEAD else UNSET,
+            since=_timestamp(self._failures.first[target]) if alive == DEAD else UNSET,
             last_seen=UNSET if quoted is None else _timestamp(quoted.moment),
             probe=UNSET if latest is None else latest.shown,
             wildcard=is_wildcard or UNSET,
@@ -210,7 +216,7 @@ class Probed:
         if quoted is None or quoted.verdict != Verdict.DRIFTED:
             return None
         listed, instead = _drifted_terms.decode(quoted.terms)
-        return Drift(listed=listed, quoted=instead, since=_start(self._drifts, target))
+        return Drift(listed=listed, quoted=instead, since=_timestamp(self._drifts.first[target]))
 
 
 def _by_target(sources: Iterable[dict[int, Latest]]) -> dict[int, list[Latest]]:
@@ -226,9 +232,5 @@ def _by_target(sources: Iterable[dict[int, Latest]]) -> dict[int, list[Latest]]:
     }
 
 
-def _start(runs: RunSpans, target: int) -> Timestamp:
-    return _timestamp(int(runs.first[target]))
-
-
-def _timestamp(moment: int) -> Timestamp:
-    return format_timestamp(EPOCH + moment * MICROSECOND)
+def _timestamp(moment: SupportsInt) -> Timestamp:
+    return format_timestamp(EPOCH + int(moment) * MICROSECOND)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from enum import IntEnum
+from struct import Struct
 from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
@@ -16,7 +17,6 @@ DAY = 24 * 3600 * SECOND
 GONE = frozenset((404, 410))
 REFUSED = frozenset((401, 403, 405, 429))
 SERVER_ERROR = 500
-BUFFER = 2**14  # rows
 CHUNK = 2**18  # rows
 
 ROW = np.dtype(
@@ -29,6 +29,7 @@ ROW = np.dtype(
         ("wildcard", "<i1"),
     ]
 )
+pack_row = Struct("<iiqbbb").pack  # of the values of a ROW
 LATEST = np.iinfo(np.int64).max
 NOT_SEEN = -1
 
@@ -85,42 +86,22 @@ class RunSpans(NamedTuple):
         return days
 
 
-class RowSpool:
-    """Rows of trusted observations in a file, as files of observations may have any size."""
+def find_runs(file: BinaryIO, key: str, keys: int, member: Condition, end: Condition) -> RunSpans:
+    """Return the last run of members by key; a row that ends runs wins at the same moment."""
+    ended = np.full(keys, NOT_SEEN)
+    for rows in _chunks(file):
+        ending = rows[end(rows)]
+        np.maximum.at(ended, ending[key], ending["moment"])
+    first, last = np.full(keys, LATEST), np.full(keys, NOT_SEEN)
+    for rows in _chunks(file):
+        members = rows[member(rows)]
+        members = members[members["moment"] > ended[members[key]]]
+        np.minimum.at(first, members[key], members["moment"])
+        np.maximum.at(last, members[key], members["moment"])
+    return RunSpans(first, last)
 
-    def __init__(self, file: BinaryIO) -> None:
-        self._file = file
-        self._buffer: list[tuple[int, ...]] = []
 
-    def add(
-        self, target: int, host: int, moment: int, state: int, verdict: int, wildcard: int
-    ) -> None:
-        """Add a row."""
-        self._buffer.append((target, host, moment, state, verdict, wildcard))
-        if len(self._buffer) >= BUFFER:
-            self._flush()
-
-    def runs(self, key: str, keys: int, member: Condition, end: Condition) -> RunSpans:
-        """Return the last run of members by key; a row that ends runs wins at the same moment."""
-        ended = np.full(keys, NOT_SEEN)
-        for rows in self._chunks():
-            ending = rows[end(rows)]
-            np.maximum.at(ended, ending[key], ending["moment"])
-        first, last = np.full(keys, LATEST), np.full(keys, NOT_SEEN)
-        for rows in self._chunks():
-            members = rows[member(rows)]
-            members = members[members["moment"] > ended[members[key]]]
-            np.minimum.at(first, members[key], members["moment"])
-            np.maximum.at(last, members[key], members["moment"])
-        return RunSpans(first, last)
-
-    def _chunks(self) -> Iterator[ObservationRows]:
-        self._flush()
-        self._file.seek(0)
-        while chunk := self._file.read(CHUNK * ROW.itemsize):
-            yield np.frombuffer(chunk, ROW)
-
-    def _flush(self) -> None:
-        self._file.seek(0, 2)
-        self._file.write(np.array(self._buffer, ROW).tobytes())
-        self._buffer.clear()
+def _chunks(file: BinaryIO) -> Iterator[ObservationRows]:
+    file.seek(0)
+    while chunk := file.read(CHUNK * ROW.itemsize):
+        yield np.frombuffer(chunk, ROW)

@@ -90,7 +90,9 @@ def _list(discovery: Discovery, pointers: Iterable[tuple[Place, _Seen]]) -> None
     listed: dict[str, Place] = {}
     for pointer, seen in pointers:
         try:
-            place = _price(discovery, pointer, seen)
+            fields = decode_fields(discovery.text(pointer)) | {"accepts": Raw(seen.accepts)}
+            method = pointer.method or seen.method
+            place = discovery.rewrite(pointer, encode_fields(fields), method)
         except LeftOut as fault:
             discovery.dropped.append(Dropped(pointer, fault))
         except InvalidRecord:
@@ -108,9 +110,3 @@ def _list(discovery: Discovery, pointers: Iterable[tuple[Place, _Seen]]) -> None
         discovery.replace(domain, [*discovery.of_domain(domain), *places])
     for url, waiting in [*discovery.pointers.items()]:
         discovery.wait(url, [each for each in waiting if id(each) not in settled])
-
-
-def _price(discovery: Discovery, pointer: Place, seen: _Seen) -> Place:
-    """Return the resource of a pointer with the quotes of an observation; raises InvalidRecord."""
-    fields = decode_fields(discovery.text(pointer)) | {"accepts": Raw(seen.accepts)}
-    return discovery.rewrite(pointer, encode_fields(fields), pointer.method or seen.method)

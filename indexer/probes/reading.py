@@ -12,7 +12,7 @@ from typing import NamedTuple
 from indexer.errors import InvalidRecord, LeftOut, SourceError
 from indexer.probes.drift import TermsComparison, Verdict, compare_terms, quoted_terms
 from indexer.probes.facts import Latest, Probed, TrustedLines, latest_of
-from indexer.probes.liveness import ObservedState, RowSpool
+from indexer.probes.liveness import ObservedState
 from indexer.probes.observation import Observation, decode_observation
 from indexer.probes.targets import Targets
 from indexer.progress import Stage
@@ -60,7 +60,7 @@ def read_probes(
     spool: a file for the rows of trusted observations, which is removed in the end
     """
     with spool.open("w+b") as file:
-        trusted = TrustedLines(RowSpool(file))
+        trusted = TrustedLines(file)
         others: list[dict[int, Latest]] = []
         read = partial(_read_lines, targets, rules, findings, progress)
         for each in inputs:

@@ -13,7 +13,6 @@ from msgspec import Struct
 
 from indexer.errors import IndexerError, InvalidRecord, Misuse
 from indexer.probes.observation import Observation, decode_observation, encode_observation
-from indexer.probing.targets import ObservedEndpoint
 from indexer.x402.members.dates import NEVER
 from service.publishing.durable import make_folder, sync
 
@@ -32,11 +31,14 @@ UNOBSERVED = Earlier(NEVER, None)
 
 
 class ObservationLog:
-    """An open file of observations, and the last one of each endpoint when it was opened."""
+    """An open file of observations.
+
+    earlier: the last observation of each endpoint, by URL and method, when the file was opened
+    """
 
     def __init__(self, file: BinaryIO, earlier: dict[tuple[str, str], Earlier]) -> None:
         self._file = file
-        self._earlier = earlier
+        self.earlier = earlier
 
     @classmethod
     @contextmanager
@@ -65,10 +67,6 @@ class ObservationLog:
             self._file.truncate(start)
             raise OSError(None, "the disk is full", self._file.name)
         os.fsync(self._file.fileno())
-
-    def last(self, endpoint: ObservedEndpoint) -> Earlier:
-        """Return the last observation of an endpoint, UNOBSERVED where there is none."""
-        return self._earlier.get((endpoint.url, endpoint.method), UNOBSERVED)
 
 
 def _read(path: Path, file: BinaryIO) -> dict[tuple[str, str], Earlier]:

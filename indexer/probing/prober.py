@@ -13,7 +13,7 @@ from msgspec import Struct
 from indexer.errors import IndexerError
 from indexer.probes.observation import Observation, Outcome
 from indexer.probing.client import ProbeClient
-from indexer.probing.log import ObservationLog
+from indexer.probing.log import UNOBSERVED, ObservationLog
 from indexer.probing.options import ProbeOptions
 from indexer.probing.schedule import take_turns
 from indexer.probing.targets import Site, Target, find_targets, group_by_site
@@ -45,7 +45,9 @@ def probe(options: ProbeOptions, progress: Progress) -> ProbeReport:
     with ObservationLog.open(options.out) as log:
         now = since_epoch(datetime.now(UTC))
         recent = range(now - options.every * SECOND, now)
-        observed = [(log.last(each), each) for each in endpoints]
+        observed = [
+            (log.earlier.get((each.url, each.method), UNOBSERVED), each) for each in endpoints
+        ]
         in_order = sorted(observed, key=lambda pair: pair[0].moment)
         due = [each for last, each in in_order if last.moment not in recent]
         wildcards = {

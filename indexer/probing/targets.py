@@ -39,11 +39,6 @@ class Target(ObservedEndpoint, frozen=True):
     rest: str
     body: bytes | None
 
-    @property
-    def request(self) -> str:
-        """The URL of the request."""
-        return self.origin + self.rest
-
 
 Site = list[list[Target]]
 """The endpoints of one registrable domain, by origin (scheme, host and port)."""

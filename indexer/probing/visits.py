@@ -68,9 +68,8 @@ class OriginVisit:
             self._record_all(Outcome.BLOCKED if error.is_connected else Outcome.UNREACHABLE)
             yield self._delay
             return
-        if self._wildcard is None:
-            async for delay in self._find_wildcard():
-                yield delay
+        if self._wildcard is None and await self._find_wildcard():
+            yield self._delay
         async for delay in self._visit_targets():
             yield delay
 
@@ -111,19 +110,19 @@ class OriginVisit:
         self._robots = DISALLOWED if robots.delay > MAX_DELAY else robots
         self._delay = max(self._delay, self._robots.delay)
 
-    async def _find_wildcard(self) -> AsyncIterator[float]:
-        """Request a path that nobody lists, unless no endpoint may be requested."""
+    async def _find_wildcard(self) -> bool:
+        """Request a path that nobody lists; returns False where no endpoint may be requested."""
         path = f"/{AGENT}-{secrets.token_hex(8)}"
         allow = self._robots.allow
         if not allow(path) or not any(allow(target.rest) for target in self._targets):
-            return
+            return False
         try:
             response = await self._client.request("GET", self._origin + path)
         except (NoResponse, ForbiddenAddress):
             pass  # the endpoints may answer all the same
         else:
             self._wildcard = response.status == HTTPStatus.PAYMENT_REQUIRED
-        yield self._delay
+        return True
 
     async def _visit_targets(self) -> AsyncIterator[float]:
         """Request each endpoint, until the host asks to wait or has stopped answering."""
@@ -146,7 +145,10 @@ class OriginVisit:
     async def _visit(self, target: Target) -> Observation:
         try:
             response = await self._client.request(
-                target.method, target.request, target.body, read=HTTPStatus.PAYMENT_REQUIRED
+                target.method,
+                target.origin + target.rest,
+                target.body,
+                read=HTTPStatus.PAYMENT_REQUIRED,
             )
         except NoResponse:
             return observe(target, Outcome.UNREACHABLE, wildcard=self._wildcard)

@@ -155,7 +155,7 @@ def test_pages_show_tools_examples_and_sign_ins_and_link_to_none(client: httpx.C
 
 def test_a_probe_visits_no_tool_and_the_example_of_a_template(artifacts: Path) -> None:
     targets = [*find_targets(open_snapshot(artifacts), post=True)]
-    visited = {each.url: each.request for each in targets if isinstance(each, Target)}
+    visited = {each.url: each.origin + each.rest for each in targets if isinstance(each, Target)}
     assert visited[PLACES] == LISBON
     assert visited[OPEN] == OPEN
     skipped = {each.url for each in targets} - visited.keys()
