@@ -114,7 +114,10 @@ class _OperationReader:
         item: dict[str, Any],
         place: str,
     ) -> DescribedOperation:
-        """Return a paid operation with its values; raises LeftOut for a free one, and InvalidRecord."""
+        """Return a paid operation with its values.
+
+        Raises LeftOut for a free one, and InvalidRecord.
+        """
         if not is_paid(operation):
             reason = "is free: it has neither `x-payment-info` nor a response 402"
             raise LeftOut(FREE, place, reason)

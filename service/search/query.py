@@ -92,18 +92,16 @@ class QueryParser:
             start = self._name_hashes.searchsorted(name_hash)
             stop = self._name_hashes.searchsorted(name_hash, side="right")
             names = self._named[start:stop].astype(np.int64)
-        return ParsedQuery(expansions, names, self._vector_query(query, expansions))
-
-    def _vector_query(self, query: str, expansions: list[Expansion]) -> VectorQuery | None:
         if self._encoder is None or self._vectors is None:
-            return None
+            return ParsedQuery(expansions, names, None)
         vector = encode_query(self._encoder, query, expansions)
         if vector is None:
-            return None
+            return ParsedQuery(expansions, names, None)
         config = self.header.config
         share = config.specific_weight if self._expander.is_specific(expansions) else 1
         weights = {
             True: config.similarity_weight * share * config.impact_scale,
             False: config.document_similarity_weight * share * config.impact_scale,
         }
-        return VectorQuery(self._vectors, vector, config, weights)
+        vector_query = VectorQuery(self._vectors, vector, config, weights)
+        return ParsedQuery(expansions, names, vector_query)
