@@ -47,6 +47,8 @@ class ParsedQuery(NamedTuple):
 class QueryParser:
     """The lexicon of a snapshot: what queries are parsed with, wherever the postings are.
 
+    `term` returns the text of a term by its number.
+
     Raises SnapshotUnsupported for a lexicon that another version analysed.
     """
 
@@ -65,6 +67,7 @@ class QueryParser:
                 f"analysis {SEARCH_CONFIG.analysis}; {REBUILD}"
             )
         self._expander = QueryExpander(folder, header)
+        self.term = self._expander.terms.__getitem__
         names = open_arrays(folder / "names", NAMES)
         self._name_hashes, self._named = names["hashes"], names["services"]
         self._encoder, self._vectors = encoder, vectors
@@ -78,10 +81,6 @@ class QueryParser:
             for each in self.parse(query).expansions
             if each.required
         ]
-
-    def term(self, number: int) -> str:
-        """Return the text of a term."""
-        return self._expander.terms[number]
 
     def _parse(self, query: str) -> ParsedQuery:
         words = query_words(query)
