@@ -11,6 +11,7 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 
 from service.api.documents.curl import curl
 from service.api.endpoints import EndpointSummary
+from service.filtering.offers import NONE
 from service.networks import network_label
 from service.prices import CONTRADICTION, describe_offer, endpoint_price, is_upto, offer_pricing
 from service.probes import describe_liveness, warnings_of
@@ -109,8 +110,9 @@ def result_of(snapshot: Snapshot, ordinal: int, offer: int) -> EndpointResult:
     """Return the row of an endpoint, with the terms of the offer that satisfies the filters."""
     endpoints = snapshot.endpoints
     endpoint = _summary.decode(endpoints.text(ordinal, offer))
-    offer_price = endpoints.price_of(ordinal, offer)
-    pricing = offer_pricing(endpoint.pricing, endpoint.match, offer_price)
+    pricing = endpoint.pricing
+    if offer != NONE:
+        pricing = offer_pricing(pricing, endpoint.match, endpoints.price_of(ordinal, offer))
     return EndpointResult(
         **_line(endpoint, pricing, endpoints.probe_facts(ordinal), MAX_TEXT),
         number=endpoints.place_of(ordinal),
