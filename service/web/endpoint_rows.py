@@ -11,7 +11,6 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 
 from service.api.documents.curl import curl
 from service.api.endpoints import EndpointSummary
-from service.filtering.offers import NONE
 from service.networks import network_label
 from service.prices import CONTRADICTION, describe_offer, endpoint_price, is_upto, offer_pricing
 from service.probes import describe_liveness, warnings_of
@@ -111,7 +110,7 @@ def result_of(snapshot: Snapshot, ordinal: int, offer: int) -> EndpointResult:
     endpoints = snapshot.endpoints
     endpoint = _summary.decode(endpoints.text(ordinal, offer))
     pricing = endpoint.pricing
-    if offer != NONE:
+    if offer >= 0:
         pricing = offer_pricing(pricing, endpoint.match, endpoints.price_of(ordinal, offer))
     return EndpointResult(
         **_line(endpoint, pricing, endpoints.probe_facts(ordinal), MAX_TEXT),
