@@ -11,7 +11,7 @@ import shutil
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,11 +31,11 @@ def manager(artifacts: Path) -> Iterator[SnapshotManager]:
     manager.stop()
 
 
-def publish(artifacts: Path, name: str) -> Path:
+def publish(artifacts: Path, name: str, options: Sequence[str] = PLAIN) -> Path:
     """Publish a catalogue of one service; returns the folder of the snapshot."""
     artifacts.mkdir(exist_ok=True)
     source = write_lines(artifacts.parent / "source.jsonl", [service(name)])
-    assert main(["build", source, "--out", str(artifacts), "--quiet", *PLAIN]) == 0
+    assert main(["build", source, "--out", str(artifacts), "--quiet", *options]) == 0
     return folder(artifacts)
 
 
@@ -454,7 +454,7 @@ def test_the_watcher_ends_with_its_manager(artifacts: Path) -> None:
 def test_unreadable_listings_of_a_folder_hold_no_swap_up(
     artifacts: Path, manager: SnapshotManager, caplog: pytest.LogCaptureFixture
 ) -> None:
-    kept = publish(artifacts, "a")
+    kept = publish(artifacts, "a", options=())  # with downloads
     manager.open()
     manager.poll()
     for path in (kept / "manifest.json", artifacts / "downloads" / kept.name / "index.json"):
