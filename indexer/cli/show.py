@@ -89,11 +89,11 @@ def _draw_service(console: Console, snapshot: Snapshot, ordinal: int, service: S
     for label, value in _facts(service):
         if value:
             _draw(console, LABEL_WIDTH, value, label=label)
-    _draw_profile(console, 0, snapshot.profiles.read_service(ordinal))
+    _draw_profile(console, 0, snapshot.profiles.services.read(ordinal))
     for endpoint, number in zip(service.endpoints, numbers, strict=True):
         console.print()
         _draw_endpoint(console, endpoint, snapshot.endpoints.probe_facts(number))
-        _draw_profile(console, 2, snapshot.profiles.read_endpoint(number))
+        _draw_profile(console, 2, snapshot.profiles.endpoints.read(number))
     if beyond := snapshot.resources.beyond(ordinal):
         console.print()
         more = f"{beyond:,} more endpoints are beyond the bounds of a record: /discovery has them"

@@ -175,10 +175,20 @@ class Parameter(Struct, frozen=True):
         match self.item:
             case inspect.IntType(ge=minimum):
                 return self._integer(text, minimum or 0)
-            case inspect.StrType() as limits:
-                return self._text(text, limits)
             case inspect.BoolType():
                 return text == "true"
+            case inspect.StrType() as limits:
+                shortest, longest = limits.min_length or 0, limits.max_length or len(text)
+                if shortest and not text:
+                    raise self.invalid("is empty; give a value, or leave it out")
+                if shortest > 1 and not shortest <= len(text) <= longest:
+                    raise self.invalid(f"must have {shortest} to {longest} characters")
+                if len(text) > longest:
+                    raise self.invalid(
+                        f"has {len(text)} characters; at most {longest} are searched"
+                    )
+                if limits.pattern and not re.search(limits.pattern, text):
+                    raise self.invalid(f"must be {self.extra['meaning']}")
         return text
 
     def _integer(self, text: str, minimum: int) -> int:
@@ -190,18 +200,6 @@ class Parameter(Struct, frozen=True):
                 maximum: int = self.extra.get("maximum", MAX_INTEGER)
                 return min(value, maximum)
         raise self.invalid(f"must be an integer of at least {minimum}")
-
-    def _text(self, text: str, limits: inspect.StrType) -> str:
-        shortest, longest = limits.min_length or 0, limits.max_length or len(text)
-        if shortest and not text:
-            raise self.invalid("is empty; give a value, or leave it out")
-        if shortest > 1 and not shortest <= len(text) <= longest:
-            raise self.invalid(f"must have {shortest} to {longest} characters")
-        if len(text) > longest:
-            raise self.invalid(f"has {len(text)} characters; at most {longest} are searched")
-        if limits.pattern and not re.search(limits.pattern, text):
-            raise self.invalid(f"must be {self.extra['meaning']}")
-        return text
 
 
 @cache

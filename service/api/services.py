@@ -91,7 +91,7 @@ class ServiceSelection(Operation, frozen=True, kw_only=True):
     @property
     def is_expensive(self) -> bool:
         """Whether the page is more than a slice of a stored order."""
-        return bool(self.q or self.facets) or self.filters.has_conditions
+        return bool(self.facets) or self.filters.has_conditions
 
 
 class ListServices(ServiceSelection, frozen=True, kw_only=True):
@@ -104,6 +104,7 @@ class SearchServices(ServiceSelection, frozen=True, kw_only=True):
     """Search services, best match first."""
 
     q: Query
+    is_expensive = True  # ranks what matches
 
 
 async def list_services(request: Request, listing: ServiceSelection) -> Cacheable:

@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 from msgspec import Struct
 
 from service.filtering.facets import ENDPOINT_KEYS, OFFER_FACETS, OFFER_KEYS, ServiceFacet
-from service.filtering.filters import FilterIndex, Filters, intersection, page_of
+from service.filtering.filters import FilterIndex, Filters, page_of
 from service.filtering.offers import NONE, Offers
 from service.search.postings import Integers, Mask
 from service.storage.container import open_arrays
@@ -78,20 +78,20 @@ class EndpointFilterIndex(FilterIndex):
         if filters.services:
             values["service"] = filters.services
         offers: Mask | None = None
+        masks: list[Mask] = []
         if filters.offers or filters.max_usd_price is not None:
             bounds, max_price = (filters.max_price, filters.max_usd_price), None
             is_facet = len(filters.offers) == 1 and filters.offers.keys() <= set(OFFER_FACETS)
             if is_facet and bounds == (None, None) and filters.sort != "price":
                 values |= filters.offers
             else:
-                offers = self._offers.select(self._offers.resolve(filters.offers), *bounds)
+                wanted = self._offers.resolve(filters.offers)
+                offers, endpoints = self._offers.select(wanted, *bounds)
+                masks.append(endpoints)
+        if filters.registration is not None:
+            masks.append(self._registration == filters.registration)
         others = (filters.enriched, max_price, filters.min_payers, filters.alive)
-        masks = [
-            self.mask(Filters(values, *others)),
-            None if filters.registration is None else self._registration == filters.registration,
-            None if offers is None else self._offers.endpoints_of(offers),
-        ]
-        return Selection(intersection([mask for mask in masks if mask is not None]), offers)
+        return Selection(self.mask(Filters(values, *others), masks), offers)
 
     def page(
         self,

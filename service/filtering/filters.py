@@ -78,9 +78,13 @@ class FilterIndex:
     def __len__(self) -> int:
         return len(self._enriched)
 
-    def mask(self, filters: Filters) -> Mask | None:
-        """Return which documents satisfy the filters, None for all; the mask is read-only."""
+    def mask(self, filters: Filters, others: Sequence[Mask] = ()) -> Mask | None:
+        """Return which documents satisfy the filters, None for all; the mask is read-only.
+
+        others: masks of further conditions
+        """
         masks = [self.facets[name].mask(wanted) for name, wanted in filters.facets.items()]
+        masks += others
         if filters.enriched is not None:
             masks.append(self._enriched == filters.enriched)
         if filters.max_price is not None:

@@ -66,8 +66,8 @@ class Offers:
 
     def select(
         self, wanted: Wanted, max_price: float | None, max_usd_price: float | None = None
-    ) -> Mask:
-        """Return which offers satisfy the conditions and cost at most so much.
+    ) -> tuple[Mask, Mask]:
+        """Return which offers satisfy conditions and a bound, and which endpoints have any of them.
 
         `max_price` is in units of the currency of each offer, `max_usd_price` in US dollars.
 
@@ -81,14 +81,10 @@ class Offers:
             mask &= self._prices <= max_price
         if max_usd_price is not None:
             mask &= self._usd_prices <= max_usd_price
-        return mask
-
-    def endpoints_of(self, offers: Mask) -> Mask:
-        """Return which endpoints have any of these offers."""
         endpoints = np.zeros(len(self._bounds) - 1, np.bool_)
         first = int(self._bounds[0])
-        endpoints[self._endpoints[first:][offers[first:]]] = True
-        return endpoints
+        endpoints[self._endpoints[first:][mask[first:]]] = True
+        return mask, endpoints
 
     def cheapest(self, endpoint: int, wanted: Wanted) -> int:
         """Return the cheapest offer of an endpoint that satisfies the conditions, or NONE."""

@@ -6,7 +6,7 @@ import re
 import sys
 import zlib
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 from importlib import import_module
 
 IDENTITY = b""
@@ -26,14 +26,10 @@ def negotiate(field: bytes) -> bytes:
     return _negotiate_cached(field) if len(field) <= MAX_CACHED_FIELD else _negotiate(field)
 
 
-def _gzip(body: bytes) -> bytes:
-    compressor = zlib.compressobj(GZIP_LEVEL, wbits=31)
-    return compressor.compress(body) + compressor.flush()
-
-
 def _codings() -> dict[bytes, Callable[[bytes], bytes]]:
     """Return the codings that this Python has, cheapest first."""
-    codings: dict[bytes, Callable[[bytes], bytes]] = {b"gzip": _gzip}
+    gzip = partial(zlib.compress, level=GZIP_LEVEL, wbits=31)
+    codings: dict[bytes, Callable[[bytes], bytes]] = {b"gzip": gzip}
     try:
         zstd = import_module(
             "compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd"

@@ -47,6 +47,8 @@ class ParsedQuery(NamedTuple):
 class QueryParser:
     """The lexicon of a snapshot: what queries are parsed with, wherever the postings are.
 
+    `term` returns the text of a term by its number.
+
     Raises SnapshotUnsupported for a lexicon that another version analysed.
     """
 
@@ -65,6 +67,7 @@ class QueryParser:
                 f"analysis {SEARCH_CONFIG.analysis}; {REBUILD}"
             )
         self._expander = QueryExpander(folder, header)
+        self.term = self._expander.terms.__getitem__
         names = open_arrays(folder / "names", NAMES)
         self._name_hashes, self._named = names["hashes"], names["services"]
         self._encoder, self._vectors = encoder, vectors
@@ -79,10 +82,6 @@ class QueryParser:
             if each.required
         ]
 
-    def term(self, number: int) -> str:
-        """Return the text of a term."""
-        return self._expander.terms[number]
-
     def _parse(self, query: str) -> ParsedQuery:
         words = query_words(query)
         expansions = self._expander.expand(words)
@@ -92,18 +91,16 @@ class QueryParser:
             start = self._name_hashes.searchsorted(name_hash)
             stop = self._name_hashes.searchsorted(name_hash, side="right")
             names = self._named[start:stop].astype(np.int64)
-        return ParsedQuery(expansions, names, self._vector_query(query, expansions))
-
-    def _vector_query(self, query: str, expansions: list[Expansion]) -> VectorQuery | None:
         if self._encoder is None or self._vectors is None:
-            return None
+            return ParsedQuery(expansions, names, None)
         vector = encode_query(self._encoder, query, expansions)
         if vector is None:
-            return None
+            return ParsedQuery(expansions, names, None)
         config = self.header.config
         share = config.specific_weight if self._expander.is_specific(expansions) else 1
         weights = {
             True: config.similarity_weight * share * config.impact_scale,
             False: config.document_similarity_weight * share * config.impact_scale,
         }
-        return VectorQuery(self._vectors, vector, config, weights)
+        vector_query = VectorQuery(self._vectors, vector, config, weights)
+        return ParsedQuery(expansions, names, vector_query)

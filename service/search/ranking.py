@@ -104,7 +104,7 @@ class Ranking:
     async def matches(self) -> Bits:
         """Return the bits of the units that match, read-only."""
         bits = (await self._scorer.matches()).copy()  # to rank overwrites the buffer
-        added = (await self._find_exact()).documents
+        added = (self._exact or await self._find_exact()).documents
         if self._is_filled and count_bits(bits) < self._config.filled_up_to:
             await self._first(0)
             if self._nearest is not None:

@@ -108,7 +108,7 @@ class Searcher:
             rarest = min((sum(each.frequency for each in word) for word in required), default=0)
             return cost + rarest * (SPARSE_COST + 2 * GATHER_COST * len(lists))
         cost += sparse * (SPARSE_COST + GATHER_COST * len(dense))
-        frequencies = [each.frequency for each in dense]
+        frequencies = [each.term.frequency for each in dense]
         if k > CHAMPIONS:  # no threshold is known before all blocks are summed
             cost += SPARSE_COST * sum(frequencies)
         elif is_filtered:  # a mask may leave out all champions, also of a search that fills up

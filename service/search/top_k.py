@@ -25,7 +25,6 @@ from service.search.postings import (
     IMPACT_MASK,
     Bits,
     DenseList,
-    DenseTerm,
     ImpactList,
     Integers,
     Mask,
@@ -89,7 +88,7 @@ class Accumulator(threading.local):
         sparse, dense = divide(lists)
         if len(dense) == 1 and not sparse and mask is None and self._has_champions:
             term, weight = dense[0]
-            total = self._frequency_of(term)
+            total = term.frequency if self.groups is None else term.group_frequency
             if weight == FULL_WEIGHT and min(k, total) <= len(term.champions):
                 champions = term.champions[:k]
                 sums = dense[0].impacts_at(champions).astype(np.int64)
@@ -97,7 +96,7 @@ class Accumulator(threading.local):
         bits, total, keys = None, 0, NO_ORDINALS
         if dense:
             bits = self._union(dense, mask)
-            total = self._count(dense, bits, mask)
+            total = count_bits(bits)
         if sparse:
             ordinals, sums, distinct = merge(sparse)
             units = units_of(ordinals, self.groups)
@@ -152,25 +151,16 @@ class Accumulator(threading.local):
             sums = sums - self.groups.penalties.take(units)
         return ordinals - (sums << SUM_BITS)
 
-    def _bits_of(self, term: DenseTerm) -> Bits:
-        return term.bits if self.groups is None else term.group_bits
-
-    def _frequency_of(self, term: DenseTerm) -> int:
-        return term.frequency if self.groups is None else term.group_frequency
-
     def _union(self, dense: Sequence[DenseList], mask: Mask | None) -> Bits:
         """Return the bits of the units in the mask that have any of the terms; read-only."""
-        bits = self._bits_of(dense[0].term)
-        for each in dense[1:]:
-            bits = np.bitwise_or(bits, self._bits_of(each.term), out=self._bits)
+        terms = [each.term for each in dense]
+        columns = [term.bits if self.groups is None else term.group_bits for term in terms]
+        bits = columns[0]
+        for column in columns[1:]:
+            bits = np.bitwise_or(bits, column, out=self._bits)
         if mask is not None:
             bits = np.bitwise_and(bits, pack(mask, len(bits)), out=self._bits)
         return bits
-
-    def _count(self, dense: Sequence[DenseList], bits: Bits, mask: Mask | None) -> int:
-        if len(dense) == 1 and mask is None:
-            return self._frequency_of(dense[0].term)
-        return count_bits(bits)
 
     def _count_others(self, units: Units, bits: Bits | None) -> int:
         """Return how many distinct units are not among those whose bits are set.

@@ -148,7 +148,7 @@ class _Services:
         self.tags, self.offsets = arrays["tags"], arrays["offsets"]
         self.sizes = np.diff(self.offsets)
         if len(self.ids) != len(self.sizes):
-            raise ValueError(f"{folder} has {len(self.ids)} ids and {len(self.sizes)} records")
+            raise ValueError(f"the {len(self.sizes)} records of {folder} do not fit its ids")
         self._file = file
 
     def chunks(self, start: int, stop: int) -> Iterator[bytes]:

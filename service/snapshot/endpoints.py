@@ -134,11 +134,11 @@ class Endpoints:
         if start < 0:
             text = self._rewritten.view(NONE - start)[:-1]
         else:
-            text = self._texts.bytes_between(start, stop - 1)
+            text = self._texts.texts[start : stop - 1]
         owner = int(self.groups.of_document[ordinal])
         pieces: list[bytes | memoryview] = [text, b',"service":', self._facts.view(owner)]
         if offer >= 0 and (entry := self._offers.span(offer)):
-            pieces += (b',"match":', self._listed.bytes_between(*entry))
+            pieces += (b',"match":', self._listed.texts[slice(*entry)])
         if annotated:
             pieces += self._facts_of(ordinal, owner)
         pieces.append(b"}")
@@ -152,7 +152,8 @@ class Endpoints:
         """Return the member `ratecard` in pieces, after a comma; none without facts."""
         pieces: list[bytes | memoryview] = []
         observed = self._probes.view(ordinal)[1:-1]
-        own, of_service = self._profiles.of_endpoint(ordinal), self._profiles.of_service(owner)
+        own = self._profiles.endpoints.find(ordinal)
+        of_service = self._profiles.services.find(owner)
         members = ((b"", observed), (b'"profile":', own), (b'"serviceProfile":', of_service))
         for name, text in members:
             if text:

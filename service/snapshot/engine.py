@@ -151,12 +151,12 @@ class Engine(Struct, frozen=True):
             total, documents = await ranking.page(limit, offset)
             facets = None
             if filters.counted:
-                matches = unpack(await ranking.matches(), len(data.filters))
+                matches = unpack(await ranking.matches(), data.header.groups)
                 facets = data.filters.count(filters.counted, matches)
             services = documents if data.groups is None else data.groups.of_document.take(documents)
             hits = Hits(total, services.tolist(), data.id_table, facets)
         else:
-            matches = unpack(await ranking.matches(), len(data.filters))
+            matches = unpack(await ranking.matches(), data.header.groups)
             hits = data.list(limit, offset, filters, matches)
             documents = (
                 await ranking.best_documents(hits.ordinals) if filters.explain else NO_ORDINALS
@@ -192,11 +192,11 @@ class Engine(Struct, frozen=True):
         service = document if groups is None else int(groups.of_document[document])
         if document < self.data.header.endpoints:
             return {
-                "profile": profiles.read_endpoint(document),
-                "service_profile": profiles.read_service(service),
+                "profile": profiles.endpoints.read(document),
+                "service_profile": profiles.services.read(service),
             }
         is_own = self.data.endpoints.resource_of(document) is None if groups else True
-        return {"profile" if is_own else "service_profile": profiles.read_service(service)}
+        return {"profile" if is_own else "service_profile": profiles.services.read(service)}
 
     async def rank_endpoints(
         self, query: ParsedQuery, limit: int, offset: int, filters: EndpointFilters

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -20,40 +21,38 @@ from service.storage.record_store import RecordStore
 _decoder = msgspec.json.Decoder(Profile)
 
 
+class ProfileTable(NamedTuple):
+    """The profiles of services or of endpoints, of which few have one.
+
+    ordinals: those that have one, ascending; the text of the first has the number `first`
+    """
+
+    ordinals: memoryview
+    texts: RecordStore
+    first: int
+
+    def find(self, ordinal: int) -> memoryview | None:
+        """Return the JSON of a profile, or None."""
+        place = bisect_left(self.ordinals, ordinal)
+        if place == len(self.ordinals) or self.ordinals[place] != ordinal:
+            return None
+        return self.texts.view(self.first + place)
+
+    def read(self, ordinal: int) -> Profile | None:
+        """Return a profile, or None."""
+        text = self.find(ordinal)
+        return None if text is None else _decoder.decode(text)
+
+
 class Profiles:
-    """The profiles of a snapshot, by ordinal; few services and endpoints have one."""
+    """The profiles of a snapshot."""
 
     def __init__(self, folder: Path) -> None:
         arrays = open_arrays(folder / "profiles", PROFILES)
-        self._services, self._endpoints = (
-            items_of(arrays["services"]),
-            items_of(arrays["endpoints"]),
-        )
-        self._texts = RecordStore(folder, "profile_texts")
-
-    def of_service(self, ordinal: int) -> memoryview | None:
-        """Return the JSON of the profile of a service, or None."""
-        return self._find(self._services, ordinal, 0)
-
-    def of_endpoint(self, ordinal: int) -> memoryview | None:
-        """Return the JSON of the profile of an endpoint, or None."""
-        return self._find(self._endpoints, ordinal, len(self._services))
-
-    def read_service(self, ordinal: int) -> Profile | None:
-        """Return the profile of a service, or None."""
-        text = self.of_service(ordinal)
-        return None if text is None else _decoder.decode(text)
-
-    def read_endpoint(self, ordinal: int) -> Profile | None:
-        """Return the profile of an endpoint, or None."""
-        text = self.of_endpoint(ordinal)
-        return None if text is None else _decoder.decode(text)
-
-    def _find(self, ordinals: memoryview, ordinal: int, first: int) -> memoryview | None:
-        place = bisect_left(ordinals, ordinal)
-        if place == len(ordinals) or ordinals[place] != ordinal:
-            return None
-        return self._texts.view(first + place)
+        services, endpoints = items_of(arrays["services"]), items_of(arrays["endpoints"])
+        texts = RecordStore(folder, "profile_texts")
+        self.services = ProfileTable(services, texts, 0)
+        self.endpoints = ProfileTable(endpoints, texts, len(services))
 
 
 def name_fields(explanation: Explanation, profiles: Mapping[str, Profile | None]) -> Explanation:

@@ -12,11 +12,14 @@ from service.storage.memory_map import items_of, open_bytes
 
 
 class RecordStore:
-    """JSON texts by ordinal, joined by commas in the file."""
+    """JSON texts by ordinal, joined by commas in the file.
+
+    texts: the bytes of the file, slices of which are not copied
+    """
 
     def __init__(self, folder: Path, name: str) -> None:
         arrays = open_arrays(folder / name, RECORD_STORE, cold={"texts"})
-        self._texts, self._offsets = items_of(arrays["texts"]), items_of(arrays["offsets"])
+        self.texts, self._offsets = items_of(arrays["texts"]), items_of(arrays["offsets"])
 
     def __len__(self) -> int:
         return len(self._offsets) - 1
@@ -27,17 +30,13 @@ class RecordStore:
 
     def view(self, ordinal: int) -> memoryview:
         """Return one JSON text without copying it."""
-        return self._texts[self._offsets[ordinal] : self._offsets[ordinal + 1] - 1]
-
-    def bytes_between(self, start: int, stop: int) -> memoryview:
-        """Return bytes of the file without copying them."""
-        return self._texts[start:stop]
+        return self.texts[self._offsets[ordinal] : self._offsets[ordinal + 1] - 1]
 
     def run(self, ordinals: Sequence[int]) -> list[memoryview]:
         """Return slices of the file that, joined by commas, are the texts of these ordinals."""
         if isinstance(ordinals, range):
             return [self.slice(ordinals.start, ordinals.stop)] if ordinals else []
-        texts, offsets = self._texts, self._offsets
+        texts, offsets = self.texts, self._offsets
         return [texts[offsets[ordinal] : offsets[ordinal + 1] - 1] for ordinal in ordinals]
 
     def fitting(self, ordinals: Sequence[int], size: int) -> int:
@@ -52,8 +51,8 @@ class RecordStore:
         """Return the texts from `start` up to `stop`, joined by commas; empty past the end."""
         stop = min(stop, len(self))
         if start >= stop:
-            return self._texts[:0]
-        return self._texts[self._offsets[start] : self._offsets[stop] - 1]
+            return self.texts[:0]
+        return self.texts[self._offsets[start] : self._offsets[stop] - 1]
 
 
 class Records(RecordStore):
@@ -61,7 +60,7 @@ class Records(RecordStore):
 
     def __init__(self, folder: Path) -> None:
         arrays = open_arrays(folder / "records", RECORDS)
-        self._texts = memoryview(open_bytes(folder / "records.json"))
+        self.texts = memoryview(open_bytes(folder / "records.json"))
         self._offsets, self._tags = items_of(arrays["offsets"]), items_of(arrays["tags"])
 
     def tag(self, ordinal: int) -> bytes:

@@ -109,8 +109,9 @@ def result_of(snapshot: Snapshot, ordinal: int, offer: int) -> EndpointResult:
     """Return the row of an endpoint, with the terms of the offer that satisfies the filters."""
     endpoints = snapshot.endpoints
     endpoint = _summary.decode(endpoints.text(ordinal, offer))
-    offer_price = endpoints.price_of(ordinal, offer)
-    pricing = offer_pricing(endpoint.pricing, endpoint.match, offer_price)
+    pricing = endpoint.pricing
+    if offer >= 0:
+        pricing = offer_pricing(pricing, endpoint.match, endpoints.price_of(ordinal, offer))
     return EndpointResult(
         **_line(endpoint, pricing, endpoints.probe_facts(ordinal), MAX_TEXT),
         number=endpoints.place_of(ordinal),
@@ -118,13 +119,6 @@ def result_of(snapshot: Snapshot, ordinal: int, offer: int) -> EndpointResult:
         service_name=endpoint.service.name[:MAX_TEXT],
         curated=endpoint.service.enriched,
     )
-
-
-def split_url(url: str) -> tuple[str, str]:
-    """Return the host and the path of a URL; a URL without a path counts as a path."""
-    match = None if url.startswith(TOOL_URL) else _url.fullmatch(url)
-    host, path = match.groups() if match else ("", url)
-    return (host, path) if path else ("", host)
 
 
 def _sentence(text: str) -> str:
@@ -135,11 +129,15 @@ def _line(
     endpoint: Endpoint | EndpointSummary, pricing: Pricing, observed: ProbeFacts, limit: int | None
 ) -> dict[str, Any]:
     """Return the fields of `EndpointLine`; `limit` is of the characters of each text."""
-    (host, path), price = split_url(endpoint.url), endpoint_price(pricing)
-    quality = endpoint.quality
+    price, quality = endpoint_price(pricing), endpoint.quality
+    is_tool = endpoint.url.startswith(TOOL_URL)
+    match = None if is_tool else _url.fullmatch(endpoint.url)
+    host, path = match.groups() if match else ("", endpoint.url)
+    if not path:  # a URL without a path counts as a path
+        host, path = "", host
     calls = quality.l30_days_total_calls if quality else UNSET
     texts = {
-        "method": endpoint.method or ("MCP" if endpoint.url.startswith(TOOL_URL) else "GET"),
+        "method": endpoint.method or ("MCP" if is_tool else "GET"),
         "path": path,
         "price": price.amount,
         "currency": price.currency,

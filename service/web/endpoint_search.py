@@ -165,5 +165,5 @@ def rows_of(snapshot: Snapshot, service: int, ordinals: Sequence[int]) -> list[E
         facts = CallFacts() if room < 0 else snapshot.endpoints.listing_of(ordinal).ratecard
         endpoint = _endpoint.decode(text)
         rows.append(row_of(endpoint, ordinal - start, observed, facts, is_brief=room < 0))
-        rows[-1].profile = describe(snapshot.profiles.read_endpoint(ordinal))
+        rows[-1].profile = describe(snapshot.profiles.endpoints.read(ordinal))
     return rows

@@ -133,7 +133,7 @@ async def service_page(request: Request, search: BrowseService) -> Cacheable:
         card=card_of(snapshot.summaries.view(ordinal)),
         endpoints=rows_of(snapshot, ordinal, endpoints),
         demand=demand_facts(snapshot, ordinal),
-        profile=describe(snapshot.profiles.read_service(ordinal)),
+        profile=describe(snapshot.profiles.services.read(ordinal)),
         beyond=snapshot.resources.beyond(ordinal),
         words=search.q,
         **_paging(search, "offset", ENDPOINTS, total),

@@ -84,7 +84,13 @@ def body_of(parameters: Sequence[ParameterDescriptor], values: Mapping[str, Raw]
 
 
 def _value(parameter: ParameterDescriptor, values: Mapping[str, Raw]) -> Raw:
-    return values[parameter.name] if parameter.name in values else _example(parameter)
+    """Return the given value of a parameter, or the first of the record, or a placeholder."""
+    if parameter.name in values:
+        return values[parameter.name]
+    for raw in (parameter.example, parameter.default, *(parameter.enum_values or [])):
+        if raw is not UNSET and bytes(raw).strip() not in (b"null", b'""'):
+            return raw
+    return PLACEHOLDERS[parameter.type]
 
 
 def known_methods(text: str) -> list[str]:
@@ -131,14 +137,6 @@ def _url(
 
 def _name_of(pair: str) -> str:
     return unquote_plus(pair.partition("=")[0])
-
-
-def _example(parameter: ParameterDescriptor) -> Raw:
-    """Return the first value that the record gives for a parameter, or a placeholder."""
-    for raw in (parameter.example, parameter.default, *(parameter.enum_values or [])):
-        if raw is not UNSET and bytes(raw).strip() not in (b"null", b'""'):
-            return raw
-    return PLACEHOLDERS[parameter.type]
 
 
 def _url_text(raw: Raw) -> str:

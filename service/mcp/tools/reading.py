@@ -200,7 +200,7 @@ async def _brief_service(snapshot: Snapshot, ordinal: int, cursor: str | None) -
         details.seller_says = clean(record.description, MAX_DESCRIPTION)
         details.category = clean(record.category or "", 60) if record.category is not UNSET else ""
         details.status = clean(record.notable_status, MAX_STATUS)
-        profile = operator_text(snapshot.profiles.read_service(ordinal), MAX_DESCRIPTION)
+        profile = operator_text(snapshot.profiles.services.read(ordinal), MAX_DESCRIPTION)
         details.service.operator_says = profile
         words = filter(None, (details.status, details.seller_says))
         described = replace(row, seller_says="; ".join(words), operator_says=profile)
