@@ -40,6 +40,8 @@ async def get_static_file(request: Request) -> Cacheable:
 _viewer = [path for path in files(VIEWER_DISTRIBUTION) or () if path.name in VIEWER]
 FILES = {path.name: path.read_bytes() for path in sorted(FOLDER.iterdir())}
 FILES |= {path.name: path.read_binary() for path in _viewer}
-_parts = (b"%b %d %b" % (name.encode(), len(body), body) for name, body in FILES.items())
-VERSION = blake2b(b"".join(_parts), digest_size=6).hexdigest()
+VERSION = blake2b(
+    b"".join(b"%b %d %b" % (name.encode(), len(body), body) for name, body in FILES.items()),
+    digest_size=6,
+).hexdigest()
 """Hash of all files, part of their addresses."""
