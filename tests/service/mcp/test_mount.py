@@ -386,6 +386,17 @@ def test_a_new_snapshot_is_taken_up_and_a_walk_across_it_is_told(
         assert again["total"] > page["total"]
 
 
+def test_the_session_manager_ends_with_the_lifespan(sample: Path) -> None:
+    app = mounted(sample)
+
+    async def check() -> None:
+        async with app.router.lifespan_context(app), client_of(app) as client:
+            assert (await post_to(client)).status_code == 200
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    asyncio.run(check())
+
+
 def test_each_lifespan_has_a_session_manager(sample: Path) -> None:
     app = mounted(sample)
 
