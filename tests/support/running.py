@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import multiprocessing
 import os
@@ -20,6 +21,7 @@ from typing import IO, Any
 import httpx
 
 from indexer.cli.main import main as index
+from indexer.x402.members.naming import host_labels
 from service.__main__ import main as run_service
 
 ROOT = Path(__file__).parents[2]
@@ -29,8 +31,14 @@ SOAK = bool(os.environ.get("RATECARD_SOAK"))
 
 _FORKS = multiprocessing.get_context("forkserver")
 _FORKS.set_forkserver_preload(
-    [__name__, "service.app", "service.mcp.mount", "service.replicas.__main__"]
+    [
+        *("service.app", "service.mcp.mount", "service.replicas.__main__"),
+        *("numpy.ma", "whoosh.codec.whoosh3"),  # which builds import when they need them
+        __name__,  # the last, as it freezes what was imported
+    ]
 )
+host_labels("api.one.example")  # reads the public suffix list, once for all forks
+gc.freeze()  # a collection in a fork would write to, and so copy, what was imported before it
 
 Json = dict[str, Any]
 PLAIN = ("--no-semantic", "--no-downloads")
