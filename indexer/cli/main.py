@@ -8,8 +8,6 @@ import gc
 import os
 import signal
 import sys
-from collections.abc import Mapping
-from functools import cache
 from io import TextIOWrapper
 
 from indexer.cli import build, evaluate, probe, query, search, show, snapshots, why
@@ -61,18 +59,6 @@ def main(arguments: list[str] | None = None, prog: str = "python -m indexer") ->
 
 def parse_options(arguments: list[str], prog: str) -> argparse.Namespace:
     """Parse a command line, or exit; the options have `run`, of the command, and `prog`."""
-    parser, commands = _make_parser(prog)
-    if not arguments:
-        parser.print_help()
-        parser.exit(2)
-    if not arguments[0].startswith("-") and arguments[0] not in commands:
-        parser.refuse("command", arguments[0], commands)
-    return parser.parse_args(arguments)
-
-
-@cache
-def _make_parser(prog: str) -> tuple[Parser, Mapping[str, argparse.ArgumentParser]]:
-    """Return the parser of the program, and those of its commands."""
     serve = f"{prog} serve" if prog == SCRIPT else "python -m service"
     first_steps = [f"{prog} {COMMANDS[name].examples[0]}" for name in FIRST_STEPS]
     parser = Parser(
@@ -95,7 +81,12 @@ def _make_parser(prog: str) -> tuple[Parser, Mapping[str, argparse.ArgumentParse
     if prog == SCRIPT:  # for the help: the script itself runs these commands
         subparsers.add_parser("serve", help="serve the published snapshot over HTTP")
         subparsers.add_parser("mcp", help="serve the published snapshot to agents by MCP")
-    return parser, subparsers.choices
+    if not arguments:
+        parser.print_help()
+        parser.exit(2)
+    if not arguments[0].startswith("-") and arguments[0] not in subparsers.choices:
+        parser.refuse("command", arguments[0], subparsers.choices)
+    return parser.parse_args(arguments)
 
 
 def _reason(error: OSError) -> str:

@@ -14,6 +14,7 @@ import pytest
 
 from tests.support.running import (
     SOAK,
+    connect,
     endpoint,
     eventually,
     payment,
@@ -74,7 +75,7 @@ class Load:
 
     def _request(self, seed: int) -> None:
         rng = random.Random(seed)  # noqa: S311  # the same load in every run
-        with httpx.Client(base_url=self._address, timeout=30) as client:
+        with connect(self._address) as client:
             while not self._stopped.is_set():
                 path = rng.choice(PATHS)
                 try:

@@ -26,6 +26,7 @@ from tests.support.running import (
     ROOT,
     Build,
     Json,
+    connect,
     endpoint,
     eventually,
     serve_process,
@@ -146,7 +147,7 @@ def gateway(
             try:
                 eventually(lambda: process.poll() is not None or is_listening(address))
                 assert process.poll() is None, (folder / "error.log").read_text()
-                with httpx.Client(base_url=f"http://{address}", timeout=30) as client:
+                with connect(f"http://{address}") as client:
                     yield client
             finally:
                 process.terminate()
@@ -532,7 +533,7 @@ class Clients:
 
     def _run(self) -> None:
         deadline = time.monotonic() + 60
-        with httpx.Client(base_url=self._address, timeout=30) as client:
+        with connect(self._address) as client:
             while not self._stop.is_set() and time.monotonic() < deadline:
                 for path in MIXED:
                     try:

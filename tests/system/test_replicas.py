@@ -24,6 +24,7 @@ from service.snapshot.manifest import verify
 from tests.support.artifacts import current, folder
 from tests.support.running import (
     SOAK,
+    connect,
     endpoint,
     eventually,
     run_fork,
@@ -88,7 +89,7 @@ class Load:
 
     def _request(self, address: str, stopped: threading.Event, is_killed: bool) -> None:
         chance = random.Random(address)  # noqa: S311
-        with httpx.Client(base_url=address, timeout=30) as client:
+        with connect(address) as client:
             while not stopped.is_set():
                 path = chance.choice(PATHS)
                 try:

@@ -67,9 +67,13 @@ def test_every_worker_swaps_in_a_published_snapshot(
         for name in ("b", "c"):
             assert build([service(name)]) == 0
             eventually(lambda: serves(client, current(artifacts)))
+            path = f"/v1/services/{name}"
             for _ in range(8):  # each on a new connection, which reaches any worker
-                address = f"{client.base_url}/v1/services/{name}"
-                eventually(lambda address=address: httpx.get(address).status_code == 200)  # type: ignore[misc]  # mypy does not infer lambdas with defaults
+                eventually(
+                    lambda path=path: (  # type: ignore[misc]  # mypy does not infer lambdas with defaults
+                        client.get(path, headers={"Connection": "close"}).status_code == 200
+                    )
+                )
 
 
 def test_an_old_snapshot_is_unmapped_and_its_files_are_closed(
