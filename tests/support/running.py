@@ -148,7 +148,7 @@ def serve(artifacts: Path, *arguments: str) -> Iterator[httpx.Client]:
                 yield client
 
 
-def connect(address: str, **options: Any) -> httpx.Client:
+def connect(address: str | httpx.URL, **options: Any) -> httpx.Client:
     """Return a client of a server on this machine, without authorities of TLS: they take 30 ms."""
     return httpx.Client(base_url=address, verify=NO_AUTHORITIES, timeout=30, **options)
 
