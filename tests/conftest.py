@@ -94,6 +94,11 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+def pytest_sessionfinish() -> None:
+    """Freeze what is left: pytest collects garbage ten times at its end, to report errors in it."""
+    gc.freeze()
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
     """Freeze what the tests of a file leave, such as reports: each build collects garbage."""
