@@ -95,7 +95,8 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_sessionfinish() -> None:
-    """Freeze what is left: pytest collects garbage ten times at its end, to report errors in it."""
+    """Freeze what is left, as pytest collects ten times at its end to report errors of garbage."""
+    gc.collect()
     gc.freeze()
 
 
