@@ -45,6 +45,11 @@ def test_an_object_with_the_keys_of_a_record_is_one_record() -> None:
     assert ([*container.items], container.key) == ([("line 1", text)], "")
 
 
+def test_blank_lines_are_counted_in_the_positions_of_items() -> None:
+    items = opened(b'\n \n{"id": 1}\n\n{"id": 2}\n').items
+    assert [position for position, _ in items] == ["line 3", "line 5"]
+
+
 @pytest.mark.parametrize("text", [b'{\n"a": [1]}', b'{"items": 1}', b'{"items": "[]"}'])
 def test_an_object_without_a_list_is_an_error(text: bytes) -> None:
     with pytest.raises(NoList, match="is not a list of services or resources"):
