@@ -413,6 +413,13 @@ def test_the_endpoints_of_a_service_are_walked_by_cursor(artifacts: Path, build:
         assert "cursor is for the endpoints of a service in brief" in refused
 
 
+def test_a_service_has_the_category_that_its_record_has(artifacts: Path, build: Build) -> None:
+    records = [service("a", category="Weather"), service("b")]
+    assert build(records) == 0
+    found = [structured(artifacts, "get", id=record["id"]) for record in records]
+    assert [each.get("category") for each in found] == ["Weather", None]
+
+
 def test_an_id_of_an_endpoint_finds_it_where_its_service_has_changed(
     artifacts: Path, build: Build
 ) -> None:
