@@ -18,7 +18,7 @@ from service.schema.probes import ProbeFacts
 from service.schema.responses import EndpointList
 from service.schema.values import format_timestamp
 from tests.support.artifacts import current, overlays
-from tests.support.running import Build, Json, endpoint, serve, service, write_lines
+from tests.support.running import PLAIN, Build, Json, endpoint, serve, service, write_lines
 from tests.support.sources.x402 import USDC, accept, resource
 
 NOW = datetime.now(UTC).replace(microsecond=0)
@@ -143,6 +143,22 @@ def test_a_price_that_moved_tenfold_is_a_drift_with_both_sides(published: Publis
     assert (listed["amount"], quote["amount"]) == ("10000", "100000")
     assert listed["payTo"] == quote["payTo"] == "0xPay"
     assert "drift" not in published.facts("listed")
+
+
+def test_a_price_that_was_asked_at_the_url_of_a_tool_is_no_drift_of_the_tool(
+    tmp_path: Path, artifacts: Path
+) -> None:
+    tool = tide("tool", url=url("tenfold"), tool="look_up")
+    declared = {"bazaar": {"info": {"input": {"type": "http", "method": "GET"}}}}
+    records = [tool, resource(url("tenfold"), description="Tide", extensions=declared)]
+    source = catalogue_file(tmp_path, records, {"nightly": (1, TRUSTED)})
+    assert main(["build", source, "--out", str(artifacts), *PLAIN, "--quiet"]) == 0
+    with serve(artifacts) as client:
+        published = Published(client, artifacts)
+        assert "drift" in published.facts("tenfold")
+        facts = published.facts("tool")
+    assert facts["lastSeen"] == ago(hours=1)
+    assert "drift" not in facts
 
 
 def test_the_answers_are_those_of_the_schema(published: Published) -> None:
