@@ -94,12 +94,6 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
-def pytest_sessionfinish() -> None:
-    """Freeze what is left, as pytest collects ten times at its end to report errors of garbage."""
-    gc.collect()
-    gc.freeze()
-
-
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
     """Freeze what the tests of a file leave, such as reports: each build collects garbage."""

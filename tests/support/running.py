@@ -22,7 +22,6 @@ from typing import IO, Any
 import httpx
 
 from indexer.cli.main import main as index
-from indexer.x402.members.naming import host_labels
 from service.__main__ import main as run_service
 
 ROOT = Path(__file__).parents[2]
@@ -31,20 +30,14 @@ SEEDS = ROOT / "seeds"
 SOAK = bool(os.environ.get("RATECARD_SOAK"))
 
 _FORKS = multiprocessing.get_context("forkserver")
-_FORKS.set_forkserver_preload(
-    [
-        *("service.app", "service.mcp.mount", "service.replicas.__main__"),
-        *("numpy.ma", "whoosh.codec.whoosh3"),  # which builds import when they need them
-        __name__,  # the last, as it freezes what was imported
-    ]
+_FORKS.set_forkserver_preload(  # this module last, as it freezes what was imported
+    ["service.app", "service.mcp.mount", "service.replicas.__main__", __name__]
 )
-host_labels("api.one.example")  # reads the public suffix list, once for all forks
 gc.freeze()  # a collection in a fork would write to, and so copy, what was imported before it
 
 Json = dict[str, Any]
 PLAIN = ("--no-semantic", "--no-downloads")
 """Options of a small build that takes half of the time."""
-NO_AUTHORITIES = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 Program = Callable[[list[str]], int]
 Build = Callable[..., int]
 """The type of the fixture `build`, which builds into `artifacts` and returns the exit status."""
@@ -150,7 +143,8 @@ def serve(artifacts: Path, *arguments: str) -> Iterator[httpx.Client]:
 
 def connect(address: str | httpx.URL, **options: Any) -> httpx.Client:
     """Return a client of a server on this machine, without authorities of TLS: they take 30 ms."""
-    return httpx.Client(base_url=address, verify=NO_AUTHORITIES, timeout=30, **options)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    return httpx.Client(base_url=address, verify=context, timeout=30, **options)
 
 
 def plain_environment() -> dict[str, str]:
