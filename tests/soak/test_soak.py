@@ -14,9 +14,9 @@ import pytest
 
 from tests.support.running import (
     SOAK,
-    connect,
     endpoint,
     eventually,
+    open_client,
     payment,
     run_indexer,
     serve_process,
@@ -75,7 +75,7 @@ class Load:
 
     def _request(self, seed: int) -> None:
         rng = random.Random(seed)  # noqa: S311  # the same load in every run
-        with connect(self._address) as client:
+        with open_client(self._address) as client:
             while not self._stopped.is_set():
                 path = rng.choice(PATHS)
                 try:

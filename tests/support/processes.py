@@ -14,7 +14,7 @@ from pathlib import Path
 
 import httpx
 
-from tests.support.running import ROOT, connect, eventually, plain_environment
+from tests.support.running import ROOT, eventually, open_client, plain_environment
 
 IDENTITY = {"Accept-Encoding": "identity"}
 
@@ -52,7 +52,7 @@ class ServiceProcess:
     def client(self) -> httpx.Client:
         """Return a client that opens a connection for each request."""
         limits = httpx.Limits(max_keepalive_connections=0)
-        return connect(f"http://127.0.0.1:{self.port}", limits=limits)
+        return open_client(f"http://127.0.0.1:{self.port}", limits=limits)
 
     def connect(self) -> socket.socket:
         """Open a TCP connection."""

@@ -137,11 +137,11 @@ def serve(artifacts: Path, *arguments: str) -> Iterator[httpx.Client]:
             eventually(lambda: address_of(log.read_text()) != "" or not process.is_alive(), 60)
             address = address_of(log.read_text())
             assert address, f"the service did not start:\n{log.read_text()}"
-            with connect(address) as client:
+            with open_client(address) as client:
                 yield client
 
 
-def connect(address: str | httpx.URL, **options: Any) -> httpx.Client:
+def open_client(address: str | httpx.URL, **options: Any) -> httpx.Client:
     """Return a client of a server on this machine, without authorities of TLS: they take 30 ms."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     return httpx.Client(base_url=address, verify=context, timeout=30, **options)
@@ -167,7 +167,7 @@ def serve_process(
         **options,
     ) as process:
         try:
-            with connect(wait_for_address(process.stderr)) as client:
+            with open_client(wait_for_address(process.stderr)) as client:
                 yield client, process
         finally:
             process.terminate()

@@ -26,9 +26,9 @@ from tests.support.running import (
     ROOT,
     Build,
     Json,
-    connect,
     endpoint,
     eventually,
+    open_client,
     serve_process,
     service,
     write_lines,
@@ -147,7 +147,7 @@ def gateway(
             try:
                 eventually(lambda: process.poll() is not None or is_listening(address))
                 assert process.poll() is None, (folder / "error.log").read_text()
-                with connect(f"http://{address}") as client:
+                with open_client(f"http://{address}") as client:
                     yield client
             finally:
                 process.terminate()
@@ -533,7 +533,7 @@ class Clients:
 
     def _run(self) -> None:
         deadline = time.monotonic() + 60
-        with connect(self._address) as client:
+        with open_client(self._address) as client:
             while not self._stop.is_set() and time.monotonic() < deadline:
                 for path in MIXED:
                     try:

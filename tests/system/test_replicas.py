@@ -24,9 +24,9 @@ from service.snapshot.manifest import verify
 from tests.support.artifacts import current, folder
 from tests.support.running import (
     SOAK,
-    connect,
     endpoint,
     eventually,
+    open_client,
     run_fork,
     serve,
     serve_process,
@@ -89,7 +89,7 @@ class Load:
 
     def _request(self, address: str, stopped: threading.Event, is_killed: bool) -> None:
         chance = random.Random(address)  # noqa: S311
-        with connect(address) as client:
+        with open_client(address) as client:
             while not stopped.is_set():
                 path = chance.choice(PATHS)
                 try:

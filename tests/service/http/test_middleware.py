@@ -25,7 +25,7 @@ from service.app import create_app
 from service.http.drain import Drain
 from service.http.middleware import LARGE_BODY
 from service.settings import Settings
-from tests.support.running import ROOT, Build, connect, eventually, serve_process, service
+from tests.support.running import ROOT, Build, eventually, open_client, serve_process, service
 
 PATHS = (
     "/healthz",
@@ -320,7 +320,7 @@ def test_sigterm_ends_a_service_whose_logs_nobody_reads(sample: Path, workers: s
     command += ["--port", address.rpartition(":")[2], "--workers", workers]
     process = subprocess.Popen(command, cwd=ROOT, stdout=writing, stderr=writing)
     try:
-        with connect(address) as client:
+        with open_client(address) as client:
             eventually(lambda: answers(client))
             for _ in range(1_000):  # some 250 KB of log, where a pipe holds 64 KB
                 assert client.get("/v1/services?limit=1").status_code == 200

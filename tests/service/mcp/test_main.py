@@ -21,7 +21,7 @@ from service.mcp.__main__ import main
 from service.settings import ServerSettings, Settings
 from tests.support.artifacts import current
 from tests.support.clients.mcp import ERAS, call, message_of, text_of
-from tests.support.running import ROOT, Build, connect, service, wait_for_address
+from tests.support.running import ROOT, Build, open_client, service, wait_for_address
 
 COMMAND = [sys.executable, "-m", "service.mcp"]
 SCRIPT = [str(Path(sysconfig.get_path("scripts"), "ratecard")), "mcp"]
@@ -127,7 +127,7 @@ def test_over_http_it_is_a_service_without_pages(sample: Path) -> None:
         [*COMMAND, *arguments], cwd=ROOT, stderr=subprocess.PIPE, text=True, env=environment
     ) as process:
         try:
-            with connect(wait_for_address(process.stderr)) as client:
+            with open_client(wait_for_address(process.stderr)) as client:
                 page = call(client, "search_endpoints", query="tide")["structuredContent"]
                 assert page["total"] > 0
                 assert client.get("/readyz").json()["status"] == "ready"
