@@ -7,6 +7,8 @@ import json
 import os
 import signal
 import socket
+import subprocess
+import sys
 import time
 from itertools import count
 from pathlib import Path
@@ -26,7 +28,7 @@ from tests.support.processes import (
     kill_worker,
     run_service,
 )
-from tests.support.running import Build, eventually, serve, service, write_lines
+from tests.support.running import ROOT, Build, eventually, serve, service, write_lines
 
 NEVER_SHED = ("/v1/services?limit=1", "/v1/services/tidewatch-example", "/v1/ecosystem/overview")
 SEARCH = "/v1/search/services?q="
@@ -103,6 +105,17 @@ def test_shutdown_completes_requests_in_flight(
         assert head.startswith(b"HTTP/1.1 200 ")
         assert body == expected
         assert server.wait_for_exit() == 0
+
+
+def test_ctrl_c_while_the_application_is_imported_is_no_error(sample: Path) -> None:
+    program = (
+        "import signal, sys, uvicorn; from service.__main__ import main; "
+        "uvicorn.run = lambda *_, **options: signal.raise_signal(signal.SIGINT); "
+        f"sys.exit(main(['--artifacts', {str(sample)!r}]))"
+    )
+    command = [sys.executable, "-c", program]
+    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stderr) == (0, "")
 
 
 def test_no_connection_is_accepted_while_requests_in_flight_complete(large: Path) -> None:
