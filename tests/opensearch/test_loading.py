@@ -9,7 +9,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
@@ -250,28 +249,3 @@ def test_a_rollback_switches_the_alias_as_well(
         eventually(lambda: total(client, "one") == 1)
     assert current(artifacts) == first
     assert aliases(api, prefix) == {prefix: name(prefix, first)}
-
-
-@pytest.mark.parametrize(
-    ("given", "reason"),
-    [
-        (("--engine", "opensearch"), "need each other"),
-        (("--opensearch-url", "http://a.example"), "need each other"),
-        (("--engine", "opensearch", "--opensearch-url", "ftp://u:hush@h"), "URL 1"),
-        (
-            ("--engine", "opensearch", "--opensearch-url", "http://h", "--opensearch-shards", "0"),
-            "from 1",
-        ),
-        (("--prefix", "No Spaces"), "lower case"),
-        (
-            ("--engine", "opensearch", "--opensearch-url", "https://h", "--opensearch-ca", "/none"),
-            "cannot be read",
-        ),
-    ],
-)
-def test_wrong_options_are_refused(artifacts: Path, given: tuple[str, ...], reason: str) -> None:
-    done: Any = build(artifacts, EngineOptions("", given), "one")
-    assert done.returncode == 2
-    assert reason in done.stderr
-    assert "hush" not in done.stderr
-    assert not artifacts.exists()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -9,9 +11,10 @@ import pytest
 
 from indexer.__main__ import main
 from indexer.cli.main import COMMANDS, parse_options
-from tests.support.running import Build, service, write_lines
+from tests.support.running import ROOT, Build, service, write_lines
 
 FULL = Path("/dev/full")
+CLUSTER = ["--engine", "opensearch", "--opensearch-url", "https://h"]
 ESCAPE = "\x1b[2J\x9b\u202e"
 
 
@@ -64,9 +67,13 @@ def test_an_array_on_a_full_disk_is_an_error_that_says_so(
         with FULL.open("wb") as file:
             np.save(file, np.zeros(2**16))
 
-    monkeypatch.setattr("indexer.cli.snapshots.verify", write_array)
-    assert main(["verify", str(sample)]) == 1
-    assert capsys.readouterr().err.startswith("error: No space left on device")
+    def write_a_part(_: Path) -> None:
+        raise OSError("65536 requested and 4096 written")  # as NumPy does
+
+    for verify in (write_array, write_a_part):
+        monkeypatch.setattr("indexer.cli.snapshots.verify", verify)
+        assert main(["verify", str(sample)]) == 1
+        assert capsys.readouterr().err.startswith("error: No space left on device")
 
 
 @pytest.mark.parametrize(
@@ -98,6 +105,29 @@ def test_an_option_is_not_abbreviated(
 
 
 @pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ([*CLUSTER[:2]], "--engine opensearch and --opensearch-url need each other"),
+        ([*CLUSTER[2:]], "--engine opensearch and --opensearch-url need each other"),
+        ([*CLUSTER[:3], "ftp://u:hush@h"], "URL 1"),
+        ([*CLUSTER, "--opensearch-shards", "0"], "from 1"),
+        (["--prefix", "No Spaces"], "lower case"),
+        ([*CLUSTER, "--opensearch-ca", "/none"], "cannot be read"),
+    ],
+)
+def test_wrong_options_of_a_cluster_are_usage_errors(
+    options: list[str], reason: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    try:
+        status: object = main(["build", "x", *options])
+    except SystemExit as ended:
+        status = ended.code
+    error = capsys.readouterr().err
+    assert (status, "hush" in error) == (2, False)
+    assert reason in error
+
+
+@pytest.mark.parametrize(
     ("option", "text"),
     [("memory", text) for text in ("0", "0G", "-1", "2X", "much", "", "1.5G")]
     + [("jobs", text) for text in ("0", "-1", "two", "", "9" * 5_000)]
@@ -116,3 +146,22 @@ def test_a_value_out_of_range_or_of_another_form_is_a_usage_error(
         )
     assert ended.value.code == 2
     assert f"error: argument --{option}: expected a" in capsys.readouterr().err
+
+
+def test_commands_that_need_httpx_name_the_extra_that_has_it(artifacts: Path, sample: Path) -> None:
+    options = [
+        "--out",
+        str(artifacts.parent / "probes.jsonl"),
+        "--contact",
+        "https://catalogue.example/",
+    ]
+    program = (
+        "import sys; sys.modules['httpx'] = None; from indexer.__main__ import main; "
+        f"assert main(['build', 'https://feed.example/', '--out', {str(artifacts)!r}]) == 1; "
+        f"assert main(['probe', '--artifacts', {str(sample)!r}, *{options!r}]) == 1"
+    )
+    command = [sys.executable, "-c", program]
+    finished = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    missing = "by httpx, which is not installed: install ratecard with the extra [indexer]"
+    errors = [f"error: feeds are fetched {missing}", f"error: endpoints are visited {missing}"]
+    assert finished.stderr.splitlines() == errors
