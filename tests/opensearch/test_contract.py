@@ -21,6 +21,8 @@ CATEGORIES = ("Data", "Search", "Media", "")
 NETWORKS = ("Base", "Polygon", "solana:5eykt4UsFv8P8NJdTREpY1vzqKqZKvdp")
 METHODS = ("GET", "POST")
 SERVICES = 120
+IDENTIFIER = 11
+"""The number of the service whose description has an identifier."""
 MANY = 10_300
 """More than OpenSearch pages through without further settings."""
 
@@ -29,6 +31,7 @@ def record(number: int) -> Json:
     """Return a service whose texts and terms follow from its number."""
     network, category = NETWORKS[number % 3], CATEGORIES[number % 4]
     words = "weather" if number % 2 else "harbour tides"
+    reliable = "weatherReliable" if number == IDENTIFIER else "reliable " * (number % 5)
     own = [
         endpoint(f"0.{number % 7 + 1:02}", network=network, scheme="exact")
         | {
@@ -42,7 +45,7 @@ def record(number: int) -> Json:
     return service(
         f"s{number:03}",
         name=f"Station {number}",
-        description=f"{words} for number{number} " + "reliable " * (number % 5),
+        description=f"{words} for number{number} {reliable}",
         category=category,
         networks=[network],
         enriched=number % 10 == 0,
@@ -175,10 +178,12 @@ def test_words_are_completed_and_corrected(client: httpx.Client) -> None:
 
 def test_all_words_may_be_required(client: httpx.Client) -> None:
     both = search(client, q="weather reliable", match="all", limit=200)
-    expected = [each for each in matching("weather") if "reliable" in each["description"]]
+    expected = [each for each in matching("weather") if "reliable" in each["description"].lower()]
     assert set(ids(both)) == {each["id"] for each in expected}
     assert both["total"] == len(expected)
     assert search(client, q="weather unheardof", match="all")["total"] == 0
+    # Of an identifier its parts are required, and the whole is not.
+    assert search(client, q="weatherReliable", match="all")["total"] == len(expected)
 
 
 def test_explanations_add_up(client: httpx.Client) -> None:

@@ -128,6 +128,17 @@ def test_the_resources_that_a_record_does_not_name_have_the_plain_id_where_it_is
         assert ids[1].startswith("a-example-")
 
 
+def test_an_id_with_a_hash_that_is_taken_gets_more_of_the_hash() -> None:
+    others = [Identity(None, "a.b.example", 1), Identity(None, "a-b.example", 0)]
+    _, suffixed = derive_ids(others, Decisions())
+    rest = Identity(None, "a-b.example", 0, is_rest=True)
+    for taker in (Identity(suffixed, "", 0), rest):
+        ids = derive_ids([*others, taker], Decisions())
+        assert len({*ids}) == 3
+        assert suffixed in ids
+        assert all(each.startswith(suffixed) for each in ids[1:])
+
+
 @pytest.mark.parametrize(
     ("domain", "is_possible"),
     [("a.example", True), ("x" * 300, True), ("a/b", False), ("", False), ("\u2024", False)],

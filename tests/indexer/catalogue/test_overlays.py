@@ -213,17 +213,17 @@ def test_empty_overlays_are_valid(content: str, tmp_path: Path) -> None:
 
 
 def test_each_patch_has_its_file_and_line(tmp_path: Path) -> None:
-    first = '\n{"a": {},\n "b": null}\n\n[\n{"id": "c"}, {"a": {}}]'
+    first = '\n{"a": {\n},\n "b": null}\n\n[\n{"id": "c"}, {"a": {}}]'
     names = write_overlays(tmp_path, first, '{"a":{}}')
     for key, places in {
-        "a": [f"{names[0]}:2", f"{names[0]}:6", f"{names[1]}:1"],
-        "c": [f"{names[0]}:6"],
+        "a": [f"{names[0]}:2", f"{names[0]}:7", f"{names[1]}:1"],
+        "c": [f"{names[0]}:7"],
     }.items():
         overlay = overlay_of(names, key)
         assert [patch.place for patch in overlay.patches] == places
         assert overlay.where == ", ".join(places)
     (removal,) = read_overlays(names).denials
-    assert removal == Denial(id="b", reason=f"is taken down by {names[0]}:3")
+    assert removal == Denial(id="b", reason=f"is taken down by {names[0]}:4")
 
 
 def test_overlays_apply_in_order(tmp_path: Path) -> None:

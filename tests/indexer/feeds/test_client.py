@@ -120,6 +120,7 @@ def test_delays_follow_the_backoff_or_retry_after(cache: Path, waits: list[float
         failing(429, {"Retry-After": "when it suits"}),
         failing(429, {"Retry-After": format_datetime(datetime(1999, 1, 1, tzinfo=UTC))}),
         failing(429, {"Retry-After": "Mon, 01 Jan 99999999999999999999 00:00:00 GMT"}),
+        failing(429, {"Retry-After": soon.replace("GMT", "-0000")}),  # a time without a zone
     ]
     with misbehaving(in_turn(*behaviours, sending([]))) as server:
         fetch_feed(server.url, cache, Limits(attempts=9, backoff=0.5))
@@ -130,6 +131,7 @@ def test_delays_follow_the_backoff_or_retry_after(cache: Path, waits: list[float
     assert 8 <= waits[4] <= 8.5
     assert 16 <= waits[5] <= 16.5
     assert 32 <= waits[6] <= 32.5
+    assert 200 < waits[7] <= 300
 
 
 @pytest.mark.parametrize(

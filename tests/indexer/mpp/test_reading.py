@@ -115,6 +115,13 @@ def test_a_directory_without_a_list_is_one_fault(services: Any) -> None:
     assert str(record.fault).startswith("$.services: Expected `array`")
 
 
+def test_a_service_whose_endpoints_are_no_list_is_one_fault() -> None:
+    given = directory(service("Maps", endpoint()) | {"endpoints": {"path": "/a"}}, TALK)
+    first, *others = read(given)
+    assert str(first.fault).startswith("$.services[0].endpoints: Expected `array`")
+    assert len(others) == 2
+
+
 def test_a_directory_has_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     given = directory(service("Maps", *(endpoint(f"/{number}") for number in range(5))))
     monkeypatch.setattr(reading, "MAX_OPERATIONS", 3)

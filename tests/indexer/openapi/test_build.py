@@ -166,12 +166,15 @@ def test_a_feed_without_parameters_gets_those_of_a_document(
 ) -> None:
     tide = v2({"method": "POST"} | declaration) | {"resource": TIDES}
     tide["extensions"]["sign-in-with-x"] = {"info": {"uri": "https://api.weather.example"}}
+    tide["extensions"]["bazaar"]["note"] = "of the feed"
     path = write(artifacts.parent / "weather.json", X402SCAN)
     assert build([tide], path, options=("--no-semantic", "--no-downloads")) == 0
     (record,) = records_of(artifacts).values()
     tides = next(each for each in record["endpoints"] if each["url"] == TIDES)
     assert {each["name"] for each in tides["parameters"]} == named
-    assert listings(artifacts)[f"POST {TIDES}"]["extensions"].keys() == {"bazaar", "sign-in-with-x"}
+    extensions = listings(artifacts)[f"POST {TIDES}"]["extensions"]
+    assert extensions.keys() == {"bazaar", "sign-in-with-x"}
+    assert extensions["bazaar"]["note"] == "of the feed"
 
 
 def test_an_output_schema_counts_where_a_document_declares_no_parameters(
@@ -183,6 +186,18 @@ def test_an_output_schema_counts_where_a_document_declares_no_parameters(
     (record,) = records_of(artifacts).values()
     (tides,) = record["endpoints"]
     assert [(each["group"], each["name"]) for each in tides["parameters"]] == [("body", "lon")]
+
+
+def test_a_document_longer_than_a_record_may_be_is_refused(
+    build: Build,
+    artifacts: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    path = write(artifacts.parent / "weather.json", X402SCAN)
+    monkeypatch.setattr("indexer.sources.records.MAX_RECORD", 100)
+    assert build(path) == 1
+    assert "is longer than the 100 bytes of a document" in capsys.readouterr().err
 
 
 def test_an_item_of_a_feed_does_not_pass_for_a_document(build: Build, artifacts: Path) -> None:

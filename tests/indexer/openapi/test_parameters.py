@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from indexer.openapi.parameters import MAX_PARAMETERS
+from indexer.openapi.parameters import MAX_PARAMETERS, MAX_VALUE
 from indexer.options import Policy
 from indexer.x402.resource import read_resource
 from indexer.x402.rules import Rules
@@ -70,6 +70,35 @@ def test_composed_bodies_have_the_members_of_their_parts() -> None:
         ("c", "boolean", False),
     ]
     assert found[1]["enumValues"] == [1, 2]
+
+
+def test_a_parameter_has_the_members_of_the_schemas_it_is_composed_of() -> None:
+    parts = [ref("Size"), {"description": "of the tank", "example": 3}]
+    found = parameters_of(
+        {"Size": {"type": "integer", "enum": [3, 5]}},
+        parameters=[{"name": "size", "in": "query", "schema": {"allOf": parts}}],
+    )
+    assert found == [
+        {
+            "group": "query",
+            "name": "size",
+            "type": "number",
+            "description": "of the tank",
+            "example": 3,
+            "enumValues": [3, 5],
+            "required": False,
+        }
+    ]
+
+
+@pytest.mark.parametrize(
+    "value", ["x" * MAX_VALUE, {"a": {"b": "x" * MAX_VALUE}}, [[1] * MAX_VALUE]]
+)
+def test_a_long_value_of_a_schema_is_left_out(value: Any) -> None:
+    (found,) = parameters_of(
+        parameters=[{"name": "a", "in": "query", "schema": {"type": "object", "default": value}}]
+    )
+    assert found == {"group": "query", "name": "a", "type": "object", "required": False}
 
 
 def test_a_body_that_is_no_object_is_one_parameter() -> None:

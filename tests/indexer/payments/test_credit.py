@@ -18,7 +18,6 @@ from msgspec.structs import replace
 from indexer.payments.credit import (
     BATCH,
     NO_ENDPOINT,
-    WINDOW,
     Claim,
     count_credits,
     fill_usage,
@@ -27,6 +26,7 @@ from indexer.payments.demand import CreditedDemand, ServiceDemand
 from indexer.payments.rules import MACROS
 from tests.support.running import Json, endpoint, examples, service
 
+WINDOW = 30 * 24 * 3_600_000  # milliseconds
 NEWEST = int(datetime(2026, 5, 7, 10, 16, 51, tzinfo=UTC).timestamp() * 1000)
 CENT, DIME = Decimal("0.01"), Decimal("0.10")
 USDC, USDT = "0xUsdc", "0xUsdt"

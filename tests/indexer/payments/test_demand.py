@@ -16,7 +16,6 @@ from duckdb import DuckDBPyConnection
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from indexer.payments.credit import WINDOW
 from indexer.payments.cycles import strong_components
 from indexer.payments.demand import ServiceDemand
 from indexer.payments.figures import describe_demand
@@ -39,6 +38,7 @@ from tests.indexer.payments.test_credit import (
 from tests.support.running import endpoint, examples
 
 DAY = 24 * 3_600_000
+WINDOW = 30 * DAY
 payments = st.lists(
     st.builds(
         Paid,

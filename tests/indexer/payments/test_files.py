@@ -274,6 +274,7 @@ UNREADABLE: dict[str, tuple[bytes, str]] = {
     "many columns": (b"column," * 9_000 + b"\n", "column, …"),
     "escapes in the header": (b"chain,\x1b]0;owned\x07\n", "among chain, \\x1b]0;owned\\x07"),
     "zstd": (b"\x28\xb5\x2f\xfd" + bytes(99), "give <(zstd -dc "),
+    "UTF-16": ("chain,block_time\n".encode("utf-16"), "is UTF-16; save it as UTF-8"),
     "truncated gzip": (gzip.compress(b"chain,block_time\n")[:15], "cut short"),
     "Parquet in gzip": (gzip.compress(b"PAR1"), "is Parquet compressed with gzip"),
 }

@@ -119,6 +119,18 @@ def test_tools_keep_their_offers_where_a_catalogue_record_spells_their_address_o
         assert list(hits.ordinals) == [number]
 
 
+def test_a_tool_is_matched_with_the_endpoint_that_names_it(tmp_path: Path) -> None:
+    listed = v2({"type": "mcp", "toolName": "sun"})
+    address = {"resource": "https://two.example/m", "accepts": [accept(payTo="sun")]}
+    spelt = endpoint() | {"url": "https://TWO.example/m", "method": "POST"}
+    record = service(
+        "two-example", domain="two.example", endpoints=[spelt, spelt | {"tool": "sun"}]
+    )
+    snapshot = publish(tmp_path, [listed | address, record])
+    hits = rank_endpoints(snapshot, None, 24, 0, EndpointFilters(offers={"payTo": ["sun"]}))
+    assert list(hits.ordinals) == [1]
+
+
 def test_a_resource_without_an_endpoint_is_found_by_its_tool_and_parameters(
     tmp_path: Path,
 ) -> None:

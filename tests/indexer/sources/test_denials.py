@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import re
 
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from indexer.options import Denial
-from indexer.sources.denials import Denials
+from indexer.sources.denials import Denials, TakenDown
 
 HOSTS = {
     "evil.example": "evil.example",
@@ -78,3 +79,11 @@ def test_without_denials_nothing_is_denied() -> None:
     denials = Denials([])
     assert denials.is_empty
     assert denials.find(id="a", host="a.example", payees=["0xab"]) is None
+
+
+@pytest.mark.parametrize("reason", ["", "of its own"])
+def test_a_fault_comes_from_a_worker_as_it_was(reason: str) -> None:
+    fault = TakenDown("$.id", Denial(id="a", reason="spam", public=True), reason)
+    copy = pickle.loads(pickle.dumps(fault))  # noqa: S301  # as processes exchange exceptions
+    assert (copy.path, copy.reason, copy.rule) == ("$.id", reason or "spam", fault.rule)
+    assert copy.shown == fault.shown

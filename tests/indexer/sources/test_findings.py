@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from indexer.__main__ import main
-from indexer.sources.findings import MAX_EXAMPLES
+from indexer.sources.findings import MAX_EXAMPLES, Findings
 from service.snapshot.snapshot import open_snapshot
 from tests.support.running import Build, Json, endpoint, payment, service, write_lines
 from tests.support.sources.feeds import misbehaving, sending
@@ -262,3 +262,11 @@ def test_every_reject_is_one_line_of_json(
     assert build(source, options=(*ALL, "--rejects", str(listed))) == 0
     (line,) = listed.read_bytes().splitlines()
     assert json.loads(line.decode())["id"] == listed_id
+
+
+def test_a_source_that_is_discarded_leaves_those_before_it() -> None:
+    findings = Findings(None)
+    first, second = findings.tally("first.jsonl", "first"), findings.tally("second.jsonl", "second")
+    findings.discard(second)
+    assert findings.tallies == [first]
+    assert [each.name for each in findings.fates.sources] == ["first"]

@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Sequence
 from decimal import Decimal
+from itertools import permutations
 
 import pytest
 from hypothesis import given, settings
@@ -119,6 +120,9 @@ def test_the_newest_of_resources_with_one_url_and_method_wins(discover: Discover
     assert later["description"] == "other"
     (earlier,) = discover([dated("other", None)], [dated("one", None)])
     assert earlier["description"] == "one"
+    for one_source in permutations([dated("one", None), dated("other", None)]):
+        (greater,) = discover([*one_source])
+        assert greater["description"] == "other"
 
 
 def test_methods_and_tools_of_one_url_are_separate_endpoints(discover: Discover) -> None:

@@ -150,6 +150,11 @@ def test_at_most_three_endpoints_of_a_service_are_listed_unless_asked_otherwise(
     assert walked == urls(search(client, q="sun", perService=0))
 
 
+def test_an_unknown_value_matches_no_offer_without_a_value(client: httpx.Client) -> None:
+    for name in ("network", "scheme", "asset", "payTo"):
+        assert search(client, **{name: "unknown"})["total"] == 0, name
+
+
 def test_sorting_puts_endpoints_without_a_price_last(client: httpx.Client) -> None:
     body = search(client, enriched="false", sort="price")
     prices = [each["pricing"] for each in body["endpoints"]]

@@ -19,6 +19,7 @@ REQUIRED = [{"acceptIndexes": [0], "methods": [{"type": "oauth2"}, {"type": "sig
 RESOURCES = [
     tool(accept("2000"), server=SERVER, serviceName="Weather"),
     tool(accept("3000", payTo="0xSecond"), serviceName="Second"),
+    tool(accept("5000"), url="mcp://tool/tide", name="tide"),
     v2({"method": "GET"}, exampleUrl=LISBON)
     | {"resource": "https://api.places.example/v1/places/:place"},
     resource(
@@ -76,6 +77,12 @@ def test_a_tool_whose_server_is_unknown_says_so(artifacts: Path) -> None:
     assert "server" not in found["tool"]
     assert found["tool"]["arguments"] == {"city": "..."}
     assert "the listing names no server" in text
+
+
+def test_an_identifier_of_one_seller_is_enough(artifacts: Path) -> None:
+    assert (
+        structured(artifacts, "how_to_call", endpoint="mcp://tool/tide")["tool"]["name"] == "tide"
+    )
 
 
 def test_an_identifier_that_several_sellers_have_asks_for_an_id(artifacts: Path) -> None:

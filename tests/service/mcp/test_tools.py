@@ -134,6 +134,14 @@ def test_endpoints_are_ranked_as_the_http_api_ranks_them(seeded: Path, client: A
         assert found["total"] == services["total"]
 
 
+def test_only_the_first_service_of_a_search_has_its_best_endpoints(seeded: Path) -> None:
+    first, *others = structured(seeded, "search_services", query="weather forecast")["services"]
+    assert first["best_endpoints"]
+    assert all(line.startswith(f"[{first['id']}/") for line in first["best_endpoints"])
+    assert not any(each.get("best_endpoints") for each in others)
+    assert "best_endpoints" not in structured(seeded, "search_services")["services"][0]
+
+
 def test_the_first_row_has_what_is_needed_to_call_it(seeded: Path) -> None:
     first, *others = structured(seeded, "search_endpoints", query="tide table")["endpoints"]
     assert first["curl"].startswith("curl -i")

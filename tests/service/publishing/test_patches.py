@@ -189,6 +189,15 @@ def bomb(size: int) -> bytes:
     return compress(bytes(size))
 
 
+def test_a_patch_of_many_more_pieces_than_the_size_needs_is_refused() -> None:
+    patch = Patch(b"", b"")
+    size = 2 * MAX_SECTIONS
+    patch.frames = compress(b"x")
+    patch.pieces = [msgspec.convert([0, 0, 1, 0, len(patch.frames), 0], PatchPiece)] * size
+    with pytest.raises(DownloadDamaged, match=f"{size} pieces for {size} bytes"):
+        patch.apply(b"", size)
+
+
 @pytest.mark.parametrize("width", [0, 2, 4, 8])
 def test_a_frame_of_more_than_its_size_is_refused(width: int) -> None:
     patch = Patch(b"", b"")

@@ -202,6 +202,17 @@ def test_files_that_were_fetched_before_a_cut_are_not_fetched_again(
     assert current(artifacts) == editions.one
 
 
+def test_what_was_left_of_another_snapshot_is_removed_before_files_are_fetched(
+    origin: OriginServer, artifacts: Path
+) -> None:
+    left = artifacts / "incoming" / "00-11.patches"
+    left.parent.mkdir(parents=True)
+    left.write_bytes(b"left")
+    origin.cut = lambda path: 1000 if path.endswith(".zst") else None
+    assert failure(follower(artifacts, origin)) == "origin_unavailable"
+    assert not left.exists()
+
+
 def test_what_was_left_of_another_frame_of_a_file_is_fetched_again(
     origin: OriginServer, artifacts: Path, editions: Editions
 ) -> None:
@@ -210,7 +221,6 @@ def test_what_was_left_of_another_frame_of_a_file_is_fetched_again(
     for number, frame in enumerate((origin.bucket / "sections").glob("*.zst")):
         size = frame.stat().st_size
         (incoming / frame.name).write_bytes(bytes((0, size // 2, size, 2 * size)[number % 4]))
-    (incoming / "foreign").write_bytes(b"foreign")
     assert follower(artifacts, origin).look()
     assert current(artifacts) == editions.one
     verify(folder(artifacts))
@@ -239,12 +249,22 @@ def replace_by_another_of_its_size(path: Path) -> None:
     path.write_bytes(compress(bytes(size)))
 
 
+def replace_by_a_larger_one(path: Path) -> None:
+    path.write_bytes(bytes(1 << 22))
+
+
 DAMAGES = [corrupt, truncate, replace_by_another, replace_by_a_bomb]
 
 
-@pytest.mark.parametrize("damage", [*DAMAGES, replace_by_another_of_its_size])
+@pytest.mark.parametrize(
+    ("damage", "reason"),
+    [
+        *((damage, "records.json") for damage in (*DAMAGES, replace_by_another_of_its_size)),
+        (replace_by_a_larger_one, "is larger than the"),
+    ],
+)
 def test_a_damaged_file_is_refused_until_it_is_repaired(
-    origin: OriginServer, artifacts: Path, editions: Editions, damage: Any
+    origin: OriginServer, artifacts: Path, editions: Editions, damage: Any, reason: str
 ) -> None:
     follows = follower(artifacts, origin)
     assert follows.look()
@@ -254,7 +274,7 @@ def test_a_damaged_file_is_refused_until_it_is_repaired(
     damage(origin.bucket / "sections" / name)
     assert failure(follows) == "file_refused"
     assert follows.state.error is not None
-    assert "records.json" in follows.state.error.message
+    assert reason in follows.state.error.message
     assert current(artifacts) == editions.one
     verify(folder(artifacts))
     assert follows.state.behind_since == follows.state.published_at

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import tempfile
 import tracemalloc
 from collections import Counter
@@ -20,7 +21,7 @@ from service.filtering.filters import Filters
 from service.search import spelling
 from service.search.analysis import query_words
 from service.search.config import SEARCH_CONFIG
-from service.search.postings import Header
+from service.search.postings import FULL_WEIGHT, Header
 from service.search.query_expansion import Expansion, QueryExpander
 from service.search.spelling import (
     COMPARED,
@@ -195,7 +196,15 @@ def expansion(query: str, words: list[str]) -> set[str]:
     return completed
 
 
-@given(st.text("abc", max_size=7), st.text("abc", max_size=7), st.sampled_from([1, 2]))
+def test_edit_distance_of_all_short_words_equals_its_textbook_definition() -> None:
+    words = ["".join(word) for size in range(5) for word in product("abc", repeat=size)]
+    for left, right in product(words, repeat=2):
+        distance = edits(left, right)
+        for most in (1, 2):
+            assert edit_distance(left, right, most) == min(distance, most + 1), (left, right, most)
+
+
+@given(st.text("abc", max_size=9), st.text("abc", max_size=9), st.sampled_from([1, 2]))
 def test_edit_distance_equals_its_textbook_definition(left: str, right: str, most: int) -> None:
     assert edit_distance(left, right, most) == min(edits(left, right), most + 1)
 
@@ -357,6 +366,51 @@ def test_rare_and_likely_words_are_those_of_few_and_of_many_services(tmp_path: P
     assert [expander.terms[term] for term, _ in unfinished.terms] == ["forecasts", "forecaster"]
     for word, is_specific in [("weathar", True), ("zebra", True), ("weather", False)]:
         assert expander.is_specific([expand(word)]) is is_specific
+
+
+def test_of_two_equally_rare_completions_the_one_of_more_services_weighs_more(
+    tmp_path: Path,
+) -> None:
+    expander = expander_of(tmp_path, [40, 40], {"forecaster": 3, "forecasts": 15}, 1000)
+    (expansion,) = expander.expand(query_words("foreca"))
+    (one, more), (other, less) = expansion.terms
+    assert [expander.terms[one], expander.terms[other]] == ["forecasts", "forecaster"]
+    assert more / less == pytest.approx(2, rel=0.01)  # log(1 + 15) / log(1 + 3)
+
+
+def test_a_rare_completion_scores_no_more_than_a_frequent_one(tmp_path: Path) -> None:
+    expander = expander_of(tmp_path, [400, 4], {"forecaster": 4, "forecasts": 4}, 1000)
+    (expansion,) = expander.expand(query_words("foreca"))
+    weights = {expander.terms[term]: weight for term, weight in expansion.terms}
+    idfs = [math.log(1 + (1000 - n + 0.5) / (n + 0.5)) for n in (400, 4)]
+    assert weights["forecaster"] / weights["forecasts"] == pytest.approx(
+        idfs[1] / idfs[0], rel=0.01
+    )
+
+
+def test_a_correction_of_one_edit_weighs_more_than_one_of_two(tmp_path: Path) -> None:
+    expander = expander_of(tmp_path, [40], {"weathered": 9}, 1000)
+    weights = [
+        weight
+        for word in ("weathered", "waethered", "waetherid")
+        for expansion in expander.expand(query_words(word))
+        for _, weight in expansion.terms
+    ]
+    shares = (1, SEARCH_CONFIG.one_edit_weight, SEARCH_CONFIG.two_edits_weight)
+    assert weights == [round(share * FULL_WEIGHT) for share in shares]
+    assert shares[1] > shares[2]
+
+
+def test_a_word_with_many_completions_is_required(tmp_path: Path) -> None:
+    names = [f"forecast{letter}" for letter in "bcdfghjklmnpqrstvwxz"]
+    documents = [*((f"{name} of weather", "", "") for name in names), ("weather", "", "")]
+    snapshot = catalogue(tmp_path, documents)
+    every, all_words = (
+        {*map(int, snapshot.search("foreca weather", filters=Filters(match_all=match_all)).ids)}
+        for match_all in (False, True)
+    )
+    assert len(documents) - 1 in every - all_words
+    assert len(all_words) == SEARCH_CONFIG.candidates
 
 
 def test_long_unknown_words_do_not_fill_memory(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import tempfile
 from collections import Counter
 from collections.abc import Sequence
@@ -148,6 +149,17 @@ def test_pages_totals_and_matches_of_many_services_are_exact(
         found = services_of(index, expected) if by_group else expected
         matches = unpack(run_now(ranking.matches()))
         assert np.flatnonzero(matches).tolist() == sorted(found)
+
+
+def test_totals_of_a_frequent_word_and_a_rare_one_are_exact(
+    many: tuple[Index, BruteForceRanking],
+) -> None:
+    """Random queries of many words seldom have a rare word that decides the total."""
+    index, brute_force = many
+    for words in itertools.product(WORDS[:4], WORDS[-12:]):
+        for ranked, by_group in ((brute_force.ranking, True), (brute_force.documents, False)):
+            page = run_now(index.ranking(" ".join(words), by_group=by_group).page(24, 0))
+            assert page.total == len(ranked(list(words))), (words, by_group)
 
 
 @settings(max_examples=examples(20), deadline=None)

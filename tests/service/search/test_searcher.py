@@ -285,6 +285,27 @@ def test_a_name_weighs_more_than_a_description(tmp_path: Path) -> None:
     assert positions(catalogue(tmp_path, documents), "seas") == [1, 0]
 
 
+def test_words_of_an_endpoint_weigh_by_the_member_that_has_them(
+    tmp_path: Path,
+) -> None:
+    def described(name: str = "plain", description: str = "plain") -> list[Json]:
+        return [{"name": name, "type": "string", "group": "query", "description": description}]
+
+    plain = {"url": "https://a.example/plain", "description": "plain", "parameters": described()}
+    weakest_first: list[Json] = [
+        {"parameters": described(description="turbine")},
+        {"parameters": described(name="turbine")},
+        {"description": "turbine"},
+        {"url": "https://a.example/turbine"},
+        *({"url": f"https://a.example/{number}"} for number in range(9)),
+    ]
+    records = [
+        service(identifier(number), endpoints=[endpoint() | plain | members])
+        for number, members in enumerate(weakest_first)
+    ]
+    assert positions(publish(tmp_path, records, "--no-semantic"), "turbine") == [3, 2, 1, 0]
+
+
 def test_the_category_is_searched(tmp_path: Path) -> None:
     assert positions(catalogue(tmp_path, [("one", "", ""), ("two", "", "Trading")]), "trading") == [
         1

@@ -170,6 +170,15 @@ def test_filters_of_a_search_hold_together_on_one_entry(
     assert read(page) == [n for n, each in enumerate(fields) if satisfies_search(n, each, wanted)]
 
 
+def test_a_page_spans_several_chunks_of_matches(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("service.filtering.filters.CHUNK", 2)
+    resources = write(tmp_path / "resources", [{"type": TYPES[n in {0, 4}]} for n in range(7)])
+    page = resources.list(ResourceFilters(type=TYPES[0]), 3, 1)
+    assert (page.total, read(page)) == (5, [2, 3, 5])
+
+
 def test_an_endpoint_whose_offers_are_in_several_chunks_is_listed_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

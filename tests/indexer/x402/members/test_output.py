@@ -9,7 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indexer.x402.members.output import MAX_NAME, MAX_NAMES, declared_outputs, read_output
+from indexer.x402.members.output import (
+    MAX_LEVELS,
+    MAX_NAME,
+    MAX_NAMES,
+    declared_outputs,
+    read_output,
+)
 
 OBJECT = {"type": "object", "properties": {"temp": {"type": "number"}}}
 
@@ -61,6 +67,14 @@ def test_names_are_bounded() -> None:
     for number in range(5000):
         nested = {f"level{number}": nested}
     assert "temp" not in read_output(nested)
+    example: Any = 1
+    for number in reversed(range(2 * MAX_LEVELS)):
+        example = {f"n{number}": example}
+    lists: Any = {"deep": 1}
+    for _ in range(2 * MAX_LEVELS):
+        lists = [lists]
+    assert read_output({"example": lists}) == ""
+    assert read_output({"example": example}).split() == [f"n{n}" for n in range(MAX_LEVELS - 1)]
     assert read_output({"oneOf": [{"oneOf": [{"type": "string"}] * 1000}] * 1000, "a": {}}) == ""
 
 

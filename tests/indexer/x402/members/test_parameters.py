@@ -60,6 +60,13 @@ def test_the_fields_of_version_1_become_parameters(declared: Json) -> None:
     assert parameters_of(v1({"method": "POST"} | declared)) == BODY
 
 
+def test_fields_that_name_no_place_are_in_the_query_where_a_method_has_no_body() -> None:
+    declared = {"properties": {"city": {"type": "string"}}}
+    for method, group in {"get": "query", "DELETE": "query", "PUT": "body"}.items():
+        (parameter,) = parameters_of(v1({"method": method} | declared))
+        assert parameter["group"] == group, method
+
+
 def test_examples_and_their_schema_become_parameters() -> None:
     record = v2(
         {"method": "GET", "queryParams": {"city": "Oslo", "days": 2}, "headers": {"X-Key": "a"}},

@@ -73,5 +73,15 @@ def test_the_document_has_every_code_of_503() -> None:
     assert codes <= set(re.findall(r"[a-z_]+", unavailable["description"].partition("Codes: ")[2]))
 
 
+def test_every_operation_but_health_documents_503() -> None:
+    without = [
+        path
+        for path, operations in json.loads(document(""))["paths"].items()
+        for operation in operations.values()
+        if "503" not in operation["responses"]
+    ]
+    assert without == ["/healthz"]
+
+
 def errors_of(base: type[RatecardError]) -> set[type[RatecardError]]:
     return {base}.union(*map(errors_of, base.__subclasses__()))
