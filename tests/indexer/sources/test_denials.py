@@ -81,9 +81,9 @@ def test_without_denials_nothing_is_denied() -> None:
     assert denials.find(id="a", host="a.example", payees=["0xab"]) is None
 
 
-@pytest.mark.parametrize("reason", ["", "of its own"])
-def test_a_fault_comes_from_a_worker_as_it_was(reason: str) -> None:
-    fault = TakenDown("$.id", Denial(id="a", reason="spam", public=True), reason)
+@pytest.mark.parametrize(("reason", "spam"), [("", "spam"), ("of its own", "spam"), ("", "")])
+def test_a_fault_comes_from_a_worker_as_it_was(reason: str, spam: str) -> None:
+    fault = TakenDown("$.id", Denial(id="a", reason=spam, public=True), reason)
     copy = pickle.loads(pickle.dumps(fault))  # noqa: S301  # as processes exchange exceptions
-    assert (copy.path, copy.reason, copy.rule) == ("$.id", reason or "spam", fault.rule)
+    assert (copy.path, copy.reason, copy.rule) == ("$.id", reason or spam, fault.rule)
     assert copy.shown == fault.shown

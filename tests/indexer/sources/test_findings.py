@@ -11,6 +11,8 @@ import pytest
 
 from indexer.__main__ import main
 from indexer.sources.findings import MAX_EXAMPLES, Findings
+from indexer.sources.subjects import NOTHING
+from service.schema.listings import Fate
 from service.snapshot.snapshot import open_snapshot
 from tests.support.running import Build, Json, endpoint, payment, service, write_lines
 from tests.support.sources.feeds import misbehaving, sending
@@ -264,9 +266,13 @@ def test_every_reject_is_one_line_of_json(
     assert json.loads(line.decode())["id"] == listed_id
 
 
-def test_a_source_that_is_discarded_leaves_those_before_it() -> None:
+def test_a_source_that_is_discarded_leaves_those_before_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("indexer.sources.fates.MAX_UNLISTED", 0)
     findings = Findings(None)
-    first, second = findings.tally("first.jsonl", "first"), findings.tally("second.jsonl", "second")
-    findings.discard(second)
+    first = findings.tally("first.jsonl", "first")
+    findings.fates.add(0, "first.jsonl", "line 1", Fate.REJECTED, "$", "malformed", NOTHING)
+    findings.discard(findings.tally("second.jsonl", "second"))
     assert findings.tallies == [first]
-    assert [each.name for each in findings.fates.sources] == ["first"]
+    assert [(each.name, each.more) for each in findings.fates.sources] == [("first", 1)]

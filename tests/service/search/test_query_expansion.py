@@ -413,6 +413,12 @@ def test_a_word_with_many_completions_is_required(tmp_path: Path) -> None:
     assert len(all_words) == SEARCH_CONFIG.candidates
 
 
+def test_the_first_word_of_all_may_be_a_correction(tmp_path: Path) -> None:
+    expander = expander_of(tmp_path, [90, 90], {"weathar": 90, "weathbr": 2}, 1000)
+    (expansion,) = expander.expand(query_words("weathbr"))
+    assert [expander.terms[term] for term, _ in expansion.terms] == ["weathbr", "weathar"]
+
+
 def test_long_unknown_words_do_not_fill_memory(tmp_path: Path) -> None:
     snapshot = catalogue(tmp_path, [("weather", "", "")])
     queries = ["x" * 1990 + "".join(letters) for letters in product("abcdefghij", repeat=3)]
