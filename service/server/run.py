@@ -38,7 +38,7 @@ def serve(settings: ServerSettings) -> None:
             os.environ[SHARED_FOLDER] = folder
         if settings.follow:
             stack.enter_context(run_follower())
-        # Later than the import of the application, uvicorn catches it itself.
+        # uvicorn catches it itself, but not while it imports the application.
         stack.enter_context(suppress(KeyboardInterrupt))
         uvicorn.run(
             "service.app:app",

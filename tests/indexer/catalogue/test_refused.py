@@ -1,4 +1,4 @@
-"""What a refused record names, so that its seller finds it by its URL."""
+"""URLs and payees of refused records, by which their sellers find them."""
 
 from __future__ import annotations
 

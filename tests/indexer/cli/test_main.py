@@ -116,15 +116,16 @@ def test_an_option_is_not_abbreviated(
     ],
 )
 def test_wrong_options_of_a_cluster_are_usage_errors(
-    options: list[str], reason: str, capsys: pytest.CaptureFixture[str]
+    options: list[str], reason: str, artifacts: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     try:
-        status: object = main(["build", "x", *options])
+        status: object = main(["build", "x", "--out", str(artifacts), *options])
     except SystemExit as ended:
         status = ended.code
     error = capsys.readouterr().err
     assert (status, "hush" in error) == (2, False)
     assert reason in error
+    assert not artifacts.exists()
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Which content coding an `Accept-Encoding` prefers."""
+"""The content coding that an `Accept-Encoding` prefers."""
 
 from __future__ import annotations
 
