@@ -10,7 +10,7 @@ __all__ = ["main", "ratecard"]
 
 
 def ratecard() -> int:
-    """Run `ratecard`: `serve` and `mcp` start servers, every other command is the indexer's."""
+    """Run `ratecard`: the service has `serve`, `mcp` and `fetch`, the indexer the rest."""
     arguments = sys.argv[1:]
     if arguments[:1] == ["serve"]:
         from service.__main__ import main as serve  # noqa: PLC0415  # loads the whole service
@@ -20,6 +20,10 @@ def ratecard() -> int:
         from service.mcp.__main__ import main as serve_mcp  # noqa: PLC0415  # loads the service
 
         return serve_mcp(arguments[1:], "ratecard mcp")
+    if arguments[:1] == ["fetch"]:
+        from service.fetch import main as fetch  # noqa: PLC0415  # needs no part of the indexer
+
+        return fetch(arguments[1:], "ratecard fetch")
     return main(arguments, "ratecard")
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
@@ -26,12 +25,10 @@ from indexer.options import BuildOptions
 from indexer.payments.database import check_payment_files
 from indexer.processes.pool import Pool
 from indexer.processes.resources import (
-    anonymous_memory,
     available_cpus,
     plan_memory,
 )
 from indexer.progress import Progress
-from indexer.publishing.publication import Publisher
 from indexer.report import Report, make_report, recall, remember, write_sources
 from indexer.search_options import ClusterOptions, RankingOptions
 from indexer.segments.reuse import ReuseStore, save
@@ -45,16 +42,17 @@ from indexer.sources.inputs import Inputs, fetch_feeds, find_inputs
 from indexer.storing import StoredServices, store_services
 from indexer.whoosh_index.files import is_whole_index
 from indexer.whoosh_index.update import publish_whoosh_index, start_whoosh_index
-from service.errors import PublishingFailed, SnapshotUnavailable
-from service.publishing.artifacts import (
+from service.artifacts.downloads import name_current
+from service.artifacts.publishing import (
     WHOOSH,
-    earlier_ids,
     kept_snapshots,
-    make_current,
     publish,
+    remove_obsolete,
     stage,
+    time_of_build,
+    write_current,
 )
-from service.publishing.downloads import make_downloads
+from service.errors import PublishingFailed, SnapshotUnavailable
 from service.snapshot.manifest import (
     FORMAT,
     Manifest,
@@ -84,23 +82,22 @@ def build_snapshot(options: BuildOptions, progress: Progress | None = None) -> R
     progress = progress or Progress()
     encoder, ranking = _load_encoder(options)
     options = replace(options, ranking=ranking)
-    publisher = Publisher(options.publish, options.sign, options.keep)
     cluster = connect_cluster(options.cluster, options.out)
     with stage(options.out, options.keep) as staging:
         notes = [] if cluster is None else cluster.clean(kept_snapshots(options.out))
+        if obsolete := remove_obsolete(options.out):
+            notes.append(f"removed {', '.join(obsolete)} of an earlier release")
         inputs = _gather(options, progress)
         with take_fingerprint(inputs, _settings(options)) as fingerprint:
             report = _repeat(options, fingerprint, cluster, progress)
             if report is not None:
                 refresh_accepted(options.out, inputs.sources, datetime.now(UTC))
-                left = plan_memory(options.memory, inputs.size) - anonymous_memory(os.getpid())
-                _make_downloads(options, report, left, progress)
+                _make_downloads(options, report, progress)
             else:
                 with _opened(staging, options, inputs, progress) as context:
                     report = _build(context, inputs, encoder, fingerprint, cluster)
                 remember(options.out, staging, options.rejects, report)
         write_sources(options.out, staging, inputs, report)
-        report.pushed = publisher.publish(options.out, progress)
         report.notes += notes
     report.stages, report.seconds = progress.seconds, time.monotonic() - started
     return report
@@ -186,32 +183,28 @@ def _repeat(
         cluster.keep(manifest.index)
     if not is_whole_index(options.out / WHOOSH / manifest.id):
         return None
-    make_current(options.out, manifest.id)
+    write_current(options.out, manifest.id)
     return report
 
 
-def _make_downloads(options: BuildOptions, report: Report, memory: int, progress: Progress) -> None:
-    """Make the downloads of the published snapshot, with patches from the one before.
-
-    `memory` is what may be taken for them.
-    """
-    if not options.downloads:
-        return
-    folder = options.out / SNAPSHOTS / report.snapshot
-    kept = kept_snapshots(options.out)
-    base = next((each for each in kept if each != report.snapshot), "")
+def _make_downloads(options: BuildOptions, report: Report, progress: Progress) -> None:
+    """Make the downloads of the published snapshot, if they are wanted, and name it there."""
+    served = read_current(options.out)
+    folder = options.out / SNAPSHOTS / served.id
     with progress.stage("make the downloads"):
-        threads = options.jobs or available_cpus()
         try:
             manifest = read_manifest(folder)
-            download = make_downloads(options.out, folder, manifest, base, threads, memory)
+            if options.downloads:
+                from service.artifacts.archives import make_downloads  # noqa: PLC0415  # an extra
+
+                files = make_downloads(options.out, folder, manifest)
+                report.downloads = sum(file.bytes for file in files)
+            name_current(options.out, manifest, served.checked_at)
         except (OSError, SnapshotUnavailable) as error:
             raise PublishingFailed(
                 f"{report.snapshot} is served, but its downloads cannot be made: {error}; "
                 "make room and build again"
             ) from error
-    report.downloads = sum(file.bytes for file in download.archives.values())
-    report.patches = download.patch_file.bytes
 
 
 @contextmanager
@@ -282,7 +275,7 @@ def _build(
     placed = [(each.stored.path, each.ordinals) for each in indexed.segments]
     parts = start_whoosh_index(context.pool, options.out, before, folder, placed)
     try:
-        _make_downloads(options, report, context.pool.left(len(parts)), context.progress)
+        _make_downloads(options, report, context.progress)
     finally:
         _leave_files(context, manifest.id, parts, assembler.known, indexed)
     return report
@@ -313,12 +306,11 @@ def _describe(context: BuildContext, stored: StoredServices) -> Manifest:
     return Manifest(
         format=FORMAT,
         id=identity,
-        built_at=context.now,
+        built_at=time_of_build(context.options.out),
         counts=stored.counts,
         sources=[Source(each.source, each.records, each.malformed) for each in tallies],
         files=files,
         encoder=context.options.ranking.search.encoder,
-        earlier=earlier_ids(context.options.out, identity),
     )
 
 
@@ -339,7 +331,7 @@ def _publish(context: BuildContext, manifest: Manifest) -> None:
     with suppress(SnapshotUnavailable):
         existing = read_manifest(artifacts / SNAPSHOTS / manifest.id)
         if existing.files == manifest.files:
-            manifest.built_at, manifest.earlier = existing.built_at, existing.earlier
+            manifest.built_at = existing.built_at
     with context.progress.stage("publish"):
         publish(artifacts, context.built, manifest)
 

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from indexer.declarations import Amount, Count, Duration, Flag, Seconds, Share, Size, Texts
 from indexer.search_options import STATIC_RANKING, ClusterOptions, RankingOptions
-from service.publishing.artifacts import KEPT
+from service.artifacts.publishing import KEPT
 
 ARTIFACTS = Path("artifacts")
 UNUSED_SECONDS = 30 * 24 * 60 * 60
@@ -371,32 +371,15 @@ class BuildOptions(Struct, frozen=True, kw_only=True):
     ] = False
     keep: Annotated[
         Count,
-        Meta(description="how many snapshots stay on disk; a rollback goes back to one of them"),
+        Meta(
+            description="how many snapshots stay on disk, at least the published one and one "
+            "that a rollback can go back to"
+        ),
         Flag("N"),
     ] = KEPT
-    publish: Annotated[
-        tuple[str, ...],
-        Meta(
-            description="push the snapshot to a bucket or folder that replicas follow: "
-            "`s3://bucket/prefix`, `gs://`, `az://` or `file:///folder`; may be repeated; needs "
-            "the extra `replica`"
-        ),
-        Flag("URL"),
-    ] = ()
-    sign: Annotated[
-        Path | None,
-        Meta(
-            description="sign the publication with an Ed25519 key in PEM, so that replicas can "
-            "insist on it; needs the extra `signing`"
-        ),
-        Flag("KEY"),
-    ] = None
     downloads: Annotated[
         bool,
-        Meta(
-            description="make no archives of the snapshot: it cannot be downloaded, and no "
-            "replica can copy it"
-        ),
+        Meta(description="make no files for `ratecard fetch` and mirrors to copy"),
         Flag(name="--no-downloads"),
     ] = True
     cluster: ClusterOptions | None = None

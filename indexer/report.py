@@ -10,7 +10,6 @@ import msgspec
 from msgspec import Struct
 
 from indexer.catalogue.outliers import Outlier
-from indexer.publishing.pushed import Pushed
 from indexer.segments.store import SegmentCounts
 from indexer.snapshot.compare import ChangeCounts
 from indexer.sources.findings import Finding, Findings, State, Tally
@@ -40,9 +39,7 @@ class Report(Struct, rename="camel"):
     indexed: services whose texts were indexed anew
     segments: segments of the snapshot; 0 where the snapshot existed
     merged: segments that were merged to fewer
-    pushed: the outcome of the push to each bucket
-    downloads: bytes of the archives; 0 without them
-    patches: bytes of the patches from the snapshot before
+    downloads: bytes of the files that others copy; 0 without them
     loaded: bytes of the postings in a cluster; 0 where none were loaded
     """
 
@@ -69,8 +66,6 @@ class Report(Struct, rename="camel"):
     first_findings: list[Finding]
     depends_on_time: bool = False
     downloads: int = 0
-    patches: int = 0
-    pushed: list[Pushed] = []
     loaded: int = 0
     undescribed: int = 0
 

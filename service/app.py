@@ -13,14 +13,12 @@ from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.routing import Route
 
-from service.api.changes import ListChanges, list_changes
 from service.api.discovery import DISCOVERY
 from service.api.documents.api_catalog import PATH as API_CATALOG
 from service.api.documents.api_catalog import ListApis, get_api_catalog
 from service.api.documents.llms import get_llms
 from service.api.documents.openapi import get_openapi
 from service.api.documents.service_openapi import get_service_openapi
-from service.api.downloads import DOWNLOADS
 from service.api.ecosystem import (
     GetEcosystemOverview,
     GetEcosystemStats,
@@ -46,7 +44,6 @@ from service.http.cache import CachedRoute, ResponseCache, version_of
 from service.http.context import Context
 from service.http.drain import Drain
 from service.http.exception_handlers import EXCEPTION_HANDLERS
-from service.http.file_ranges import Transfers
 from service.http.line_writer import STDOUT, LineWriter
 from service.http.load_shedding import LoadShedder, Turns
 from service.http.metrics import Metrics
@@ -67,7 +64,6 @@ ROUTES = [  # the most used first: each route before another one costs its reque
     CachedRoute("/v1/services/{id}/demand", get_demand),
     CachedRoute("/v1/services/{id}/openapi.json", get_service_openapi),
     OperationRoute("/v1/listings", explain_listings, ExplainListings),
-    OperationRoute("/v1/changes", list_changes, ListChanges),
     OperationRoute("/v1/ecosystem/overview", get_overview, GetEcosystemOverview),
     OperationRoute("/v1/ecosystem/transactions", get_transactions, GetRecentTransactions),
     OperationRoute("/v1/ecosystem/stats", get_stats, GetEcosystemStats),
@@ -91,20 +87,18 @@ def create_app(settings: Settings | None = None, *, allows_any_origin: bool = Tr
     its own passes `allows_any_origin=False`: responses then have no CORS headers of this one.
     """
     settings = settings or Settings.from_environment()
-    artifacts = Path(settings.artifacts)
-    snapshots = SnapshotManager(artifacts, connector_of(settings), downloads=settings.downloads)
+    snapshots = SnapshotManager(Path(settings.artifacts), connector_of(settings))
     mcp = _mount_mcp(snapshots, settings) if settings.mcp else None
-    routes = [*ROUTES, *DOWNLOADS, *SNAPSHOTS, *(mcp.routes if mcp else [])]
+    routes = [*ROUTES, *SNAPSHOTS, *(mcp.routes if mcp else [])]
     context = Context(
         settings=settings,
         snapshots=snapshots,
         cache=ResponseCache(settings.cache_bytes, settings.max_age, version_of(settings)),
-        metrics=Metrics(snapshots, artifacts if settings.follow else None),
+        metrics=Metrics(snapshots),
         access_log=LineWriter(STDOUT) if settings.log_requests else None,
         drain=Drain(settings.drain),
         load_shedder=LoadShedder(settings.max_lag),
         turns=Turns(),
-        transfers=Transfers(),
         error_page=error_page if settings.page else None,
         api_paths=frozenset(route.path for route in routes),
         post_paths=frozenset(route.path for route in routes if route.methods == {"POST"}),

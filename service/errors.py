@@ -49,19 +49,11 @@ class ServiceNotFound(RatecardError, code="service_not_found", status=404):
 
 
 class DownloadNotFound(RatecardError, code="download_not_found", status=404):
-    """No kept snapshot has the download."""
+    """There is no file of this name to copy."""
 
 
 class DownloadsDisabled(RatecardError, code="downloads_disabled", status=404):
     """The service offers no downloads."""
-
-
-class RangeNotSatisfiable(RatecardError, code="range_not_satisfiable", status=416):
-    """The range of a request begins after the end of the download."""
-
-    def __init__(self, size: int) -> None:
-        super().__init__(f"the range begins after the end, at {size} bytes")
-        self.size = size
 
 
 class PathNotFound(RatecardError, code="path_not_found", status=404):
@@ -71,28 +63,18 @@ class PathNotFound(RatecardError, code="path_not_found", status=404):
         super().__init__(message)
 
 
-class SnapshotNotFound(RatecardError, code="snapshot_not_found", status=404):
-    """No snapshot that is remembered had the id."""
+class PinsRemoved(RatecardError, code="snapshot_pins_removed", status=410):
+    """A request names another snapshot than the one that is served."""
 
-
-class SnapshotGone(RatecardError, code="snapshot_gone", status=410):
-    """The snapshot was served, and is no longer kept; `instead` is one to download."""
-
-    def __init__(self, snapshot_id: str, instead: str) -> None:
+    def __init__(self, served: str) -> None:
         super().__init__(
-            f"the snapshot {snapshot_id} is no longer kept; download "
-            f"/v1/snapshots/{instead}.jsonl.zst, then ask for the changes since {instead}"
+            f"answers come from the served snapshot alone, {served}; leave `snapshot` out, and "
+            "start again where the header Ratecard-Snapshot changes"
         )
 
 
-class SnapshotWithdrawn(RatecardError, code="snapshot_withdrawn", status=410):
-    """The snapshot was served, and is no longer answered from: `served` is."""
-
-    def __init__(self, snapshot_id: str, served: str) -> None:
-        super().__init__(
-            f"the snapshot {snapshot_id} is no longer answered from; ask the served one, {served}, "
-            "or leave `snapshot` out"
-        )
+class PathRemoved(RatecardError, code="path_removed", status=410):
+    """The path of a request was one of an earlier release; the message names what replaces it."""
 
 
 class MethodNotAllowed(RatecardError, code="method_not_allowed", status=405):
@@ -186,25 +168,6 @@ class PublishingFailed(Exception):  # no response has it
 
 class ArtifactsBusy(PublishingFailed):
     """Another process that publishes holds the lock of the artifacts folder."""
-
-
-class DownloadDamaged(Exception):  # no response has it
-    """A frame, a patch or an archive is not what it should be."""
-
-
-class FollowingFailed(Exception):  # no response has it
-    """A failed look at the origin: its publication was not fetched.
-
-    The message is cut to MAX_MESSAGE printable characters: parts of it are text of the origin.
-
-    code: `origin_unavailable`, `pointer_missing`, `pointer_refused`, `manifest_refused`,
-        `file_refused`, `file_missing`, `state_damaged`, `downloads_failed`, `artifacts_busy`,
-        `disk_full` or `disk_failed`
-    """
-
-    def __init__(self, code: str, message: str) -> None:
-        super().__init__(shorten(message))
-        self.code = code
 
 
 def shorten(message: str) -> str:

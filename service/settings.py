@@ -67,7 +67,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     ] = True
     downloads: Annotated[
         bool,
-        Meta(description="serve downloads of snapshots, and what replicas copy"),
+        Meta(description="serve the files that `ratecard fetch` and mirrors copy"),
     ] = True
     mcp: Annotated[
         bool,
@@ -88,15 +88,6 @@ class Settings(Struct, frozen=True, kw_only=True):
             "pauses between them, and is the default of `ratecard mcp --http`",
         ),
     ] = 0.4
-    follow: Annotated[
-        str,
-        Meta(
-            pattern=r"^$|^(s3|gs|az|https?)://[^/]|^file:///",
-            description="URL of a bucket (`s3://`, `gs://`, `az://`), a folder (`file:///`) or "
-            "another Ratecard (`https://`), whose snapshots are fetched and served; needs the "
-            "extra `replica`",
-        ),
-    ] = ""
     engine: Annotated[
         Literal["embedded", "opensearch"],
         Meta(
@@ -182,32 +173,6 @@ class ServerSettings(Settings, frozen=True, kw_only=True):
             "its response is disconnected",
         ),
     ] = 30
-    follow_interval: Annotated[
-        float, Meta(ge=0.1, description="seconds between two looks at the followed origin")
-    ] = 10.0
-    trust: Annotated[
-        str,
-        Meta(
-            description="file of the Ed25519 public key that must have signed what is followed; "
-            "needs the extra `signing`"
-        ),
-    ] = ""
-    follow_max_age: Annotated[
-        int,
-        Meta(
-            ge=0,
-            description="seconds after which a signed publication is refused as too old; 0 never "
-            "refuses any, others need `--trust`",
-        ),
-    ] = 0
-    keep: Annotated[
-        int, Meta(ge=1, description="number of followed snapshots that stay on disk")
-    ] = 3
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.follow_max_age and not self.trust:
-            raise ValueError(f"{variable('follow_max_age')} needs {variable('trust')}")
 
 
 def parse_hosts(hosts: str) -> list[str]:

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from indexer.build import build_snapshot, check_sources
-from indexer.cli.command import PUBLISHING, Command
+from indexer.cli.command import Command
 from indexer.cli.options.declared import add_declared
 from indexer.cli.options.searching import (
     add_engine_options,
@@ -19,7 +19,6 @@ from indexer.cli.options.searching import (
 )
 from indexer.cli.options.sources import add_source_options, parse_reading
 from indexer.cli.terminal import announce
-from indexer.errors import Misuse
 from indexer.options import BuildOptions
 from indexer.progress import Progress
 from indexer.report import Report
@@ -35,7 +34,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of a build."""
     add_source_options(parser)
     add_ranking_options(parser)
-    add_declared(parser, BuildOptions, ("endpoints", "keep", "downloads", *PUBLISHING))
+    add_declared(parser, BuildOptions, ("endpoints", "keep", "downloads"))
     add_engine_options(parser)
     add_declared(parser, ClusterOptions)
     _add_report_options(parser)
@@ -57,8 +56,6 @@ def run(options: argparse.Namespace) -> int:
     build_options = BuildOptions(
         **parse_reading(options), ranking=parse_ranking(options), cluster=parse_cluster(options)
     )
-    if build_options.publish and not build_options.downloads:
-        raise Misuse("--publish pushes the downloads of a snapshot: leave --no-downloads out")
     return _report(build_snapshot, build_options, options)
 
 
@@ -118,12 +115,10 @@ def _describe_snapshot(report: Report, artifacts: Path) -> Iterator[str]:
         yield f"{counts}; checked in {report.seconds:.1f} s, and nothing was published"
         return
     yield f"encoder: {report.encoder or 'none; ranked by words alone'}"
-    yield from map(str, report.pushed)
     if report.loaded:
         yield f"cluster: {_format_size(report.loaded)} of postings, without replicas"
     if report.downloads:
-        patches = f", {_format_size(report.patches)} of patches" if report.patches else ""
-        yield f"downloads: {_format_size(report.downloads)}{patches}"
+        yield f"downloads: {_format_size(report.downloads)}"
     yield f"{counts}; {_format_size(report.bytes)} in {report.seconds:.1f} s"
     verb = "published" if report.changed else "nothing changed; still serving"
     yield f"{verb} {artifacts}/snapshots/{report.snapshot}"

@@ -10,9 +10,6 @@ from typing import NamedTuple
 
 from indexer.options import ARTIFACTS
 
-PUBLISHING = ("publish", "sign")
-"""Fields of BuildOptions that count where a snapshot is published."""
-
 
 class Command(NamedTuple):
     """A command: its help, examples of its command line without the program, and its functions.

@@ -34,7 +34,7 @@ COMMANDS: dict[str, Command] = {
 }
 FIRST_STEPS = ("build", "search", "show")
 SCRIPT = "ratecard"
-"""The console script, which also has the commands `serve` and `mcp`."""
+"""The console script, which also has the commands `serve`, `mcp` and `fetch`."""
 
 
 def main(arguments: list[str] | None = None, prog: str = "python -m indexer") -> int:
@@ -81,6 +81,7 @@ def parse_options(arguments: list[str], prog: str) -> argparse.Namespace:
     if prog == SCRIPT:  # for the help: the script itself runs these commands
         subparsers.add_parser("serve", help="serve the published snapshot over HTTP")
         subparsers.add_parser("mcp", help="serve the published snapshot to agents by MCP")
+        subparsers.add_parser("fetch", help="make a verified copy of what another Ratecard serves")
     if not arguments:
         parser.print_help()
         parser.exit(2)

@@ -7,17 +7,9 @@ import argparse
 import msgspec
 
 from indexer.build import connect_cluster
-from indexer.cli.command import (
-    PUBLISHING,
-    Command,
-    add_artifacts_argument,
-    add_artifacts_option,
-)
-from indexer.cli.options.declared import add_declared, given
+from indexer.cli.command import Command, add_artifacts_argument, add_artifacts_option
 from indexer.cli.options.searching import add_engine_options, parse_cluster
 from indexer.cli.terminal import announce, answer
-from indexer.options import BuildOptions
-from indexer.publishing.publication import Publisher
 from indexer.snapshot.compare import compare, find_snapshot, summarise_difference
 from indexer.snapshot.rollback import roll_back
 from service.snapshot.manifest import verify
@@ -61,17 +53,14 @@ def verify_served(options: argparse.Namespace) -> int:
 def add_rollback_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of a rollback."""
     add_artifacts_argument(parser)
-    add_declared(parser, BuildOptions, PUBLISHING)
     add_engine_options(parser)
 
 
 def rollback(options: argparse.Namespace) -> int:
     """Roll back, whether or not the outcome can be printed."""
-    values = given(options, BuildOptions)
-    publisher = Publisher(values.get("publish", ()), values.get("sign"))
     cluster = connect_cluster(parse_cluster(options), options.artifacts)
     switch = None if cluster is None else cluster.switch
-    announce(roll_back(options.artifacts, publisher, switch))
+    announce(roll_back(options.artifacts, switch))
     return 0
 
 
@@ -88,7 +77,7 @@ VERIFY = Command(
     verify_served,
 )
 ROLLBACK = Command(
-    "serve the snapshot that was published before",
+    "serve the snapshot that was built before",
     ("rollback",),
     add_rollback_options,
     rollback,

@@ -19,7 +19,7 @@ from msgspec import Meta, Struct
 
 from indexer.feeds.url import origin
 from indexer.options import UNUSED_SECONDS, SourceOptions
-from service.publishing.durable import replace_durably, sync
+from service.artifacts.durable import replace_durably, sync
 from service.snapshot.manifest import sha256
 
 FORMAT = 3

@@ -14,7 +14,7 @@ from msgspec import Struct
 from indexer.errors import IndexerError, InvalidRecord, Misuse
 from indexer.probes.observation import Observation, decode_observation, encode_observation
 from indexer.x402.members.dates import NEVER
-from service.publishing.durable import make_folder, sync
+from service.artifacts.durable import make_folder, sync
 
 START = b'{"url":'
 """The beginning of each line that `append` writes."""

@@ -127,13 +127,6 @@ class Pool:
             worker.close()
         release_memory()
 
-    def left(self, busy: int) -> int:
-        """Return the bytes of memory that are left while so many workers are busy."""
-        with self._lock:
-            idle = sorted(worker.memory for worker in self._started)[busy:]
-        workers = busy * WORKER_MEMORY if self.workers > 1 else 0
-        return self.memory - anonymous_memory(os.getpid()) - workers - sum(idle)
-
     def submit(self, function: Callable[..., T], *arguments: Any) -> Future[T]:
         """Call a function in a worker; `wait_for` returns the result or raises its exception."""
         if self.workers > 1:

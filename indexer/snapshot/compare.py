@@ -11,12 +11,18 @@ import numpy as np
 from msgspec import Raw, Struct
 
 from indexer.errors import Misuse
+from indexer.snapshot.changes import (
+    ABSENT,
+    COMPARED_FILES,
+    PayeeChange,
+    PriceJump,
+    compare_services,
+    find_alerts,
+)
 from indexer.sources.decisions import Conflict, read_decisions
 from indexer.text import one_line
 from service.errors import REBUILD, SnapshotDamaged, SnapshotMissing, SnapshotUnavailable
 from service.prices import price_range
-from service.schema.snapshots import PayeeChange, PriceJump
-from service.snapshot.changes import ABSENT, COMPARED_FILES, compare_services, find_alerts
 from service.snapshot.manifest import MANIFEST, check_sizes, read_manifest
 from service.snapshot.publication import CURRENT, SNAPSHOTS, read_current
 from service.storage.record_store import Records

@@ -16,8 +16,8 @@ from whoosh import index
 from indexer.errors import IndexerError
 from indexer.sources.fingerprint import hash_program
 from indexer.whoosh_index.schema import SCHEMA
+from service.artifacts.publishing import WHOOSH
 from service.errors import REBUILD, SnapshotUnavailable
-from service.publishing.artifacts import WHOOSH
 from service.snapshot.manifest import File, check_files, hash_file
 
 DESCRIPTION = "files.json"

@@ -18,7 +18,6 @@ from service.api.query_string import (
     Offset,
     Operation,
     PriceBound,
-    PublishedSnapshot,
     Query,
     about,
     parameters_of,
@@ -73,7 +72,6 @@ class ListDiscoveryResources(Operation, frozen=True, kw_only=True):
     pay_to: PayTo | None = None
     extensions: Annotated[NonEmpty | None, about("Only with this key in `extensions`.")] = None
     registration: Annotated[bool | None, about(REGISTRATION)] = None
-    snapshot: PublishedSnapshot = None
 
     @property
     def filters(self) -> ResourceFilters:
@@ -111,7 +109,6 @@ class SearchDiscoveryResources(Operation, frozen=True, kw_only=True):
     registration: Annotated[bool | None, about(REGISTRATION)] = None
     limit: Limit = 20
     cursor: Cursor | None = None
-    snapshot: PublishedSnapshot = None
 
     def __post_init__(self) -> None:
         if not self.query and self.filters == NO_RESOURCE_FILTERS:
@@ -147,7 +144,6 @@ class ListDiscoveryMerchant(Operation, frozen=True, kw_only=True):
     pay_to: PayTo
     limit: LongLimit = 20
     offset: Offset = 0
-    snapshot: PublishedSnapshot = None
 
 
 async def list_resources(request: Request, listing: ListDiscoveryResources) -> Cacheable:

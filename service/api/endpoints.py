@@ -22,7 +22,6 @@ from service.api.query_string import (
     Operation,
     PayerCount,
     PriceBound,
-    PublishedSnapshot,
     Query,
     Values,
     about,
@@ -97,7 +96,6 @@ class EndpointSelection(Operation, frozen=True, kw_only=True):
     per_service: Annotated[Offset, about(PER_SERVICE)] = 3
     facets: Annotated[tuple[EndpointFacetName, ...], FACETS] = ()
     explain: Explain = False
-    snapshot: PublishedSnapshot = None
 
     @property
     def filters(self) -> EndpointFilters:

@@ -23,7 +23,6 @@ from msgspec.structs import replace
 
 from service.errors import InvalidParameter
 from service.filtering.facets import MAX_COUNTED
-from service.schema.snapshots import SnapshotId
 from service.schema.values import NonEmpty
 
 MAX_LIMIT = 200
@@ -38,10 +37,6 @@ DEFAULT_LIMIT = 24
 NOT_BLANK = r"[^\s\x1c-\x1f\x85]|\ufeff"  # Python and ECMA 262 disagree about white space
 DECIMAL = r"^[0-9]{1,100}(?:\.[0-9]{1,100})?$(?!\n)"
 
-_PINNED = (
-    "The id of a kept snapshot to answer from, by default the one being served. The same request "
-    "has the same answer."
-)
 QUERY = "Plain text without operators. The first 64 distinct terms count."
 
 
@@ -71,7 +66,6 @@ LongLimit = Annotated[int, up_to(1000)]
 Offset = Annotated[
     int, Meta(ge=0, description="Number of results to skip; past the end the page is empty.")
 ]
-PublishedSnapshot = Annotated[SnapshotId | None, about(_PINNED)]
 Cursor = Annotated[
     NonEmpty, about("The `cursor` of the last response, which continues the same list.")
 ]

@@ -9,8 +9,8 @@ from starlette.requests import Request
 
 from service.api.query_string import Operation, parameters_of, parse
 from service.http.cache import CachedRoute
-from service.http.context import context_of, snapshot_of
-from service.http.responses import PINNED, SNAPSHOT, Cacheable
+from service.http.context import context_of
+from service.http.responses import Cacheable
 
 T = TypeVar("T", bound=Operation)
 
@@ -19,7 +19,7 @@ class OperationRoute(CachedRoute):
     """A route whose endpoint is called with the request and with its parameters, as a `kind`.
 
     Expensive operations are refused under load, and slow ones take turns. Responses are cached by
-    the parameters of the kind, but for those of a snapshot that the request names.
+    the parameters of the kind.
     """
 
     def __init__(
@@ -31,17 +31,6 @@ class OperationRoute(CachedRoute):
                 context.load_shedder.check()
             if operation.is_slow:
                 await context.turns.wait()
-            snapshot_id = getattr(operation, "snapshot", None)
-            if snapshot_id is None:
-                return await endpoint(request, operation)
-            # Answer from a snapshot that may have to be opened first.
-            served = snapshot_of(request)
-            if not context.snapshots.is_open(snapshot_id):
-                context.load_shedder.check()
-            request.scope[SNAPSHOT] = await context.snapshots.pin(snapshot_id, served)
-            response = await endpoint(request, operation)
-            response.etag = response.snapshot_id = snapshot_id.encode()
-            response.cache_control, response.is_kept = PINNED, False
-            return response
+            return await endpoint(request, operation)
 
         super().__init__(path, answer, None if kind.NAMES_UNKNOWN else parameters_of(kind))

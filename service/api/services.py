@@ -18,7 +18,6 @@ from service.api.query_string import (
     Operation,
     PayerCount,
     PriceBound,
-    PublishedSnapshot,
     Query,
     Values,
     about,
@@ -70,7 +69,6 @@ class ServiceSelection(Operation, frozen=True, kw_only=True):
     facets: Annotated[tuple[ServiceFacetName, ...], FACETS] = ()
     endpoints: Annotated[Literal["all", "none"], about(ENDPOINTS)] = "all"
     explain: Explain = False
-    snapshot: PublishedSnapshot = None
 
     @property
     def filters(self) -> Filters:

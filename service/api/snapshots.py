@@ -1,77 +1,72 @@
-"""The snapshots that are kept: what each holds, and the files that a copy of it has."""
+"""The served snapshot, the files that others copy, and the paths that these replaced."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
 
 from starlette.requests import Request
-from starlette.types import Scope
+from starlette.responses import FileResponse
+from starlette.routing import Route
 
-from service.artifacts.folder import KeptSnapshot
-from service.http.cache import CachedRoute
+from service.artifacts.downloads import KINDS, describe, read_downloads
+from service.artifacts.publishing import DOWNLOADS
+from service.errors import DownloadNotFound, DownloadsDisabled, PathRemoved
 from service.http.context import context_of, snapshot_of
-from service.http.responses import Cacheable, hashed_json
-from service.schema.snapshots import (
-    SnapshotDescription,
-    SnapshotEnvelope,
-    SnapshotFile,
-    SnapshotList,
-)
-from service.schema.values import format_timestamp
-from service.snapshot.manifest import File
+from service.http.responses import IMMUTABLE, SNAPSHOT, Cacheable, hashed_json
+from service.snapshot.publication import is_snapshot_id
 
-MAX_LISTED = 100
-"""Snapshots that are listed, of some 26 KB each before compression."""
+CURRENT = "/v1/snapshots/current"
+ZSTD = "application/zstd"
 
 
-async def list_snapshots(request: Request) -> Cacheable:
-    """List the newest kept snapshots, the last publication first."""
-    context, served = context_of(request), snapshot_of(request)
-    context.load_shedder.check()
-    kept = list(context.snapshots.folder.kept.snapshots[:MAX_LISTED])
-    if served.id not in [snapshot.id for snapshot in kept]:
-        kept.insert(0, context.snapshots.find(served.id, served))
-    descriptions = [describe(request, snapshot) for snapshot in kept]
-    return hashed_json(SnapshotList(descriptions), "", is_kept=True)
+async def get_current(request: Request) -> Cacheable:
+    """Describe the served snapshot, and the files to copy."""
+    snapshots, snapshot = context_of(request).snapshots, snapshot_of(request)
+    files = []
+    if context_of(request).settings.downloads:
+        files = await asyncio.to_thread(read_downloads, snapshots.path, snapshot.id)
+    envelope = describe(snapshot.manifest, snapshots.checked_at(snapshot), files)
+    return hashed_json(envelope, snapshot.id)
 
 
-async def get_snapshot(request: Request) -> Cacheable:
-    """Describe a kept snapshot, by default the one being served."""
-    served = snapshot_of(request)
-    snapshot_id = request.path_params.get("id", served.id)
-    snapshot = context_of(request).snapshots.find(snapshot_id, served)
-    envelope = SnapshotEnvelope(describe(request, snapshot))
-    return hashed_json(envelope, snapshot.id, is_kept=True)
+async def get_file(request: Request) -> FileResponse:
+    """Send a file that others copy, or a range of it."""
+    context, name = context_of(request), request.scope["path"].rpartition("/")[2]
+    if not context.settings.downloads:
+        raise DownloadsDisabled("downloads are switched off here (RATECARD_DOWNLOADS)")
+    snapshot_id, path = request.path_params["id"], context.snapshots.path / DOWNLOADS / name
+    files = []
+    if is_snapshot_id(snapshot_id):
+        files = await asyncio.to_thread(read_downloads, context.snapshots.path, snapshot_id)
+    for file in files:
+        if file.path == name:
+            request.scope[SNAPSHOT] = None  # a slow client must not keep an old one mapped
+            headers = {"cache-control": IMMUTABLE, "etag": f'"{file.sha256}"'}
+            return FileResponse(path, headers=headers, media_type=ZSTD)
+    raise DownloadNotFound(f"there is no such file; {_root(request)}{CURRENT} names those that are")
 
 
-def _folder_version(scope: Scope) -> int:
-    return context_of(Request(scope)).snapshots.folder.version
-
-
-SNAPSHOTS = [
-    CachedRoute("/v1/snapshots", list_snapshots, edition=_folder_version),
-    CachedRoute("/v1/snapshots/current", get_snapshot, edition=_folder_version),
-    CachedRoute("/v1/snapshots/{id}", get_snapshot, edition=_folder_version),
-]
-
-
-def describe(request: Request, snapshot: KeptSnapshot) -> SnapshotDescription:
-    """Describe a snapshot: the files that a copy of it holds, and its downloads."""
-    manifest = snapshot.manifest
-    downloads = context_of(request).snapshots.folder.downloads
-    archives: Mapping[str, File] = {}
-    if downloads is not None:
-        download = downloads.download(snapshot.id)
-        archives = {} if download is None else download.archives
-    return SnapshotDescription(
-        id=snapshot.id,
-        built_at=format_timestamp(manifest.built_at),
-        checked_at=format_timestamp(snapshot.checked_at),
-        counts=manifest.counts,
-        files=_list_files(manifest.files),
-        downloads=_list_files(archives),
+async def refuse_changes(request: Request) -> None:
+    """Name what replaced the changes between snapshots."""
+    raise PathRemoved(
+        f"changes are found by comparing two indexes: see `files` of {_root(request)}{CURRENT}"
     )
 
 
-def _list_files(files: Mapping[str, File]) -> list[SnapshotFile]:
-    return [SnapshotFile(path, file.bytes, file.sha256) for path, file in sorted(files.items())]
+async def refuse_removed(request: Request) -> None:
+    """Name what replaced the other paths of snapshots."""
+    raise PathRemoved(f"{_root(request)}{CURRENT} names the served snapshot and all files to copy")
+
+
+def _root(request: Request) -> str:
+    root: str = request.scope.get("root_path", "")
+    return root
+
+
+SNAPSHOTS = [
+    Route(CURRENT, get_current),
+    *(Route(f"/v1/snapshots/{{id}}.{kind}", get_file) for kind in reversed(KINDS)),
+    Route("/v1/snapshots", refuse_removed),
+    Route("/v1/snapshots/{path:path}", refuse_removed),
+    Route("/v1/changes", refuse_changes),
+]

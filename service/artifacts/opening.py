@@ -4,42 +4,20 @@ from __future__ import annotations
 
 from datetime import datetime
 from pathlib import Path
-from typing import NamedTuple
 
-from service.artifacts.file_states import FileState, states_below
 from service.errors import SnapshotDamaged, SnapshotUnsupported
 from service.filtering.facets import SERVICE_FACETS
 from service.filtering.filters import Filters
-from service.snapshot.manifest import MANIFEST
 from service.snapshot.snapshot import Connector, Snapshot, open_folder
 
 
-class ServedSnapshot(NamedTuple):
-    """A snapshot, and the states of its files when it was opened.
-
-    A build mends a damaged snapshot file by file: the id stays, and the new files have other inodes
-    than those that are mapped.
-    """
-
-    snapshot: Snapshot
-    files: dict[Path, FileState]
-
-
-def open_served(folder: Path, checked_at: datetime, connector: Connector | None) -> ServedSnapshot:
+def open_served(folder: Path, checked_at: datetime, connector: Connector | None) -> Snapshot:
     """Open and warm the snapshot in a folder; raises SnapshotUnavailable."""
-    files = files_of(folder)
     snapshot = open_folder(folder, checked_at, connector)
     if connector is not None:
         connector.verify(snapshot)
     _warm(snapshot, is_embedded=connector is None)
-    return ServedSnapshot(snapshot, files)
-
-
-def files_of(folder: Path) -> dict[Path, FileState]:
-    """Return the states of the files of a snapshot, but for the manifest, which maps nothing."""
-    states = states_below(folder)
-    states.pop(folder / MANIFEST, None)
-    return states
+    return snapshot
 
 
 def _warm(snapshot: Snapshot, *, is_embedded: bool) -> None:

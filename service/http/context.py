@@ -12,7 +12,6 @@ from service.artifacts.manager import SnapshotManager
 from service.errors import RatecardError
 from service.http.cache import ResponseCache
 from service.http.drain import Drain
-from service.http.file_ranges import Transfers
 from service.http.line_writer import LineWriter
 from service.http.load_shedding import LoadShedder, Turns
 from service.http.metrics import Metrics
@@ -37,7 +36,6 @@ class Context(Struct, frozen=True, kw_only=True):
     drain: Drain
     load_shedder: LoadShedder
     turns: Turns
-    transfers: Transfers
     error_page: Callable[[Request, RatecardError], Response] | None
     api_paths: frozenset[str]
     post_paths: frozenset[str]

@@ -10,7 +10,6 @@ from service.errors import (
     BodyTooLarge,
     MethodNotAllowed,
     PathNotFound,
-    RangeNotSatisfiable,
     RatecardError,
 )
 from service.http.context import context_of
@@ -36,8 +35,6 @@ def error_response(request: Request, error: RatecardError) -> Response:
         headers["retry-after"] = str(error.retry_after)
     if isinstance(error, MethodNotAllowed):
         headers["allow"] = _methods_of(request)
-    if isinstance(error, RangeNotSatisfiable):
-        headers["content-range"] = f"bytes */{error.size}"
     if isinstance(error, BodyTooLarge):
         headers["connection"] = "close"  # the rest of the body would be taken for a request
     if path_of(request.scope).startswith(DISCOVERY):

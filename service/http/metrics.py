@@ -10,7 +10,6 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager, suppress
-from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
@@ -23,7 +22,6 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
-from service.artifacts.following import Following, read_following
 from service.artifacts.manager import SnapshotManager
 from service.snapshot import Snapshot
 
@@ -71,10 +69,9 @@ class Metrics(Collector):
 
     _numbers = itertools.count(1)
 
-    def __init__(self, snapshots: SnapshotManager, followed: Path | None = None) -> None:
+    def __init__(self, snapshots: SnapshotManager) -> None:
         self.counts = ProcessMetrics()
         self._snapshots = snapshots
-        self._followed = followed
         self._by_outcome: dict[tuple[str, int], RouteCounts] = {}
         folder = os.environ.get(SHARED_FOLDER)
         self._name = f"ratecard-{next(self._numbers)}"
@@ -110,8 +107,6 @@ class Metrics(Collector):
     def collect(self) -> Iterator[Metric]:
         """Yield the metrics."""
         yield from _families(self._snapshots.opened, *self._all_counts())
-        if self._followed and (following := read_following(self._followed)):
-            yield from _following_families(following)
 
     async def _share_regularly(self, path: Path) -> None:
         while True:
@@ -198,22 +193,6 @@ def _families(
         )
         served.add_metric([snapshot.id], 1)
         yield served
-
-
-def _following_families(following: Following) -> Iterator[Metric]:
-    """Yield how far a replica is behind its origin."""
-    contacted_at = following.contacted_at.timestamp() if following.contacted_at else 0.0
-    seconds = following.seconds_behind(datetime.now(UTC))
-    for name, documentation, value in (
-        ("seconds_behind", "Age of the first publication that was not fetched.", seconds),
-        ("contact_timestamp_seconds", "Time at which the origin last answered.", contacted_at),
-    ):
-        yield GaugeMetricFamily(f"ratecard_following_{name}", documentation, value=value)
-    for name, documentation, value in (
-        ("failures", "Looks at the origin that failed.", following.failures),
-        ("fetched_bytes", "Bytes fetched of the origin.", following.bytes),
-    ):
-        yield CounterMetricFamily(f"ratecard_following_{name}", documentation, value=value)
 
 
 def _request_families(requests: Iterable[RouteCounts]) -> Iterator[Metric]:

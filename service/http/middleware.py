@@ -8,12 +8,13 @@ import os
 import re
 import time
 from itertools import count
+from urllib.parse import parse_qs
 
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from service.errors import PathNotFound, RatecardError, SlowClient
+from service.errors import PathNotFound, PinsRemoved, RatecardError, SlowClient
 from service.http.access_log import access_line
 from service.http.cache import CACHEABLE_METHODS, KEY, CachedResponse, CacheKey, is_known
 from service.http.compression import IDENTITY, negotiate
@@ -168,6 +169,8 @@ class RequestMiddleware:
             app = self._options(is_post=path_of(scope) in self._context.post_paths)
         if scope["path"].endswith("\n"):  # which the `$` of a route's pattern would match
             app = error_response(Request(scope), PathNotFound())
+        elif b"snapshot" in scope["query_string"] and is_pinned(scope, writer.snapshot_id):
+            app = error_response(Request(scope), PinsRemoved(writer.snapshot_id.decode()))
         scope.pop("route", None)  # that of an outer application, which metrics would count
         try:
             await app(scope, receive, writer.send)
@@ -223,3 +226,12 @@ def read_fields(scope: Scope) -> dict[bytes, bytes]:
             stripped = value.strip(b" \t")
             fields[name] = b"%b,%b" % (fields[name], stripped) if name in fields else stripped
     return fields
+
+
+def is_pinned(scope: Scope, served: bytes) -> bool:
+    """Return whether the query names another snapshot than the served one.
+
+    The parameter of earlier releases: an answer from another snapshot than asked for would mislead.
+    """
+    query = parse_qs(scope["query_string"].decode("utf-8", "replace"), keep_blank_values=True)
+    return bool(served) and not {*query.get("snapshot", ())} <= {served.decode()}

@@ -21,8 +21,6 @@ FIELDS = "ratecard.fields"
 JSON = "application/json"
 IMMUTABLE = "public, max-age=31536000, immutable"
 NO_CACHE = "no-cache"
-PINNED = b"public, max-age=3600"
-"""A snapshot that is named answers alike until it is withdrawn."""
 SNAPSHOT_HEADER = b"ratecard-snapshot"
 NO_ROUTE = "none"
 

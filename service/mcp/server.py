@@ -116,9 +116,6 @@ class RequestHandlers:
         arguments = decode_arguments(raw, tool.arguments)
         if tool.run is None:
             return snapshot, read_catalogue(snapshot, self._snapshots.checked_at(snapshot))
-        snapshot_id = getattr(arguments, "snapshot", None)
-        if snapshot_id is not None:
-            snapshot = await self._snapshots.pin(snapshot_id, snapshot)
         return snapshot, await tool.run(snapshot, arguments)
 
     def _tool_error(

@@ -38,18 +38,6 @@ class Counts(Struct):
     payments: Whole
 
 
-class FollowingState(Struct):
-    """How far a replica is behind the origin that it follows, which has this snapshot."""
-
-    origin: str
-    snapshot: str
-    serial: int
-    seconds_behind: float
-    published_at: Timestamp | None
-    contacted_at: Timestamp | None
-    error: ErrorBody | UnsetType = UNSET
-
-
 class SourceState(Struct, rename="camel", kw_only=True):
     """A source of the last build: which copy was read, when, and why not the current one."""
 
@@ -72,4 +60,3 @@ class Readiness(Struct):
     checked_at: Timestamp
     refused: ErrorBody | UnsetType = UNSET
     sources: list[SourceState] | UnsetType = UNSET
-    following: FollowingState | UnsetType = UNSET

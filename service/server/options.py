@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import argparse
 import os
-import re
 from collections.abc import Iterable, Mapping
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
-from service.artifacts.pointer import read_public_key
 from service.cli import Parser
 from service.opensearch.connection import MODULES, NEEDS_EXTRA, address_of, shown
 from service.settings import ServerSettings, Settings, describe, variable
@@ -40,8 +37,6 @@ def settings_parser(
         value = os.environ.get(variable(name), _text(default))
         if name == "opensearch_url" and value:
             value = shown(value)
-        elif name == "follow":
-            value = re.sub("//.*@", "//", value)  # without credentials
         text = f"{describe(name)} ({variable(name)}, now: {value or 'none'})"
         kind: dict[str, Any] = {"metavar": name.rpartition("_")[2].upper()}
         if isinstance(default, bool):
@@ -69,10 +64,6 @@ def _read_settings(given: Mapping[str, str | bool]) -> ServerSettings:
     settings = ServerSettings.from_environment(os.environ | options)
     if settings.mcp and find_spec("mcp") is None:
         raise ValueError("RATECARD_MCP needs the extra `mcp`: pip install 'ratecard[mcp]'")
-    if settings.follow and find_spec("obstore") is None:
-        raise ValueError(
-            "RATECARD_FOLLOW needs the extra `replica`: pip install 'ratecard[replica]'"
-        )
     if settings.engine == "opensearch":
         if not all(map(find_spec, MODULES)):
             raise ValueError(NEEDS_EXTRA)
@@ -80,8 +71,6 @@ def _read_settings(given: Mapping[str, str | bool]) -> ServerSettings:
             address_of(settings).client_arguments()
         except OSError as error:
             raise ValueError(f"{error.filename} cannot be read: {error.strerror}") from error
-    if settings.trust:
-        read_public_key(Path(settings.trust))
     return settings
 
 

@@ -15,7 +15,6 @@ import uvicorn
 from uvicorn.config import LOGGING_CONFIG
 
 from service.http.metrics import SHARED_FOLDER
-from service.server.following import run_follower
 from service.settings import ServerSettings, variable
 
 KEEP_ALIVE = 75
@@ -36,8 +35,6 @@ def serve(settings: ServerSettings) -> None:
         if settings.workers > 1 and SHARED_FOLDER not in os.environ:
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="ratecard-"))
             os.environ[SHARED_FOLDER] = folder
-        if settings.follow:
-            stack.enter_context(run_follower())
         # uvicorn catches it itself, but not while it imports the application.
         stack.enter_context(suppress(KeyboardInterrupt))
         uvicorn.run(

@@ -34,11 +34,6 @@ def parse_cursor(cursor: str | None, prefix: str) -> int:
     raise InvalidParameter("cursor", f"cursor {reason}")
 
 
-def changes_cursor(old: str, new: str, start: int) -> str:
-    """Return the cursor of a page of the changes from one snapshot to another."""
-    return f"{old}.{new}.{start}"
-
-
 def split_cursor(cursor: str) -> tuple[str, str, int]:
     """Return the parts of a cursor: a snapshot, a search or another snapshot, and the start."""
     match = _cursor.fullmatch(cursor)

@@ -19,8 +19,6 @@ from service.schema.status import Counts
 FORMAT = 13
 """Version of the files of a snapshot: raise it when an older service could not read them."""
 MANIFEST = "manifest.json"
-EARLIER = 1000
-"""The number of earlier snapshots whose ids a manifest remembers."""
 ID_DIGITS = 20
 
 
@@ -66,7 +64,6 @@ class Manifest(Struct):
 
     id: hash of the hashes of all files, as `identify` returns it
     files: each file by its path in the folder, but for the manifest
-    earlier: ids of the snapshots that were published before, at most EARLIER, oldest first
     denials: hashes of the denials that the build applied, sorted
     encoder: name of the encoder of the vectors, empty without vectors: its kind, a blank and a hash
     index: of a cluster that has the postings, None where the folder has them
@@ -80,7 +77,6 @@ class Manifest(Struct):
     counts: Counts
     sources: list[Source]
     files: dict[str, File]
-    earlier: list[str] = []
     denials: list[str] = []
     encoder: str = ""
     index: IndexName | None = None
@@ -179,14 +175,6 @@ def check_files(folder: Path, files: Mapping[str, File], threads: int = 1) -> No
     for path, file, actual in zip(paths, files.values(), hashes, strict=True):
         if actual != file.sha256:
             raise SnapshotDamaged(f"{path} is not what was published; {REBUILD}")
-
-
-def is_whole(path: Path, file: File) -> bool:
-    """Return whether a file is there with its size and hash."""
-    try:
-        return path.stat().st_size == file.bytes and sha256(path) == file.sha256
-    except OSError:
-        return False
 
 
 def hash_file(path: Path) -> File:

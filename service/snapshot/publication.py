@@ -1,29 +1,32 @@
-"""The published snapshot of an artifacts folder, and the ones published before it.
+"""The published snapshot of an artifacts folder, and the other kept ones.
 
     artifacts/CURRENT          the id of the snapshot to serve, in one line; the time of the file is
                                when a build last found that the snapshot is up to date
-    artifacts/history.json     the publications up to that of CURRENT, oldest first
-    artifacts/snapshots/<id>/  the snapshots
+    artifacts/snapshots/<id>/  the kept snapshots, ordered by the `built_at` of their manifests
 
-CURRENT alone decides which snapshot is served. The history is written before CURRENT, so that its
-entries after that of CURRENT were withdrawn, or never became current. In a folder that has neither,
-such as one that an archive was extracted to, the only snapshot is the published one.
+In a folder without CURRENT, such as one that an archive was extracted to, the newest snapshot is
+the published one.
 """
 
 from __future__ import annotations
 
+import re
+from contextlib import suppress
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import NamedTuple
 
+from msgspec import Struct
+
 from service.errors import REBUILD, SnapshotDamaged, SnapshotMissing, SnapshotUnavailable
 from service.schema.values import EPOCH
-from service.snapshot.manifest import MANIFEST, read_manifest
+from service.snapshot.manifest import ID_DIGITS, MANIFEST
 from service.storage.json_file import read_json
 
 CURRENT = "CURRENT"
-HISTORY = "history.json"
 SNAPSHOTS = "snapshots"
+
+_snapshot_id = re.compile(rf"[0-9a-f]{{{ID_DIGITS}}}")
 
 
 class Publication(NamedTuple):
@@ -33,6 +36,14 @@ class Publication(NamedTuple):
     checked_at: datetime
 
 
+class KeptSnapshot(Struct, frozen=True):
+    """The part of a kept snapshot's manifest that every format has."""
+
+    id: str
+    built_at: datetime
+    denials: frozenset[str] = frozenset()
+
+
 def read_current(artifacts: Path) -> Publication:
     """Return the published snapshot; raises SnapshotUnavailable."""
     path = artifacts / CURRENT
@@ -40,45 +51,45 @@ def read_current(artifacts: Path) -> Publication:
         snapshot_id = path.read_text("ascii").strip()
         modified = path.stat().st_mtime_ns
     except FileNotFoundError as error:
-        if (extracted := _read_extracted(artifacts)) is not None:
-            return extracted
+        if kept := read_kept(artifacts):
+            return Publication(kept[0].id, kept[0].built_at)
         raise SnapshotMissing(
             f"{artifacts} holds no snapshot; run `make index` or "
             f"`ratecard build SOURCE --out {artifacts}`"
         ) from error
     except (OSError, UnicodeDecodeError) as error:
         raise SnapshotUnavailable(f"{path} cannot be read: {error}") from error
-    if not snapshot_id.isalnum():
+    if not is_snapshot_id(snapshot_id):
         raise SnapshotDamaged(f"{path} names no snapshot; {REBUILD}")
     return Publication(snapshot_id, EPOCH + timedelta(microseconds=modified // 1000))
 
 
-def _read_extracted(artifacts: Path) -> Publication | None:
-    """Return the only snapshot of a folder that no build has written to."""
-    if (artifacts / HISTORY).exists():
-        return None
-    manifests = list((artifacts / SNAPSHOTS).glob(f"*/{MANIFEST}"))
-    if len(manifests) != 1:
-        return None
-    manifest = read_manifest(manifests[0].parent)
-    return Publication(manifests[0].parent.name, manifest.built_at)
+def read_kept(artifacts: Path) -> list[KeptSnapshot]:
+    """Return the snapshots on disk, the newest build first; a damaged manifest is left out."""
+    kept = []
+    with suppress(OSError):
+        for folder in (artifacts / SNAPSHOTS).iterdir():
+            if is_snapshot_id(folder.name):
+                manifest = read_json(folder / MANIFEST, KeptSnapshot)
+                if manifest is not None and manifest.id == folder.name:
+                    kept.append(manifest)
+    return sorted(kept, key=lambda each: (each.built_at, each.id), reverse=True)
 
 
-def read_history(artifacts: Path) -> list[Publication]:
-    """Return the publications up to the current one, oldest first, each snapshot once.
+def read_others(artifacts: Path) -> tuple[list[KeptSnapshot], list[KeptSnapshot]]:
+    """Return the other kept snapshots, those built before the published one and the later ones.
 
-    Without a history, or with a damaged one, only the current publication is known. Where CURRENT
-    cannot be read, all recorded publications are returned.
+    The newest comes first in both. All count as earlier where the published one cannot be read.
     """
-    history = read_json(artifacts / HISTORY, list[Publication]) or []
-    try:
-        current = read_current(artifacts)
-    except SnapshotUnavailable:
-        pass
-    else:
-        ids = [publication.id for publication in history]
-        if current.id in ids:
-            history = history[: len(ids) - 1 - ids[::-1].index(current.id)]
-        history.append(current)
-    newest_first = {publication.id: publication for publication in reversed(history)}
-    return list(newest_first.values())[::-1]
+    others = read_kept(artifacts)
+    with suppress(SnapshotUnavailable):
+        current = read_current(artifacts).id
+        for position, each in enumerate(others):
+            if each.id == current:
+                return others[position + 1 :], others[:position]
+    return others, []
+
+
+def is_snapshot_id(name: str) -> bool:
+    """Return whether a name is the id of a snapshot: ID_DIGITS hexadecimal digits."""
+    return _snapshot_id.fullmatch(name) is not None

@@ -9,7 +9,6 @@ import msgspec
 from msgspec import Struct
 from starlette.requests import Request
 
-from service.api.changes import ListChanges
 from service.api.discovery import (
     ListDiscoveryMerchant,
     ListDiscoveryResources,
@@ -22,7 +21,7 @@ from service.api.documents.openapi_parameters import IF_NONE_MATCH, describe, de
 from service.api.ecosystem import GetEcosystemOverview, GetEcosystemStats, GetRecentTransactions
 from service.api.endpoints import SearchEndpoints
 from service.api.listings import ExplainListings
-from service.api.query_string import MAX_QUERY, Operation, parameters_of
+from service.api.query_string import MAX_QUERY, Operation
 from service.api.services import ListServices, SearchServices
 from service.errors import (
     Draining,
@@ -33,10 +32,7 @@ from service.errors import (
     Overloaded,
     RatecardError,
     ServiceNotFound,
-    SnapshotGone,
-    SnapshotNotFound,
     SnapshotUnavailable,
-    SnapshotWithdrawn,
 )
 from service.http.context import snapshot_of
 from service.http.responses import JSON, Cacheable
@@ -52,12 +48,7 @@ from service.schema.ecosystem import OverviewEnvelope, StatsEnvelope, Transactio
 from service.schema.listings import ListingPage, ListingReport
 from service.schema.records import Service
 from service.schema.responses import EndpointList, ServiceEnvelope, ServiceList
-from service.schema.snapshots import (
-    SNAPSHOT_ID_PATTERN,
-    ChangeList,
-    SnapshotEnvelope,
-    SnapshotList,
-)
+from service.schema.snapshots import SnapshotEnvelope
 from service.schema.status import ErrorEnvelope, Health, Readiness
 from service.schema.values import ID_PATTERN, Json
 from service.snapshot import Snapshot
@@ -78,9 +69,7 @@ TAGS: dict[type[Struct], str] = {
     OverviewEnvelope: "Ecosystem",
     StatsEnvelope: "Ecosystem",
     TransactionsEnvelope: "Ecosystem",
-    SnapshotList: "Snapshots",
     SnapshotEnvelope: "Snapshots",
-    ChangeList: "Snapshots",
     ResourceList: DISCOVERY,
     FoundResources: DISCOVERY,
     MerchantResources: DISCOVERY,
@@ -91,9 +80,6 @@ NOT_CACHEABLE = (Health, Readiness)
 ERRORS: dict[type[RatecardError], str] = {
     InvalidParameter: "A parameter is invalid; `parameter` names it.",
     ServiceNotFound: "No service of this snapshot has the id.",
-    SnapshotNotFound: "No snapshot that is remembered had the id.",
-    SnapshotGone: "The snapshot is no longer kept; the message has the address of a download.",
-    SnapshotWithdrawn: "The snapshot is no longer answered from; the message has another one.",
     MethodNotAllowed: "The path answers GET, HEAD and OPTIONS only.",
     RatecardError: "The service failed to answer; asking again may help.",
     SnapshotUnavailable: "There is no snapshot to answer from, the cluster that searches does not "
@@ -119,7 +105,7 @@ async def get_openapi(request: Request) -> Cacheable:
     """Return the document, with examples that the snapshot has answers to."""
     root_path = request.scope.get("root_path", "")
     snapshot = snapshot_of(request)
-    return Cacheable(document(root_path, *await find_examples(snapshot), snapshot.id))
+    return Cacheable(document(root_path, *await find_examples(snapshot)))
 
 
 async def find_examples(snapshot: Snapshot) -> tuple[str, str | None]:
@@ -137,10 +123,9 @@ def document(
     root_path: str,
     query: str = QUERY,
     service_id: str | None = None,
-    snapshot_id: str | None = None,
 ) -> bytes:
     """Return the document as JSON, for an application that is mounted at `root_path`."""
-    examples = {"q": query, "query": query, "id": service_id, "since": snapshot_id}
+    examples = {"q": query, "query": query, "id": service_id}
     _, schemas = msgspec.json.schema_components(
         [*TAGS, DiscoveryError, ErrorEnvelope], ref_template="#/components/schemas/{name}"
     )
@@ -217,22 +202,8 @@ def _paths(examples: dict[str, str | None]) -> Json:
             GetRecentTransactions, TransactionsEnvelope, examples
         ),
         "/v1/ecosystem/stats": _operation(GetEcosystemStats, StatsEnvelope, examples),
-        "/v1/snapshots": _describe(
-            "listSnapshots", "List the snapshots that are kept, newest first", [], SnapshotList
-        ),
         "/v1/snapshots/current": _describe(
             "getCurrentSnapshot", "Describe the snapshot being served", [], SnapshotEnvelope
-        ),
-        "/v1/snapshots/{id}": _describe(
-            "getSnapshotById",
-            "Describe a snapshot that is kept",
-            describe_id("snapshot", SNAPSHOT_ID_PATTERN, examples["since"]),
-            SnapshotEnvelope,
-            SnapshotNotFound,
-            SnapshotGone,
-        ),
-        "/v1/changes": _operation(
-            ListChanges, ChangeList, examples, SnapshotNotFound, SnapshotGone
         ),
         "/discovery/resources": _operation(ListDiscoveryResources, ResourceList, examples),
         "/discovery/search": _operation(SearchDiscoveryResources, FoundResources, examples),
@@ -250,8 +221,6 @@ def _operation(
 ) -> Json:
     name, summary = kind.__name__, (kind.__doc__ or "").rstrip(".")
     parameters = describe(kind, examples)
-    if "snapshot" in parameters_of(kind):
-        errors = (*errors, SnapshotNotFound, SnapshotWithdrawn)
     return _describe(
         name[0].lower() + name[1:], summary, parameters, result, InvalidParameter, *errors
     )

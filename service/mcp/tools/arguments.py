@@ -37,7 +37,6 @@ class EndpointSearch(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     registration: Annotated[bool, Meta(description="false: no sign-in")] | None = None
     limit: Annotated[LimitArgument, Meta(description="rows")] = 5
     cursor: CursorArgument | None = None
-    snapshot: SnapshotArgument | None = None
 
 
 class ServiceSearch(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -49,7 +48,6 @@ class ServiceSearch(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     category: Annotated[Term, Meta(description="from `catalogue`")] | None = None
     limit: Annotated[LimitArgument, Meta(description="rows")] = 5
     cursor: CursorArgument | None = None
-    snapshot: SnapshotArgument | None = None
 
 
 class Get(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

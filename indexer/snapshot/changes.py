@@ -1,4 +1,4 @@
-"""Changes between two snapshots: services added, changed and removed in order of id, and alerts.
+"""Comparing two snapshots: services added, changed and removed, and alerts.
 
 Alerts are endpoints of a changed service that pay another address, or whose price moved tenfold.
 """
@@ -21,12 +21,11 @@ from msgspec import Raw, Struct
 
 from service.prices import Price, is_upto
 from service.schema.records import Pricing
-from service.schema.snapshots import PayeeChange, PriceJump
 from service.schema.values import NULL
 from service.search.postings import Mask
 from service.storage.container import open_arrays
 from service.storage.layouts import RECORDS
-from service.storage.record_store import Records, RecordStore
+from service.storage.record_store import RecordStore
 
 COMPARED_FILES = ("records.json", "records.arrays", "ids.arrays")
 """The files of a snapshot that are read to compare it."""
@@ -49,56 +48,6 @@ class Difference(NamedTuple):
 
     old: Ordinals
     new: Ordinals
-
-
-class ChangesPage(NamedTuple):
-    """The stored JSON of added and changed services and of the ids of removed ones.
-
-    stop: the number of changes up to the end of the page
-    before: the changed services as the old snapshot has them
-    """
-
-    added: list[memoryview]
-    changed: list[memoryview]
-    removed: list[memoryview]
-    stop: int
-    before: list[memoryview]
-
-
-class Changes:
-    """All changes from one snapshot to another, read page by page.
-
-    The stored JSON stays mapped, also when the snapshots are removed from the disk.
-    """
-
-    def __init__(self, old: Path, new: Path) -> None:
-        self._records, self._old_ids = Records(new), RecordStore(old, "ids")
-        self._old_records = Records(old)
-        self._old, self._new = difference = compare_services(old, new)
-        self.total = len(difference.new)
-
-    def page(self, start: int, limit: int, size: int) -> ChangesPage:
-        """Return up to `limit` changes of at most `size` bytes of JSON, at least one.
-
-        Both versions of a changed service count.
-        """
-        page = ChangesPage([], [], [], min(start + limit, self.total), [])
-        old, new = (each[start : page.stop].tolist() for each in (self._old, self._new))
-        for number, (before, after) in enumerate(zip(old, new, strict=True)):
-            is_removed = after == ABSENT
-            text = self._old_ids.view(before) if is_removed else self._records.view(after)
-            is_changed = ABSENT not in (before, after)
-            earlier = self._old_records.view(before) if is_changed else None
-            size -= len(text) + len(earlier or b"")
-            if size < 0 and number:
-                return page._replace(stop=start + number)
-            if is_removed:
-                page.removed.append(text)
-            else:
-                (page.added if before == ABSENT else page.changed).append(text)
-            if earlier is not None:
-                page.before.append(earlier)
-        return page
 
 
 def compare_services(old: Path, new: Path) -> Difference:
@@ -182,6 +131,31 @@ def _differ(before: _Services, after: _Services, old: Ordinals, new: Ordinals) -
             for place in range(first, stop):
                 differ[place] = not is_equal(place, place + 1)
     return differ
+
+
+class PayeeChange(Struct):
+    """An endpoint that pays another address, null where its record names none."""
+
+    url: str
+    method: str
+    old: str | None
+    new: str | None
+
+    def __str__(self) -> str:
+        return f"{self.url} pays {self.new or 'no address'}, and paid {self.old or 'none'}"
+
+
+class PriceJump(Struct):
+    """An endpoint whose price moved tenfold or more, up or down, in units of its currency."""
+
+    url: str
+    method: str
+    currency: str
+    old: str
+    new: str
+
+    def __str__(self) -> str:
+        return f"{self.url} costs {self.new} {self.currency}, and cost {self.old}"
 
 
 class Alerts(NamedTuple):

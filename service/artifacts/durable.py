@@ -5,10 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from service.publishing.frames import Buffer
 
 
 def sync(path: Path) -> None:
@@ -28,13 +24,13 @@ def make_folder(path: Path) -> None:
         sync(folder.parent)
 
 
-def write_durably(path: Path, content: Buffer) -> None:
+def write_durably(path: Path, content: bytes) -> None:
     """Write a file and flush its content; the caller flushes the folder that names it."""
     path.write_bytes(content)
     sync(path)
 
 
-def replace_durably(path: Path, content: Buffer, draft: Path) -> None:
+def replace_durably(path: Path, content: bytes, draft: Path) -> None:
     """Replace a file: a power cut leaves the earlier one or the new one, and perhaps the draft."""
     write_durably(draft, content)
     draft.replace(path)

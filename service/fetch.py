@@ -1,0 +1,285 @@
+"""`ratecard fetch`: a verified copy of the snapshot that another Ratecard, or a folder, offers."""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import re
+import shutil
+import sys
+import tarfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+from urllib.parse import urljoin
+
+import httpx
+import msgspec
+import stamina
+from stamina.instrumentation import set_on_retry_hooks
+
+from service.artifacts.downloads import add_downloads, name_current, names_of
+from service.artifacts.publishing import KEPT, publish, stage, write_current
+from service.cli import Parser
+from service.errors import PublishingFailed, SnapshotUnavailable, shorten, without_credentials
+from service.schema.snapshots import SnapshotDescription, SnapshotEnvelope, SnapshotFile
+from service.snapshot.manifest import MANIFEST, Manifest, read_manifest, verify
+from service.snapshot.publication import SNAPSHOTS, is_snapshot_id, read_current
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
+
+CURRENT = "v1/snapshots/current"
+INCOMING = "incoming"
+"""The folder of downloads that were cut, which the next attempt continues."""
+ATTEMPTS = 5
+TIMEOUT = 30  # seconds without a byte
+CHUNK = 2**18  # bytes
+MAX_DESCRIPTION = 2**20  # bytes
+MAX_MANIFEST = 2**24  # bytes
+MAX_RATIO = 200
+"""Bytes of a snapshot for each byte of its archive: real ones have 3 to 30, bombs over 1,000."""
+ROOM = 2**26  # bytes that are free after a copy
+
+TRANSIENT_STATUSES = (408, 425, 429)
+
+_envelope = msgspec.json.Decoder(SnapshotEnvelope)
+T = TypeVar("T")
+
+
+class FetchFailed(PublishingFailed):
+    """A copy could not be made; what was served before stays."""
+
+
+class FetchTransient(FetchFailed):
+    """A copy could not be made now: another attempt may succeed."""
+
+
+def fetch(url: str, artifacts: Path, keep: int = KEPT) -> str:
+    """Publish the snapshot that an origin offers; returns its id, empty if it is served here.
+
+    `url` is that of a Ratecard, or of a `current.json` beside its downloads. A download that was
+    cut is continued. Every file is compared with its hash, and the id with the hashes, before the
+    snapshot is published. Raises FetchFailed, PublishingFailed, SnapshotUnavailable or OSError.
+    """
+    address = url if url.endswith(".json") else f"{url.rstrip('/')}/{CURRENT}"
+    with httpx.Client(timeout=TIMEOUT, follow_redirects=True) as client:
+        described = _retry(partial(_describe, client, address))
+        checked_at = min(datetime.fromisoformat(described.checked_at), datetime.now(UTC))
+        with suppress(SnapshotUnavailable):
+            current = read_current(artifacts)
+            if current.id == described.id and current.checked_at >= checked_at:
+                return ""
+        with stage(artifacts, keep) as staging:
+            with suppress(SnapshotUnavailable):  # kept: the origin checked it, or rolled back
+                manifest = verify(artifacts / SNAPSHOTS / described.id)
+                is_served = read_current(artifacts).id == described.id
+                name_current(artifacts, manifest, checked_at)
+                write_current(artifacts, described.id, checked_at)
+                return "" if is_served else described.id
+            incoming, files = artifacts / INCOMING, _check_files(described)
+            for file in files:
+                _retry(partial(_download, client, urljoin(address, file.path), file, incoming))
+            manifest = _extract(incoming / files[0].sha256, staging, described.id)
+            publish(artifacts, staging / described.id, manifest, checked_at)
+            for file in files:
+                (incoming / file.sha256).replace(staging / file.path)
+            add_downloads(artifacts, described.id, staging, files)
+            name_current(artifacts, manifest, checked_at)
+            shutil.rmtree(incoming)
+    return described.id
+
+
+def main(arguments: list[str], prog: str = "python -m service.fetch") -> int:
+    """Fetch once, or again and again; returns the exit status."""
+    options = _parse(arguments, prog)
+    set_on_retry_hooks(())  # by default stamina logs a line without a cause on standard error
+    failure = ""
+    with suppress(KeyboardInterrupt):
+        while True:
+            try:
+                fetched = fetch(options.url, options.artifacts, options.keep)
+                failure = ""
+                if fetched or options.every is None:
+                    print(f"published {fetched}" if fetched else "nothing new", flush=True)
+            except (PublishingFailed, SnapshotUnavailable, OSError) as error:
+                if failure != (failure := shorten(without_credentials(str(error)))):
+                    print(f"error: {failure}; what was served before stays", file=sys.stderr)
+            if options.every is None:
+                return 1 if failure else 0
+            time.sleep(options.every)
+    return 130
+
+
+def _retry(act: Callable[[], T]) -> T:
+    """Repeat an act that fails for a transient reason, with exponential back-off."""
+    for attempt in stamina.retry_context(on=FetchTransient, attempts=ATTEMPTS, timeout=None):
+        with attempt:
+            return act()
+    raise AssertionError("stamina raises the last error")
+
+
+def _describe(client: httpx.Client, address: str) -> SnapshotDescription:
+    """Ask an origin for its snapshot."""
+    with _get(client, address) as response:
+        body = b""
+        for chunk in response.iter_bytes(CHUNK):
+            body += chunk
+            if len(body) > MAX_DESCRIPTION:
+                raise FetchFailed(f"{address}: is longer than {MAX_DESCRIPTION:,} bytes")
+    try:
+        described = _envelope.decode(body).snapshot
+        datetime.fromisoformat(described.checked_at)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ValueError) as error:
+        raise FetchFailed(f"{address}: describes no snapshot: {error}") from error
+    if not is_snapshot_id(described.id):
+        raise FetchFailed(f"{address}: names no snapshot id")
+    return described
+
+
+def _check_files(described: SnapshotDescription) -> list[SnapshotFile]:
+    """Return the files to download, the archive first; raises FetchFailed."""
+    if not described.files:
+        raise FetchFailed(
+            f"the origin has no downloads of {described.id}; build there without --no-downloads"
+        )
+    names = [file.path for file in described.files]
+    if names != names_of(described.id) or not all(map(_is_hash, described.files)):
+        raise FetchFailed(f"the origin names other files than those of {described.id}")
+    return described.files
+
+
+def _is_hash(file: SnapshotFile) -> bool:
+    return re.fullmatch("[0-9a-f]{64}", file.sha256) is not None
+
+
+def _download(client: httpx.Client, url: str, file: SnapshotFile, folder: Path) -> None:
+    """Complete a file by what is missing, and compare it with its hash."""
+    path = folder / file.sha256
+    folder.mkdir(exist_ok=True)
+    size = path.stat().st_size if path.exists() else 0
+    if size != file.bytes:
+        _check_room(folder, file.bytes)
+        with (
+            _get(client, url, size if size < file.bytes else 0) as response,
+            path.open("ab") as target,
+        ):
+            if response.status_code != httpx.codes.PARTIAL_CONTENT:
+                target.truncate(0)
+            for chunk in response.iter_raw(CHUNK):
+                target.write(chunk)
+                if target.tell() > file.bytes:
+                    break
+    with path.open("rb") as content:
+        digest = hashlib.file_digest(content, "sha256").hexdigest()
+    if path.stat().st_size < file.bytes:
+        raise FetchTransient(f"{url}: ends after {path.stat().st_size:,} of {file.bytes:,} bytes")
+    if digest != file.sha256:
+        path.unlink()
+        kind = FetchTransient if size else FetchFailed
+        raise kind(f"{url}: has another hash than its description says")
+
+
+@contextmanager
+def _get(client: httpx.Client, url: str, start: int = 0) -> Iterator[httpx.Response]:
+    """Request a URL, from a byte on; raises FetchTransient or FetchFailed."""
+    headers = {"accept-encoding": "identity"}
+    if start:
+        headers["range"] = f"bytes={start}-"
+    try:
+        with client.stream("GET", url, headers=headers) as response:
+            status = response.status_code
+            if status >= httpx.codes.INTERNAL_SERVER_ERROR or status in TRANSIENT_STATUSES:
+                raise FetchTransient(f"{url}: answers {status}")
+            if not response.is_success:
+                raise FetchFailed(f"{url}: answers {status}; give a Ratecard or a `current.json`")
+            yield response
+    except httpx.TransportError as error:
+        raise FetchTransient(f"{url}: {error or type(error).__name__}") from error
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        raise FetchFailed(f"{url}: {error or type(error).__name__}") from error
+
+
+def _extract(archive: Path, staging: Path, snapshot_id: str) -> Manifest:
+    """Extract an archive and verify the snapshot in it; raises FetchFailed or SnapshotUnavailable.
+
+    The manifest comes first and states the size of every other file, so that an inflated archive
+    is refused before the disk is full.
+    """
+    name, folder = f"the archive of {snapshot_id}", staging / snapshot_id
+    limit = MAX_MANIFEST + archive.stat().st_size * MAX_RATIO
+    try:
+        with zstd.open(archive) as content, tarfile.open(fileobj=content, mode="r|") as members:
+            first = members.next()
+            if first is None or first.name != f"{snapshot_id}/{MANIFEST}":
+                raise FetchFailed(f"{name} does not begin with its manifest")
+            if first.size > MAX_MANIFEST:
+                raise FetchFailed(f"{name} has a manifest of {first.size:,} bytes")
+            members.extract(first, staging, filter="data")
+            files = read_manifest(folder).files
+            sizes = {f"{snapshot_id}/{path}": file.bytes for path, file in files.items()}
+            if sum(sizes.values()) > limit:
+                raise FetchFailed(f"{name} is inflated to {sum(sizes.values()):,} bytes")
+            _check_room(staging, sum(sizes.values()))
+            while (member := members.next()) is not None:
+                if not member.isreg() or sizes.pop(member.name, -1) != member.size:
+                    raise FetchFailed(f"{name} has a file that its manifest does not name")
+                members.extract(member, staging, filter="data")
+        return verify(folder)
+    except (zstd.ZstdError, tarfile.TarError, EOFError, ValueError) as error:
+        raise FetchFailed(f"{name} cannot be read: {error}") from error
+
+
+def _check_room(folder: Path, size: int) -> None:
+    """Raise FetchFailed where the disk has no room for so many bytes."""
+    free = shutil.disk_usage(folder).free
+    if size + ROOM > free:
+        raise FetchFailed(f"{folder}: {size:,} bytes are needed, {free:,} are free; make room")
+
+
+def _parse(arguments: list[str], prog: str) -> argparse.Namespace:
+    parser = Parser(
+        prog=prog,
+        description="Make this machine a copy of what another Ratecard serves. A service beside "
+        "it takes each snapshot up.",
+        examples=[
+            f"{prog} https://catalogue.example",
+            f"{prog} https://catalogue.example --every 30",
+            f"{prog} https://bucket.example/downloads/current.json --artifacts /srv/ratecard",
+        ],
+    )
+    parser.add_argument("url", help="a Ratecard, or a `current.json` beside its downloads")
+    parser.add_argument(
+        "--artifacts",
+        type=Path,
+        default=Path("artifacts"),
+        metavar="FOLDER",
+        help="where the copy is published (%(default)s)",
+    )
+    parser.add_argument(
+        "--every",
+        type=float,
+        metavar="SECONDS",
+        help="look again after this time, for ever; once without it",
+    )
+    parser.add_argument(
+        "--keep",
+        type=int,
+        default=KEPT,
+        metavar="N",
+        help="snapshots that stay on disk, at least two (%(default)s)",
+    )
+    options = parser.parse_args(arguments)
+    if options.every is not None and not options.every > 0:
+        parser.error("--every takes seconds, more than 0")
+    return options
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,1 +1,0 @@
-"""Writing an artifacts folder: snapshots are published, pruned and withdrawn."""
