@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from typing import ClassVar
 
 from msgspec import UNSET, UnsetType
 
 REBUILD = "rebuild it with `make index` or `ratecard build SOURCE`"
-MAX_MESSAGE = 300
-"""Characters of a message that may quote another server."""
-
-_credentials = re.compile(r"(?<=://)[^/]*@|\?[^\s\"')>]*")
 
 
 class RatecardError(Exception):
@@ -168,14 +163,3 @@ class PublishingFailed(Exception):  # no response has it
 
 class ArtifactsBusy(PublishingFailed):
     """Another process that publishes holds the lock of the artifacts folder."""
-
-
-def shorten(message: str) -> str:
-    """Return a message on one line of at most MAX_MESSAGE printable characters."""
-    start = message[:MAX_MESSAGE]
-    return "".join(letter if letter.isprintable() else " " for letter in start)
-
-
-def without_credentials(text: str) -> str:
-    """Return a text without the user and the query of the URLs in it."""
-    return _credentials.sub("", text)

@@ -25,7 +25,7 @@ from stamina.instrumentation import set_on_retry_hooks
 from service.artifacts.downloads import add_downloads, name_current, names_of
 from service.artifacts.publishing import KEPT, publish, stage, write_current
 from service.cli import Parser
-from service.errors import PublishingFailed, SnapshotUnavailable, shorten, without_credentials
+from service.errors import PublishingFailed, SnapshotUnavailable
 from service.schema.snapshots import SnapshotDescription, SnapshotEnvelope, SnapshotFile
 from service.snapshot.manifest import MANIFEST, Manifest, read_manifest, verify
 from service.snapshot.publication import SNAPSHOTS, is_snapshot_id, read_current
@@ -45,11 +45,13 @@ MAX_DESCRIPTION = 2**20  # bytes
 MAX_MANIFEST = 2**24  # bytes
 MAX_RATIO = 200
 """Bytes of a snapshot for each byte of its archive: real ones have 3 to 30, bombs over 1,000."""
+MAX_MESSAGE = 300  # characters
 ROOM = 2**26  # bytes that are free after a copy
 
 TRANSIENT_STATUSES = (408, 425, 429)
 
 _envelope = msgspec.json.Decoder(SnapshotEnvelope)
+_credentials = re.compile(r"(?<=://)[^/]*@|\?[^\s\"')>]*")
 T = TypeVar("T")
 
 
@@ -109,7 +111,7 @@ def main(arguments: list[str], prog: str = "python -m service.fetch") -> int:
                 if fetched or options.every is None:
                     print(f"published {fetched}" if fetched else "nothing new", flush=True)
             except (PublishingFailed, SnapshotUnavailable, OSError) as error:
-                if failure != (failure := shorten(without_credentials(str(error)))):
+                if failure != (failure := _one_line(error)):
                     print(f"error: {failure}; what was served before stays", file=sys.stderr)
             if options.every is None:
                 return 1 if failure else 0
@@ -241,6 +243,12 @@ def _check_room(folder: Path, size: int) -> None:
     free = shutil.disk_usage(folder).free
     if size + ROOM > free:
         raise FetchFailed(f"{folder}: {size:,} bytes are needed, {free:,} are free; make room")
+
+
+def _one_line(error: Exception) -> str:
+    """Return a message without credentials and queries of URLs, as one printable line."""
+    message = _credentials.sub("", str(error))[:MAX_MESSAGE]
+    return "".join(letter if letter.isprintable() else " " for letter in message)
 
 
 def _parse(arguments: list[str], prog: str) -> argparse.Namespace:

@@ -10,127 +10,72 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import ExitStack
 from decimal import Decimal
-from itertools import pairwise
 from pathlib import Path
-from typing import BinaryIO, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import msgspec
-import numpy as np
-import numpy.typing as npt
 from msgspec import Raw, Struct
 
 from service.prices import Price, is_upto
 from service.schema.records import Pricing
 from service.schema.values import NULL
-from service.search.postings import Mask
 from service.storage.container import open_arrays
 from service.storage.layouts import RECORDS
 from service.storage.record_store import RecordStore
 
 COMPARED_FILES = ("records.json", "records.arrays", "ids.arrays")
 """The files of a snapshot that are read to compare it."""
-ABSENT = -1
-"""The ordinal of a service that a snapshot does not have."""
-CHUNK = 2**18
-"""Bytes of each file that are compared at a time, so that both fit into the cache of a CPU."""
 MULTIPLE = 10
 """The factor of a price that is singled out, up or down."""
 
-Ordinals: TypeAlias = npt.NDArray[np.int64]
 EndpointKey: TypeAlias = tuple[str, str, bytes]
 
 
 class Difference(NamedTuple):
-    """The services that differ, in order of id: the ordinal of each in the old and new snapshot.
+    """The stored JSON of a service that differs: None where it was added or removed."""
 
-    An added service has the old ordinal ABSENT, a removed one the new ordinal ABSENT.
-    """
-
-    old: Ordinals
-    new: Ordinals
+    old: bytes | None
+    new: bytes | None
 
 
-def compare_services(old: Path, new: Path) -> Difference:
-    """Compare the services of two snapshot folders by their stored bytes.
+def compare_services(old: Path, new: Path) -> Iterator[Difference]:
+    """Yield the services that differ by a byte: in the new listing order, then the removed ones.
 
-    Services of equal hashes are compared byte by byte, as somebody may have made a collision.
     Raises OSError, ValueError or SnapshotUnavailable for files that are absent or damaged.
     """
     with ExitStack() as stack:
-        before, after = (
-            _Services(folder, stack.enter_context((folder / "records.json").open("rb")))
-            for folder in (old, new)
-        )
-        ordinals = {service_id: ordinal for ordinal, service_id in enumerate(before.ids)}
-        earlier = np.array([ordinals.get(each, ABSENT) for each in after.ids], np.int64)
-        common_new = np.flatnonzero(earlier != ABSENT)
-        common_old = earlier[common_new]
-        is_changed = before.tags[common_old] != after.tags[common_new]
-        is_changed |= before.sizes[common_old] != after.sizes[common_new]
-        alike = np.flatnonzero(~is_changed)
-        is_changed[alike] = _differ(before, after, common_old[alike], common_new[alike])
-    is_listed = earlier == ABSENT
-    is_listed[common_new] = is_changed
-    is_removed = np.ones(len(before.ids), np.bool_)
-    is_removed[common_old] = False
-    listed, removed = np.flatnonzero(is_listed), np.flatnonzero(is_removed)
-    old_ordinals = np.concatenate((earlier[listed], removed))
-    new_ordinals = np.concatenate((listed, np.full(len(removed), ABSENT)))
-    ids = [after.ids[ordinal] for ordinal in listed.tolist()]
-    ids += [before.ids[ordinal] for ordinal in removed.tolist()]
-    in_order = sorted(range(len(ids)), key=ids.__getitem__)
-    return Difference(old_ordinals[in_order], new_ordinals[in_order])
+        before, after = (_Services(folder, stack) for folder in (old, new))
+        removed = {service_id: ordinal for ordinal, service_id in enumerate(before.ids)}
+        for ordinal, service_id in enumerate(after.ids):
+            text, earlier = after.text(ordinal), removed.pop(service_id, None)
+            old_text = None if earlier is None else before.text(earlier)
+            if old_text != text:
+                yield Difference(old_text, text)
+        for ordinal in removed.values():
+            yield Difference(before.text(ordinal), None)
 
 
 class _Services:
-    """The services of a snapshot folder in listing order: ids, hashes, sizes and stored bytes.
+    """The services of a snapshot folder in listing order.
 
     The bytes are read and not mapped: pages of a mapping would count as memory of the process.
     """
 
-    def __init__(self, folder: Path, file: BinaryIO) -> None:
-        stored = RecordStore(folder, "ids")
-        # Each id is in quotes, and has no character that JSON escapes.
-        text = str(stored.slice(0, len(stored)), "ascii")
-        self.ids = text[1:-1].split('","') if text else []
-        arrays = open_arrays(folder / "records", RECORDS)
-        self.tags, self.offsets = arrays["tags"], arrays["offsets"]
-        self.sizes = np.diff(self.offsets)
-        if len(self.ids) != len(self.sizes):
-            raise ValueError(f"the {len(self.sizes)} records of {folder} do not fit its ids")
-        self._file = file
+    def __init__(self, folder: Path, stack: ExitStack) -> None:
+        ids = RecordStore(folder, "ids")
+        self.ids = [ids.text(ordinal) for ordinal in range(len(ids))]
+        self._offsets = open_arrays(folder / "records", RECORDS)["offsets"].tolist()
+        self._file = stack.enter_context((folder / "records.json").open("rb"))
+        if len(self.ids) != len(self._offsets) - 1:
+            raise ValueError(f"the records of {folder} do not fit its {len(self.ids)} ids")
 
-    def chunks(self, start: int, stop: int) -> Iterator[bytes]:
-        """Yield the stored bytes of the services from `start` up to `stop`, joined by commas."""
-        position, end = int(self.offsets[start]), int(self.offsets[stop]) - 1
-        while position < end:
-            size = min(CHUNK, end - position)
-            chunk = os.pread(self._file.fileno(), size, position)
-            if len(chunk) != size:
-                raise ValueError(f"{self._file.name} ends before its last record")
-            yield chunk
-            position += size
-
-
-def _differ(before: _Services, after: _Services, old: Ordinals, new: Ordinals) -> Mask:
-    """Return which of these services differ, whose hashes and sizes are equal.
-
-    `new` is ascending. Services that follow each other in both snapshots are compared together.
-    """
-    differ = np.zeros(len(new), np.bool_)
-    breaks = np.flatnonzero((np.diff(old) != 1) | (np.diff(new) != 1)) + 1
-    bounds = [0, *breaks.tolist(), len(new)] if len(new) else []
-
-    def is_equal(first: int, stop: int) -> bool:
-        count, start, other = stop - first, int(old[first]), int(new[first])
-        chunks = before.chunks(start, start + count), after.chunks(other, other + count)
-        return all(map(bytes.__eq__, *chunks))
-
-    for first, stop in pairwise(bounds):
-        if not is_equal(first, stop):
-            for place in range(first, stop):
-                differ[place] = not is_equal(place, place + 1)
-    return differ
+    def text(self, ordinal: int) -> bytes:
+        """Return the stored JSON of a service."""
+        start, stop = self._offsets[ordinal], self._offsets[ordinal + 1] - 1
+        text = os.pread(self._file.fileno(), stop - start, start)
+        if len(text) != stop - start:
+            raise ValueError(f"{self._file.name} ends before its last record")
+        return text
 
 
 class PayeeChange(Struct):

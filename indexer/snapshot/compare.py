@@ -7,12 +7,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
-import numpy as np
 from msgspec import Raw, Struct
 
 from indexer.errors import Misuse
 from indexer.snapshot.changes import (
-    ABSENT,
     COMPARED_FILES,
     PayeeChange,
     PriceJump,
@@ -25,7 +23,6 @@ from service.errors import REBUILD, SnapshotDamaged, SnapshotMissing, SnapshotUn
 from service.prices import price_range
 from service.snapshot.manifest import MANIFEST, check_sizes, read_manifest
 from service.snapshot.publication import CURRENT, SNAPSHOTS, read_current
-from service.storage.record_store import Records
 
 LONGEST_SHOWN = 200  # characters
 
@@ -117,19 +114,13 @@ def compare(old: Path, new: Path) -> SnapshotDifference:
     """
     difference = SnapshotDifference(old.name, new.name, [], [], [])
     with _reporting_damage(old, new):
-        before, after = compare_services(old, new)
-        in_order = np.lexsort((before, after, after == ABSENT))
-        stores = Records(old), Records(new)
-        for ordinals in zip(before[in_order].tolist(), after[in_order].tolist(), strict=True):
-            old_text, new_text = (
-                b"" if ordinal == ABSENT else store.text(ordinal)
-                for store, ordinal in zip(stores, ordinals, strict=True)
-            )
-            if old_text and new_text:
-                difference.changed.append(_change(old_text, new_text))
-            else:
-                side = difference.added if new_text else difference.removed
-                side.append(_name.decode(old_text or new_text))
+        for before, after in compare_services(old, new):
+            if before is None and after is not None:
+                difference.added.append(_name.decode(after))
+            elif after is None and before is not None:
+                difference.removed.append(_name.decode(before))
+            elif before is not None and after is not None:
+                difference.changed.append(_change(before, after))
     was, now = (
         set(read_decisions(each, read_manifest(each).files).conflicts) for each in (old, new)
     )
@@ -143,10 +134,13 @@ def count_changes(old: Path, new: Path) -> ChangeCounts:
     A folder needs no more than its records and ids: it may hold a snapshot that is being built.
     Raises SnapshotDamaged as `compare` does.
     """
+    counts = ChangeCounts(0, 0, 0)
     with _reporting_damage(old, new):
-        before, after = compare_services(old, new)
-    added, removed = (int(np.count_nonzero(side == ABSENT)) for side in (before, after))
-    return ChangeCounts(added, len(after) - added - removed, removed)
+        for before, after in compare_services(old, new):
+            counts.added += before is None
+            counts.removed += after is None
+            counts.changed += before is not None and after is not None
+    return counts
 
 
 def compare_with_served(artifacts: Path, built: Path) -> tuple[str, ChangeCounts | None]:

@@ -63,10 +63,9 @@ class CachedRoute(Route):
     """A route whose responses are cached by its path and the query parameters that it reads.
 
     The middleware has looked the request up before, with its whole query string: only where
-    parameters are not read, or with an edition, does this route look it up again.
+    parameters are not read does this route look it up again.
 
     parameters: the names of these parameters; None for all
-    edition: returns a number that changes when the response changes while the snapshot stays
     """
 
     def __init__(
@@ -74,22 +73,18 @@ class CachedRoute(Route):
         path: str,
         endpoint: Callable[..., Any],
         parameters: Iterable[str] | None = (),
-        edition: Callable[[Scope], int] | None = None,
     ) -> None:
         super().__init__(path, endpoint)
         self._names = None if parameters is None else {name.encode() for name in parameters}
-        self._edition = edition
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer from the cache, or by the endpoint."""
-        query, edition = scope["query_string"], self._edition
+        query = scope["query_string"]
         if query.count(b"&") >= MAX_PARAMETERS:
             raise BadRequest(f"the query string has more than {MAX_PARAMETERS:,} parameters")
-        if (query or edition) and scope["method"] in CACHEABLE_METHODS:
+        if query and scope["method"] in CACHEABLE_METHODS:
             given = query.split(b"&")
             pieces = [piece for piece in given if self._reads(piece)]
-            if edition is not None:
-                pieces.append(b"\n%d" % edition(scope))  # no query string has a line break
             if pieces != given:
                 snapshot_id, path, _, coding, root_path = scope[KEY]
                 key = scope[KEY] = snapshot_id, path, b"&".join(pieces), coding, root_path

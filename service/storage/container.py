@@ -79,18 +79,6 @@ class _ArrayHeader(Struct, array_like=True):
     offset: int
 
 
-class Section(NamedTuple):
-    """A range of bytes of a file: its header, whose name is empty, or an array with its padding.
-
-    width: bytes of an item of the array, 1 elsewhere
-    """
-
-    name: str
-    start: int
-    stop: int
-    width: int = 1
-
-
 _encode = msgspec.json.Encoder().encode
 _decode_header = msgspec.json.Decoder(list[_ArrayHeader]).decode
 
@@ -182,20 +170,6 @@ def open_arrays(path: Path, layout: Layout, *, cold: Container[str] = ()) -> Arr
         if name not in cold:
             each.reshape(-1).view(np.uint8)[:: mmap.PAGESIZE].max(initial=0)
     return arrays
-
-
-def sections_of(content: bytes | bytearray | memoryview | mmap.mmap) -> list[Section]:
-    """Divide a file into sections; one without a name if the file is no container."""
-    try:
-        entries = _read_header(content)
-        widths = [1, *(np.dtype(each.dtype).itemsize for each in entries)]
-    except (ValueError, TypeError, msgspec.MsgspecError):
-        entries, widths = [], [1]
-    bounds = [0, *(each.offset for each in entries), len(content)]
-    names = ["", *(each.name for each in entries)]
-    if bounds != sorted(bounds) or len(names) != len({*names}):
-        return [Section("", 0, len(content))]
-    return [Section(*each) for each in zip(names, bounds, bounds[1:], widths, strict=False)]
 
 
 def arrays_path(path: Path) -> Path:
