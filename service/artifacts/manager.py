@@ -14,7 +14,6 @@ from pathlib import Path
 
 from service.artifacts.opening import open_served
 from service.errors import SnapshotUnavailable
-from service.snapshot.manifest import verify
 from service.snapshot.publication import SNAPSHOTS, Publication, read_current, read_others
 from service.snapshot.snapshot import Connector, Snapshot
 
@@ -158,7 +157,6 @@ class SnapshotManager:
         path = self.path / SNAPSHOTS / snapshot_id
         folder = _inode(path)
         try:
-            verify(path)
             snapshot = open_served(path, checked_at, self._connector)
         except SnapshotUnavailable as error:
             self._refuse(error)

@@ -11,7 +11,7 @@ from service.filtering.filters import NO_FILTERS, Filters
 from service.snapshot.data import Hits, SnapshotData
 from service.snapshot.embedded import EmbeddedPostings, MissingPostings, run_now
 from service.snapshot.engine import Engine, Postings
-from service.snapshot.manifest import Manifest, check_sizes, read_manifest
+from service.snapshot.manifest import Manifest, verify
 from service.snapshot.publication import SNAPSHOTS, read_current
 
 
@@ -60,10 +60,10 @@ class Snapshot(SnapshotData):
 
 
 def open_snapshot(artifacts: str | Path) -> Snapshot:
-    """Open the snapshot that CURRENT names; checks its manifest and the sizes of its files.
+    """Open the snapshot that CURRENT names; checks every file against its hash first.
 
     Raises SnapshotMissing when nothing was published, SnapshotUnsupported for a snapshot of another
-    version, and SnapshotDamaged when a file is absent or cannot be what was published.
+    version, and SnapshotDamaged when a file is not what was published.
     """
     artifacts = Path(artifacts)
     current = read_current(artifacts)
@@ -75,8 +75,7 @@ def open_folder(folder: Path, checked_at: datetime, connector: Connector | None 
 
     `connector` has the postings of a snapshot whose own files do not have them.
     """
-    manifest = read_manifest(folder)
-    check_sizes(folder, manifest.files)
+    manifest = verify(folder)
     try:
         return Snapshot(folder, manifest, checked_at, connector)
     except SnapshotUnsupported:
