@@ -17,6 +17,7 @@ from service.snapshot.publication import is_snapshot_id
 
 CURRENT = "/v1/snapshots/current"
 ZSTD = "application/zstd"
+SHORT = "public, max-age=5"
 
 
 async def get_current(request: Request) -> Cacheable:
@@ -26,7 +27,7 @@ async def get_current(request: Request) -> Cacheable:
     if context_of(request).settings.downloads:
         files = await asyncio.to_thread(read_downloads, snapshots.path, snapshot.id)
     envelope = describe(snapshot.manifest, snapshots.checked_at(snapshot), files)
-    return hashed_json(envelope, snapshot.id)
+    return hashed_json(envelope, snapshot.id, SHORT)
 
 
 async def get_file(request: Request) -> FileResponse:

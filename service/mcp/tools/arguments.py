@@ -21,7 +21,6 @@ Term = Annotated[str, Meta(min_length=1, max_length=MAX_TEXT)]
 PriceArgument = Annotated[float, Meta(ge=0, le=1e9)]
 LimitArgument = Annotated[int, Meta(ge=1, le=MAX_ROWS)]
 CursorArgument = Annotated[str, Meta(max_length=MAX_TEXT, description="of the last page")]
-SnapshotArgument = Annotated[str, Meta(description="id, to ask it again")]
 Reference = Annotated[str, Meta(min_length=1, max_length=2048)]
 
 
