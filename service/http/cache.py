@@ -17,7 +17,6 @@ from starlette.types import Receive, Scope, Send
 
 import service
 from service.errors import BadRequest
-from service.http.bodies import Body
 from service.http.compression import CODINGS, IDENTITY, MIN_SIZE
 from service.http.responses import (
     FIELDS,
@@ -53,7 +52,7 @@ class CachedResponse(Struct, frozen=True):
     etag: bytes
     headers: RawHeaders
     not_modified: RawHeaders
-    body: Body
+    body: bytes
     route: str
     cost: int
     """Approximate bytes of memory."""
@@ -150,7 +149,7 @@ class ResponseCache:
         variant = blake2b(self._version, digest_size=4)
         variant.update(root_path.encode("utf-8", "surrogatepass"))
         tag = b"%b-%b" % (response.etag or snapshot_id, variant.hexdigest().encode())
-        if isinstance(body, bytes) and coding != IDENTITY and len(body) >= MIN_SIZE:
+        if coding != IDENTITY and len(body) >= MIN_SIZE:
             body = CODINGS[coding](body)
             tag = b"%b-%b" % (tag, coding)
             fields[b"content-encoding"] = coding

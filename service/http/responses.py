@@ -10,8 +10,6 @@ from msgspec import Struct
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
-from service.http.bodies import Body
-
 SNAPSHOT = "ratecard.snapshot"
 """Scope key of the snapshot that a request is pinned to until its response is complete."""
 RESPONSE = "ratecard.response"
@@ -36,13 +34,12 @@ class Cacheable(Response):
     default the id of the snapshot
     cache_control: how long clients may reuse the response, by default as the settings say
     snapshot_id: the snapshot that the response is from, by default the one that is served
-    is_kept: whether the service may keep the response until the next snapshot, never a long body;
-    long bodies are not compressed either
+    is_kept: whether the service may keep the response until the next snapshot
     """
 
     def __init__(
         self,
-        body: Body,
+        body: bytes,
         media_type: str = JSON,
         headers: Mapping[str, str] | None = None,
         *,
@@ -56,7 +53,7 @@ class Cacheable(Response):
         self.etag = etag.encode()
         self.cache_control = cache_control.encode()
         self.snapshot_id = snapshot_id.encode()
-        self.is_kept = is_kept and isinstance(body, bytes)
+        self.is_kept = is_kept
 
     async def __call__(self, scope: Scope, _: Receive, __: Send) -> None:
         """Leave the response to the middleware."""
