@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote_plus
 
+import msgspec
 from msgspec import Struct
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
@@ -35,6 +36,9 @@ MAX_SHARE = 8
 
 MAX_PARAMETERS = 1000
 """Parameters of a query string; each costs a microsecond, known or not."""
+
+BODY_SETTINGS = ("mcp", "page", "downloads", "engine")
+"""Names of the settings that bodies depend on."""
 
 CacheKey = tuple[bytes, str, bytes, bytes, str]
 """Snapshot id, path, query string, content coding and root path of a request."""
@@ -183,7 +187,8 @@ def is_known(scope: Scope, etag: bytes) -> bool:
 
 def version_of(settings: Settings) -> bytes:
     """Return a hash of this release and of the settings that bodies depend on."""
-    return b"%b-%d" % (_release(), settings.mcp)
+    values = [getattr(settings, name) for name in BODY_SETTINGS]
+    return _release() + msgspec.json.encode(values)
 
 
 @cache

@@ -140,13 +140,14 @@ class RequestMiddleware:
     ) -> CachedResponse:
         """Encode a response, a large one in a thread; cache it if no swap came meanwhile."""
         context, cache = self._context, self._context.cache
+        encoded: CachedResponse | None
         if key[3] == IDENTITY or len(response.content) < LARGE_BODY:
             encoded = cache.encode(key, response, route)
         else:
             async with self._compressing:
-                # The request before this one may have compressed and cached the same body.
-                cached = cache.get(key)
-                encoded = cached or await asyncio.to_thread(cache.encode, key, response, route)
+                encoded = cache.get(key)  # as cached by a request that came before this one
+                if encoded is None:
+                    encoded = await asyncio.to_thread(cache.encode, key, response, route)
         if response.is_kept and context.snapshots.swaps == swaps:
             cache.add(key, encoded)
         return encoded
