@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from urllib.parse import quote
 
 import msgspec
 from msgspec import Struct
@@ -99,6 +100,11 @@ def path_of(scope: Scope) -> str:
     """Return the path of a request within this application."""
     path: str = scope["path"]
     return path.removeprefix(scope.get("root_path", ""))
+
+
+def root_of(scope: Scope) -> str:
+    """Return the path that the addresses of this application begin with."""
+    return quote(scope.get("root_path", "").rstrip("/"), errors="replace")
 
 
 def no_store(
