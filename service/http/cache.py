@@ -51,6 +51,11 @@ CACHEABLE_METHODS = ("GET", "HEAD")
 _entity_tags = re.compile(rb'"([\x21\x23-\x7e\x80-\xff]*?)(?:[;-]+(?:gzip|br|zstd|deflate))?"')
 
 
+def fold_name(name: str) -> str:
+    """Return the name of a parameter without case, `_` and `-`."""
+    return name.lower().replace("_", "").replace("-", "")
+
+
 class CachedResponse(Struct, frozen=True):
     """An encoded response with status 200; `not_modified` are the headers of a 304 for it."""
 
@@ -81,7 +86,7 @@ class CachedRoute(Route):
         edition: Callable[[Scope], int] | None = None,
     ) -> None:
         super().__init__(path, endpoint)
-        self._names = None if parameters is None else {name.encode() for name in parameters}
+        self._names = None if parameters is None else set(map(fold_name, parameters))
         self._edition = edition
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -104,11 +109,14 @@ class CachedRoute(Route):
         await super().handle(scope, receive, send)
 
     def _reads(self, piece: bytes) -> bool:
-        """Return whether a part of a query string is a known parameter, as `parse_qs` reads it."""
-        name = piece.partition(b"=")[0]
-        if self._names is None or name in self._names:
+        """Return whether a part of a query string is a known parameter, as `parse_qs` reads it.
+
+        A misspelt one counts as known: the endpoint refuses it.
+        """
+        if self._names is None:
             return True
-        return unquote_plus(name.decode("utf-8", "replace")).encode() in self._names
+        name = piece.partition(b"=")[0].decode("utf-8", "replace")
+        return fold_name(unquote_plus(name)) in self._names
 
 
 class ResponseCache:

@@ -172,7 +172,7 @@ def test_requests_that_differ_in_unknown_parameters_share_a_cached_response(
     async def check() -> None:
         async with client_of(app) as client:
             first = await client.get(path)
-            for query in ("x=1", "x=1&y=2", "%6cimits=3", "&", "Q"):
+            for query in ("x=1", "x=1&y=2", "%6cimits=3", "&", "Qq"):
                 response = await client.get(f"{path}&{query}")
                 assert response.content == first.content
                 assert response.headers["etag"] == first.headers["etag"]
@@ -182,7 +182,9 @@ def test_requests_that_differ_in_unknown_parameters_share_a_cached_response(
     asyncio.run(check())
 
 
-names = st.sampled_from(["limit", "%6cimit", "li+mit", "offset", "q", "%71", "enriched", "x", ""])
+names = st.sampled_from(
+    ["limit", "%6cimit", "li+mit", "offset", "q", "%71", "enriched", "x", "", "LIMIT", "off_set"]
+)
 values = st.sampled_from(["=1", "=2", "=tide", "=true", "", "=", "=%31", "=1;limit=2"])
 targets = st.tuples(
     st.sampled_from(["/v1/services", "/v1/search/services", "/", "/discovery/resources"]),
