@@ -21,12 +21,18 @@ class RatecardError(Exception):
     status: of the response
     retry_after: seconds after which a client may try again
     parameter: the invalid one of a query string
+    see: a path of this service that helps
     """
 
     code: ClassVar[str] = "internal_error"
     status: ClassVar[int] = 500
     retry_after: ClassVar[int | None] = None
     parameter: str | UnsetType = UNSET
+    see: str = ""
+
+    def message(self, root: str) -> str:
+        """Return the text for clients of a service whose paths begin with `root`."""
+        return f"{self}; see {root}{self.see}" if self.see else str(self)
 
     def __init_subclass__(
         cls, code: str, status: int | None = None, retry_after: int | None = None
@@ -51,6 +57,8 @@ class ServiceNotFound(RatecardError, code="service_not_found", status=404):
 class DownloadNotFound(RatecardError, code="download_not_found", status=404):
     """No kept snapshot has the download."""
 
+    see = "/v1/snapshots"
+
 
 class DownloadsDisabled(RatecardError, code="downloads_disabled", status=404):
     """The service offers no downloads."""
@@ -67,22 +75,27 @@ class RangeNotSatisfiable(RatecardError, code="range_not_satisfiable", status=41
 class PathNotFound(RatecardError, code="path_not_found", status=404):
     """The path of a request is none of the documented ones."""
 
-    def __init__(self, message: str = "no resource has this path; see /openapi.json") -> None:
+    see = "/openapi.json"
+
+    def __init__(self, message: str = "no resource has this path") -> None:
         super().__init__(message)
 
 
 class SnapshotNotFound(RatecardError, code="snapshot_not_found", status=404):
     """No snapshot that is remembered had the id."""
 
+    see = "/v1/snapshots"
+
 
 class SnapshotGone(RatecardError, code="snapshot_gone", status=410):
-    """The snapshot was served, and is no longer kept; `instead` is one to download."""
+    """The snapshot was served, and is no longer kept; `instead` is one to start from."""
 
     def __init__(self, snapshot_id: str, instead: str) -> None:
         super().__init__(
-            f"the snapshot {snapshot_id} is no longer kept; download "
-            f"/v1/snapshots/{instead}.jsonl.zst, then ask for the changes since {instead}"
+            f"the snapshot {snapshot_id} is no longer kept; copy {instead}, then ask for the "
+            f"changes since {instead}"
         )
+        self.see = f"/v1/snapshots/{instead}"
 
 
 class SnapshotWithdrawn(RatecardError, code="snapshot_withdrawn", status=410):
@@ -133,7 +146,7 @@ class SnapshotUnavailable(RatecardError, code="snapshot_unavailable", status=503
     A message names files, for the operator; clients get the default one of the class.
     """
 
-    public: ClassVar[str] = "no snapshot can be served now; /readyz says why"
+    public: ClassVar[str] = "no snapshot can be served now; the readiness check says why"
 
     def __init__(self, message: str = "") -> None:
         super().__init__(message or self.public)

@@ -99,7 +99,7 @@ async def _find(request: Request, find: Callable[..., T | None], *names: str) ->
     if found is None:  # another worker may have named what this one has not seen yet
         found = find(await _refresh(request), *names)
     if found is None:
-        raise DownloadNotFound("no kept snapshot has this download; see /v1/snapshots")
+        raise DownloadNotFound("no kept snapshot has this download")
     return found
 
 

@@ -49,16 +49,14 @@ class KeptSnapshots(Struct, frozen=True):
     def find(self, snapshot_id: str, instead: str) -> KeptSnapshot:
         """Return a kept snapshot; raises SnapshotNotFound for an unknown id.
 
-        Raises SnapshotGone for one that was removed, with the one to download instead.
+        Raises SnapshotGone for one that was removed, with the one to start from instead.
         """
         for snapshot in self.snapshots:
             if snapshot.id == snapshot_id:
                 return snapshot
         if snapshot_id in self.known:
             raise SnapshotGone(snapshot_id, instead)
-        raise SnapshotNotFound(
-            f"there was no snapshot {snapshot_id} here; /v1/snapshots lists those that are kept"
-        )
+        raise SnapshotNotFound(f"there was no snapshot {snapshot_id} here")
 
     def find_published(self, snapshot_id: str, served: Manifest) -> KeptSnapshot:
         """Return a kept snapshot to answer from; raises SnapshotNotFound for an unknown id.

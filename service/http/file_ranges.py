@@ -15,8 +15,7 @@ from starlette.datastructures import Headers
 from starlette.types import Receive, Scope, Send
 
 from service.artifacts.downloads import DownloadRange
-from service.errors import DownloadNotFound, Overloaded, RangeNotSatisfiable
-from service.http.bodies import client_timeout
+from service.errors import DownloadNotFound, Overloaded, RangeNotSatisfiable, SlowClient
 from service.http.cache import is_known
 from service.http.responses import SNAPSHOT, SNAPSHOT_HEADER, RawHeaders
 
@@ -69,13 +68,18 @@ class Transfers:
         """
         if len(self._running) >= MAX_TRANSFERS:
             self._end_slowest()
-        async with client_timeout(None) as timeout:
-            transfer = Transfer(send, timeout)
-            self._running.add(transfer)
-            try:
-                yield transfer
-            finally:
-                self._running.discard(transfer)
+        try:
+            async with asyncio.timeout(None) as timeout:
+                transfer = Transfer(send, timeout)
+                self._running.add(transfer)
+                try:
+                    yield transfer
+                finally:
+                    self._running.discard(transfer)
+        except TimeoutError:
+            if timeout.expired():
+                raise SlowClient from None
+            raise
 
     def _end_slowest(self) -> None:
         now = asyncio.get_running_loop().time()

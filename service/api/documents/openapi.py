@@ -92,7 +92,7 @@ ERRORS: dict[type[RatecardError], str] = {
     InvalidParameter: "A parameter is invalid; `parameter` names it.",
     ServiceNotFound: "No service of this snapshot has the id.",
     SnapshotNotFound: "No snapshot that is remembered had the id.",
-    SnapshotGone: "The snapshot is no longer kept; the message has the address of a download.",
+    SnapshotGone: "The snapshot is no longer kept; the message has the address of a kept one.",
     SnapshotWithdrawn: "The snapshot is no longer answered from; the message has another one.",
     MethodNotAllowed: "The path answers GET, HEAD and OPTIONS only.",
     RatecardError: "The service failed to answer; asking again may help.",
