@@ -16,12 +16,18 @@ class RatecardError(Exception):
     status: of the response
     retry_after: seconds after which a client may try again
     parameter: the invalid one of a query string
+    see: a path of this service that helps
     """
 
     code: ClassVar[str] = "internal_error"
     status: ClassVar[int] = 500
     retry_after: ClassVar[int | None] = None
     parameter: str | UnsetType = UNSET
+    see: str = ""
+
+    def message(self, root: str) -> str:
+        """Return the text for clients of a service whose paths begin with `root`."""
+        return f"{self}; see {root}{self.see}" if self.see else str(self)
 
     def __init_subclass__(
         cls, code: str, status: int | None = None, retry_after: int | None = None
@@ -46,6 +52,8 @@ class ServiceNotFound(RatecardError, code="service_not_found", status=404):
 class DownloadNotFound(RatecardError, code="download_not_found", status=404):
     """There is no file of this name to copy."""
 
+    see = "/v1/snapshots/current"
+
 
 class DownloadsDisabled(RatecardError, code="downloads_disabled", status=404):
     """The service offers no downloads."""
@@ -54,7 +62,9 @@ class DownloadsDisabled(RatecardError, code="downloads_disabled", status=404):
 class PathNotFound(RatecardError, code="path_not_found", status=404):
     """The path of a request is none of the documented ones."""
 
-    def __init__(self, message: str = "no resource has this path; see /openapi.json") -> None:
+    see = "/openapi.json"
+
+    def __init__(self, message: str = "no resource has this path") -> None:
         super().__init__(message)
 
 
@@ -69,7 +79,9 @@ class PinsRemoved(RatecardError, code="snapshot_pins_removed", status=410):
 
 
 class PathRemoved(RatecardError, code="path_removed", status=410):
-    """The path of a request was one of an earlier release; the message names what replaces it."""
+    """The path of a request was one of an earlier release; the message names its successor."""
+
+    see = "/v1/snapshots/current"
 
 
 class MethodNotAllowed(RatecardError, code="method_not_allowed", status=405):
@@ -110,7 +122,7 @@ class SnapshotUnavailable(RatecardError, code="snapshot_unavailable", status=503
     A message names files, for the operator; clients get the default one of the class.
     """
 
-    public: ClassVar[str] = "no snapshot can be served now; /readyz says why"
+    public: ClassVar[str] = "no snapshot can be served now; the readiness check says why"
 
     def __init__(self, message: str = "") -> None:
         super().__init__(message or self.public)

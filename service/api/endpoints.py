@@ -32,7 +32,6 @@ from service.api.query_string import (
 from service.errors import InvalidParameter
 from service.filtering.endpoint_filters import EndpointFilters, EndpointSort
 from service.filtering.facets import ENDPOINT_FACETS, ENDPOINT_KEYS, OFFER_KEYS
-from service.http.bodies import Body
 from service.http.context import snapshot_of
 from service.http.responses import Cacheable
 from service.schema.records import EndpointQuality, Pricing
@@ -153,7 +152,7 @@ def endpoint_items(snapshot: Snapshot, hits: EndpointHits) -> tuple[StoredList, 
     return StoredList(pieces[1:]), min(count, len(items))
 
 
-def endpoint_list_body(snapshot: Snapshot, search: EndpointSelection, hits: EndpointHits) -> Body:
+def endpoint_list_body(snapshot: Snapshot, search: EndpointSelection, hits: EndpointHits) -> bytes:
     """Return the JSON of an `EndpointList`, with the endpoints as they are stored.
 
     The `limit` of a page that ends early is the number of its endpoints.

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 import orjson
 
-from service.http.bodies import Body, BodyPiece, join
 from service.snapshot.data import Hits
 from service.snapshot.engine import EndpointHits
+
+BodyPiece: TypeAlias = bytes | memoryview
 
 
 class StoredList(NamedTuple):
@@ -26,7 +27,7 @@ def stored_list(texts: Sequence[BodyPiece]) -> StoredList:
     return StoredList(pieces)
 
 
-def splice(members: Mapping[str, Any]) -> Body:
+def splice(members: Mapping[str, Any]) -> bytes:
     """Return a JSON object of encoded members, and of lists and texts that are stored as JSON."""
     pieces: list[BodyPiece] = []
     for name, value in members.items():
@@ -40,7 +41,7 @@ def splice(members: Mapping[str, Any]) -> Body:
         else:
             pieces.append(orjson.dumps(value, default=msgspec.to_builtins))
     pieces.append(b"}")
-    return join(pieces)
+    return b"".join(pieces)
 
 
 def additions(hits: Hits | EndpointHits) -> dict[str, Any]:

@@ -12,7 +12,6 @@ from service.api.listing import splice, stored_list
 from service.api.query_string import DEFAULT_LIMIT, Limit, Offset, Operation
 from service.errors import InvalidParameter
 from service.filtering.offers import NONE
-from service.http.bodies import Body
 from service.http.context import snapshot_of
 from service.http.responses import JSON, Cacheable
 from service.schema.listings import ADVICE, ListingAdvice
@@ -82,7 +81,7 @@ class ListingExplanation(NamedTuple):
     answer: UrlFates
     advice: list[ListingAdvice]
 
-    def respond(self, body: Body, media_type: str = JSON, **headers: str) -> Cacheable:
+    def respond(self, body: bytes, media_type: str = JSON, **headers: str) -> Cacheable:
         """Return a response about the URL; nobody stores those about unknown ones."""
         control = "" if self.is_known else "no-store"
         return Cacheable(body, media_type, headers, cache_control=control, is_kept=self.is_known)
@@ -91,16 +90,14 @@ class ListingExplanation(NamedTuple):
         """Return the JSON of a `ListingReport`."""
         answer = self.answer
         notes = [*answer.notes, *snapshot.listings.incomplete(answer.sources)]
-        return bytes(
-            splice(
-                {
-                    "url": self.url,
-                    "listed": answer.is_listed,
-                    "fates": stored_list(answer.fates),
-                    "notes": stored_list(notes),
-                    "advice": self.advice,
-                }
-            )
+        return splice(
+            {
+                "url": self.url,
+                "listed": answer.is_listed,
+                "fates": stored_list(answer.fates),
+                "notes": stored_list(notes),
+                "advice": self.advice,
+            }
         )
 
 

@@ -23,12 +23,14 @@ from msgspec.structs import replace
 
 from service.errors import InvalidParameter
 from service.filtering.facets import MAX_COUNTED
+from service.http.cache import fold_name
 from service.schema.values import NonEmpty
 
 MAX_LIMIT = 200
 MAX_FAST = 100
 """Results of a page that is answered in less than a millisecond."""
 MAX_QUERY = 2000
+MAX_SHOWN_NAME = 100  # characters
 MAX_INTEGER = 2**63 - 1
 MAX_DIGITS = len(str(MAX_INTEGER))
 MAX_VALUES = 100
@@ -208,6 +210,12 @@ def parameters_of(kind: type[Operation]) -> Mapping[str, Parameter]:
     }
 
 
+@cache
+def _spellings_of(kind: type[Operation]) -> Mapping[str, str]:
+    """Return the names of the parameters of an operation by their folded names."""
+    return {fold_name(name): name for name in parameters_of(kind)}
+
+
 def _parameter_of(field: inspect.Field, hint: Any) -> Parameter:
     """Return the parameter of a field; `hint` has the values of a literal in their order."""
     kind, extra, _ = _unwrap(field.type)
@@ -228,13 +236,19 @@ def _parameter_of(field: inspect.Field, hint: Any) -> Parameter:
 
 
 def parse(kind: type[T], query_string: bytes) -> T:
-    """Return the parameters of an operation; raises InvalidParameter. Unknown ones are ignored."""
+    """Return the parameters of an operation; raises InvalidParameter.
+
+    Unknown ones are ignored, but not those that differ from a known one by case, `_` or `-` alone:
+    a client whose `max_price` is ignored pays more than it may.
+    """
     parameters = parameters_of(kind)
-    values = {
-        parameters[name].field: parameters[name].parse(texts)
-        for name, texts in read(query_string).items()
-        if name in parameters
-    }
+    values: dict[str, Any] = {}
+    for name, texts in read(query_string).items():
+        if parameter := parameters.get(name):
+            values[parameter.field] = parameter.parse(texts)
+        elif known := _spellings_of(kind).get(fold_name(name)):
+            message = f"{name[:MAX_SHOWN_NAME]} is no parameter here; write {known}"
+            raise InvalidParameter(name[:MAX_SHOWN_NAME], message)
     for parameter in parameters.values():
         if parameter.default is NODEFAULT and values.get(parameter.field, NODEFAULT) is NODEFAULT:
             raise parameter.invalid(f"is required: {parameter.extra['hint']}")

@@ -28,7 +28,6 @@ from service.api.query_string import (
 from service.errors import ServiceNotFound
 from service.filtering.facets import SERVICE_FACETS
 from service.filtering.filters import Filters, Sort
-from service.http.bodies import Body
 from service.http.context import snapshot_of
 from service.http.responses import Cacheable
 from service.snapshot import Snapshot
@@ -145,7 +144,7 @@ async def find(snapshot: Snapshot, listing: ServiceSelection) -> Hits:
     return await snapshot.engine.search(listing.q, limit, offset, filters)
 
 
-def list_body(snapshot: Snapshot, listing: ServiceSelection, hits: Hits) -> Body:
+def list_body(snapshot: Snapshot, listing: ServiceSelection, hits: Hits) -> bytes:
     """Return the JSON of a `ServiceList`, with the services as they are stored."""
     store = snapshot.services if listing.endpoints == "all" else snapshot.summaries
     return splice(

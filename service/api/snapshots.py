@@ -44,24 +44,17 @@ async def get_file(request: Request) -> FileResponse:
             request.scope[SNAPSHOT] = None  # a slow client must not keep an old one mapped
             headers = {"cache-control": IMMUTABLE, "etag": f'"{file.sha256}"'}
             return FileResponse(path, headers=headers, media_type=ZSTD)
-    raise DownloadNotFound(f"there is no such file; {_root(request)}{CURRENT} names those that are")
+    raise DownloadNotFound("there is no such file")
 
 
-async def refuse_changes(request: Request) -> None:
-    """Name what replaced the changes between snapshots."""
-    raise PathRemoved(
-        f"changes are found by comparing two indexes: see `files` of {_root(request)}{CURRENT}"
-    )
+async def refuse_changes(_: Request) -> None:
+    """Name the files that replaced the changes between snapshots."""
+    raise PathRemoved("changes are found by comparing two indexes, which `files` names")
 
 
-async def refuse_removed(request: Request) -> None:
-    """Name what replaced the other paths of snapshots."""
-    raise PathRemoved(f"{_root(request)}{CURRENT} names the served snapshot and all files to copy")
-
-
-def _root(request: Request) -> str:
-    root: str = request.scope.get("root_path", "")
-    return root
+async def refuse_removed(_: Request) -> None:
+    """Name the path that replaced the other paths of snapshots."""
+    raise PathRemoved("only the served snapshot and the files to copy have addresses")
 
 
 SNAPSHOTS = [

@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote_plus
 
+import msgspec
 from msgspec import Struct
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 import service
 from service.errors import BadRequest
-from service.http.bodies import Body
 from service.http.compression import CODINGS, IDENTITY, MIN_SIZE
 from service.http.responses import (
     FIELDS,
@@ -37,6 +37,9 @@ MAX_SHARE = 8
 MAX_PARAMETERS = 1000
 """Parameters of a query string; each costs a microsecond, known or not."""
 
+BODY_SETTINGS = ("mcp", "page", "downloads", "engine")
+"""Names of the settings that bodies depend on."""
+
 CacheKey = tuple[bytes, str, bytes, bytes, str]
 """Snapshot id, path, query string, content coding and root path of a request."""
 
@@ -44,7 +47,13 @@ KEY = "ratecard.key"
 """Scope key of the `CacheKey` of a request."""
 CACHEABLE_METHODS = ("GET", "HEAD")
 
-_entity_tags = re.compile(rb'"[\x21\x23-\x7e\x80-\xff]*"')
+# Gateways that compress append the coding to a tag: Apache, Caddy and Jetty. None of ours ends so.
+_entity_tags = re.compile(rb'"([\x21\x23-\x7e\x80-\xff]*?)(?:[;-]+(?:gzip|br|zstd|deflate))?"')
+
+
+def fold_name(name: str) -> str:
+    """Return the name of a parameter without case, `_` and `-`."""
+    return name.lower().replace("_", "").replace("-", "")
 
 
 class CachedResponse(Struct, frozen=True):
@@ -53,7 +62,7 @@ class CachedResponse(Struct, frozen=True):
     etag: bytes
     headers: RawHeaders
     not_modified: RawHeaders
-    body: Body
+    body: bytes
     route: str
     cost: int
     """Approximate bytes of memory."""
@@ -75,7 +84,7 @@ class CachedRoute(Route):
         parameters: Iterable[str] | None = (),
     ) -> None:
         super().__init__(path, endpoint)
-        self._names = None if parameters is None else {name.encode() for name in parameters}
+        self._names = None if parameters is None else set(map(fold_name, parameters))
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer from the cache, or by the endpoint."""
@@ -95,11 +104,14 @@ class CachedRoute(Route):
         await super().handle(scope, receive, send)
 
     def _reads(self, piece: bytes) -> bool:
-        """Return whether a part of a query string is a known parameter, as `parse_qs` reads it."""
-        name = piece.partition(b"=")[0]
-        if self._names is None or name in self._names:
+        """Return whether a part of a query string is a known parameter, as `parse_qs` reads it.
+
+        A misspelt one counts as known: the endpoint refuses it.
+        """
+        if self._names is None:
             return True
-        return unquote_plus(name.decode("utf-8", "replace")).encode() in self._names
+        name = piece.partition(b"=")[0].decode("utf-8", "replace")
+        return fold_name(unquote_plus(name)) in self._names
 
 
 class ResponseCache:
@@ -138,16 +150,17 @@ class ResponseCache:
         """Compress a body if that is worth it, and complete its headers.
 
         The entity tag changes with this release, its settings and the root path as well. Each
-        content coding has a tag of its own (RFC 9110, section 8.8.3).
+        content coding has a tag of its own (RFC 9110, section 8.8.3), with a point: Caddy takes the
+        `-gzip` of the tags that it is asked for.
         """
         snapshot_id, path, query, coding, root_path = key
         body, fields = response.content, dict(response.raw_headers)
         variant = blake2b(self._version, digest_size=4)
         variant.update(root_path.encode("utf-8", "surrogatepass"))
         tag = b"%b-%b" % (response.etag or snapshot_id, variant.hexdigest().encode())
-        if isinstance(body, bytes) and coding != IDENTITY and len(body) >= MIN_SIZE:
+        if coding != IDENTITY and len(body) >= MIN_SIZE:
             body = CODINGS[coding](body)
-            tag = b"%b-%b" % (tag, coding)
+            tag = b"%b.%b" % (tag, coding)
             fields[b"content-encoding"] = coding
         fields[b"content-length"] = b"%d" % len(body)
         etag = b'"%b"' % tag
@@ -171,15 +184,17 @@ class ResponseCache:
 def is_known(scope: Scope, etag: bytes) -> bool:
     """Return whether `If-None-Match` of a request lists this entity tag.
 
-    Tags are compared weakly, since gateways that compress a response weaken its tag.
+    Tags are compared weakly and without the coding that a gateway appended, since gateways that
+    compress a response weaken its tag or append to it.
     """
     known = scope[FIELDS].get(b"if-none-match")
-    return known is not None and (known == b"*" or etag in _entity_tags.findall(known))
+    return known is not None and (known == b"*" or etag[1:-1] in _entity_tags.findall(known))
 
 
 def version_of(settings: Settings) -> bytes:
     """Return a hash of this release and of the settings that bodies depend on."""
-    return b"%b-%d" % (_release(), settings.mcp)
+    values = [getattr(settings, name) for name in BODY_SETTINGS]
+    return _release() + msgspec.json.encode(values)
 
 
 @cache

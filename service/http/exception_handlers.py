@@ -13,7 +13,7 @@ from service.errors import (
     RatecardError,
 )
 from service.http.context import context_of
-from service.http.responses import no_store, path_of
+from service.http.responses import no_store, path_of, root_of
 from service.schema.discovery import PREFIXES, DiscoveryError
 from service.schema.status import ErrorBody, ErrorEnvelope
 
@@ -37,15 +37,16 @@ def error_response(request: Request, error: RatecardError) -> Response:
         headers["allow"] = _methods_of(request)
     if isinstance(error, BodyTooLarge):
         headers["connection"] = "close"  # the rest of the body would be taken for a request
+    root = root_of(request.scope)
     if path_of(request.scope).startswith(DISCOVERY):
-        return no_store(_encode_discovery_error(error), error.status, headers)
+        return no_store(_encode_discovery_error(error, root), error.status, headers)
     render = context_of(request).error_page
     wants_page = "text/html" in request.headers.get("accept", "")
     if render is not None and wants_page and not _is_of_api(request):
         page = render(request, error)
         page.headers.update({"cache-control": "no-store"} | headers)
         return page
-    return no_store(encode_error(error), error.status, headers)
+    return no_store(encode_error(error, root), error.status, headers)
 
 
 def _methods_of(request: Request) -> str:
@@ -58,14 +59,14 @@ def _is_of_api(request: Request) -> bool:
     return is_operation or "/v1/" in request.scope["path"]
 
 
-def encode_error(error: RatecardError) -> bytes:
+def encode_error(error: RatecardError, root: str = "") -> bytes:
     """Encode an error as the JSON that clients receive."""
-    body = ErrorBody(code=error.code, message=_encodable(error), parameter=error.parameter)
+    body = ErrorBody(code=error.code, message=_encodable(error, root), parameter=error.parameter)
     return msgspec.json.encode(ErrorEnvelope(body))
 
 
-def _encode_discovery_error(error: RatecardError) -> bytes:
-    message = _encodable(error)
+def _encode_discovery_error(error: RatecardError, root: str) -> bytes:
+    message = _encodable(error, root)
     body = DiscoveryError(
         error=message,
         error_type=ERROR_TYPES.get(error.status, "invalid_request"),
@@ -75,9 +76,9 @@ def _encode_discovery_error(error: RatecardError) -> bytes:
     return msgspec.json.encode(body)
 
 
-def _encodable(error: RatecardError) -> str:
+def _encodable(error: RatecardError, root: str) -> str:
     """Return the message, which may quote a lone surrogate, as text that can be encoded."""
-    return str(error).encode("utf-8", "replace").decode()
+    return error.message(root).encode("utf-8", "replace").decode()
 
 
 async def _handle_ratecard_error(request: Request, error: Exception) -> Response:

@@ -47,10 +47,7 @@ ALLOWED_HEADERS = "*, Authorization"  # `*` alone does not allow `Authorization`
 MCP_HEADERS = "Mcp-Protocol-Version, Mcp-Session-Id, Mcp-Method, Mcp-Name, Last-Event-Id"
 POST_HEADERS = f"{ALLOWED_HEADERS}, Content-Type, {MCP_HEADERS}"
 LARGE_BODY = 2**18
-"""Bytes that take milliseconds to compress, and so are compressed off the event loop."""
-MAX_COMPRESSING = 4
-"""Large bodies in threads. Further ones are compressed on the event loop, so that the load shedder
-measures the lag and no plain list is refused."""
+"""Bytes that take milliseconds to compress: in a thread, one body after another."""
 
 _log = logging.getLogger("uvicorn.error")
 _harmless_id = re.compile(rb"[\w.:/+=@-]{1,128}")
@@ -69,7 +66,7 @@ class RequestMiddleware:
         self._app = app
         self._context = context
         self._headers = COMMON_HEADERS if context.allows_any_origin else OWN_HEADERS
-        self._compressing = 0
+        self._compressing = asyncio.Lock()
         self._opening: asyncio.Future[None] | None = None
         self._swaps = 0
         self._numbers = count(1)
@@ -122,10 +119,7 @@ class RequestMiddleware:
             headers = [*own_headers, *headers]
             scope[SNAPSHOT] = None  # a client that does not read must not keep it mapped
             await send({"type": "http.response.start", "status": status, "headers": headers})
-            if isinstance(body, bytes):
-                await send({"type": "http.response.body", "body": body})
-            else:
-                await body.send(send)
+            await send({"type": "http.response.body", "body": body})
         finally:
             # An idle connection keeps its last scope, which must not keep a snapshot mapped.
             scope[SNAPSHOT] = None
@@ -146,18 +140,17 @@ class RequestMiddleware:
         self, key: CacheKey, response: Cacheable, route: str, swaps: int
     ) -> CachedResponse:
         """Encode a response, a large one in a thread; cache it if no swap came meanwhile."""
-        context, content = self._context, response.content
-        is_slow = isinstance(content, bytes) and key[3] != IDENTITY and len(content) >= LARGE_BODY
-        if is_slow and self._compressing < MAX_COMPRESSING:
-            self._compressing += 1
-            try:
-                encoded = await asyncio.to_thread(context.cache.encode, key, response, route)
-            finally:
-                self._compressing -= 1
+        context, cache = self._context, self._context.cache
+        encoded: CachedResponse | None
+        if key[3] == IDENTITY or len(response.content) < LARGE_BODY:
+            encoded = cache.encode(key, response, route)
         else:
-            encoded = context.cache.encode(key, response, route)
+            async with self._compressing:
+                encoded = cache.get(key)  # as cached by a request that came before this one
+                if encoded is None:
+                    encoded = await asyncio.to_thread(cache.encode, key, response, route)
         if response.is_kept and context.snapshots.swaps == swaps:
-            context.cache.add(key, encoded)
+            cache.add(key, encoded)
         return encoded
 
     async def _call_application(

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from urllib.parse import quote
 
 import msgspec
 from msgspec import Struct
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
-
-from service.http.bodies import Body
 
 SNAPSHOT = "ratecard.snapshot"
 """Scope key of the snapshot that a request is pinned to until its response is complete."""
@@ -34,13 +33,12 @@ class Cacheable(Response):
     default the id of the snapshot
     cache_control: how long clients may reuse the response, by default as the settings say
     snapshot_id: the snapshot that the response is from, by default the one that is served
-    is_kept: whether the service may keep the response until the next snapshot, never a long body;
-    long bodies are not compressed either
+    is_kept: whether the service may keep the response until the next snapshot
     """
 
     def __init__(
         self,
-        body: Body,
+        body: bytes,
         media_type: str = JSON,
         headers: Mapping[str, str] | None = None,
         *,
@@ -54,7 +52,7 @@ class Cacheable(Response):
         self.etag = etag.encode()
         self.cache_control = cache_control.encode()
         self.snapshot_id = snapshot_id.encode()
-        self.is_kept = is_kept and isinstance(body, bytes)
+        self.is_kept = is_kept
 
     async def __call__(self, scope: Scope, _: Receive, __: Send) -> None:
         """Leave the response to the middleware."""
@@ -100,6 +98,11 @@ def path_of(scope: Scope) -> str:
     """Return the path of a request within this application."""
     path: str = scope["path"]
     return path.removeprefix(scope.get("root_path", ""))
+
+
+def root_of(scope: Scope) -> str:
+    """Return the path that the addresses of this application begin with."""
+    return quote(scope.get("root_path", "").rstrip("/"), errors="replace")
 
 
 def no_store(

@@ -53,7 +53,7 @@ class McpMount:
 
     def __init__(self, snapshots: SnapshotManager, hosts: list[str], share: float) -> None:
         self.routes = [
-            Route(PATH, self, methods=["POST"]),
+            *(Route(path, self, methods=["POST"]) for path in (PATH, f"{PATH}/")),
             *Cards(hosts).routes,
         ]
         self._server = create_server(snapshots, _snapshot_of)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import quote, urlencode
+from urllib.parse import urlencode
 
 import msgspec
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -23,7 +23,7 @@ from service.api.services import find
 from service.errors import RatecardError, ServiceNotFound
 from service.http.cache import CachedRoute
 from service.http.context import context_of, snapshot_of
-from service.http.responses import SNAPSHOT, Cacheable
+from service.http.responses import SNAPSHOT, Cacheable, root_of
 from service.networks import network_label
 from service.schema.listings import ListingReport
 from service.schema.profiles import describe
@@ -246,7 +246,7 @@ def _page(
 
 
 def _render(request: Request, template: str, **values: Any) -> bytes:
-    root = quote(request.scope.get("root_path", "").rstrip("/"), errors="replace")
+    root = root_of(request.scope)
     snapshot: Snapshot | None = request.scope.get(SNAPSHOT)
     text = _templates.get_template(template).render(
         root=root,

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from typing import Any
-from urllib.parse import quote
 
 import msgspec
 from starlette.requests import Request
 
 from service.api.query_string import LongLimit, Offset, Operation
 from service.http.context import context_of, snapshot_of
-from service.http.responses import Cacheable
+from service.http.responses import Cacheable, root_of
 from service.schema.documents import Linkset
 from service.settings import Settings
 
@@ -33,7 +32,7 @@ class ListApis(Operation, frozen=True, kw_only=True):
 async def get_api_catalog(request: Request, page: ListApis) -> Cacheable:
     """Return a page of the linkset, services in listing order."""
     snapshot = snapshot_of(request)
-    root = quote(request.scope.get("root_path", "").rstrip("/"), errors="replace")
+    root = root_of(request.scope)
     services = [snapshot.id_table[each] for each in snapshot.list(page.limit, page.offset).ordinals]
     catalogue: dict[str, Any] = {
         "anchor": f"{root}{PATH}",

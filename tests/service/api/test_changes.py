@@ -125,7 +125,8 @@ def test_a_snapshot_that_is_not_kept_is_gone_and_the_message_has_a_download(
         assert error(response) == (410, "snapshot_gone")
         assert response.headers["cache-control"] == "no-store"
         message = response.json()["error"]["message"]
-        assert f"download /v1/snapshots/{instead}.jsonl.zst, then ask" in message
+        assert message.endswith(f"see /v1/snapshots/{instead}")
+        assert history.client.get(message.rpartition(" ")[2]).status_code == 200
 
 
 def test_an_unknown_snapshot_is_not_found(history: History) -> None:

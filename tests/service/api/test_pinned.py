@@ -124,7 +124,7 @@ def test_a_snapshot_that_was_never_served_is_404_and_no_cache_stores_that(
     async def visit(client: httpx.AsyncClient, _: Context) -> None:
         response = await client.get(f"{path}snapshot={UNKNOWN}")
         assert (response.status_code, response.headers["cache-control"]) == (404, "no-store")
-        assert "/v1/snapshots lists those that are kept" in response.text
+        assert "see /v1/snapshots" in response.text
         response = await client.get(f"{path}snapshot=current")
         assert response.status_code == 400
         assert "20 hexadecimal digits" in response.text

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 import httpx
 import pytest
@@ -28,6 +29,7 @@ from service.errors import InvalidParameter
 from service.settings import Settings
 from service.web.filters import BrowseEndpoints, BrowseServices
 
+PAGES = {"/": BrowseServices, "/endpoints": BrowseEndpoints}
 SEARCHES: tuple[type[Operation], ...] = (SearchServices, SearchEndpoints, SearchDiscoveryResources)
 KINDS: tuple[type[Operation], ...] = (
     *SEARCHES,
@@ -140,3 +142,46 @@ def test_invalid_parameters_are_named_where_there_is_no_snapshot(tmp_path: Path)
                 assert (await client.get(f"{path}?q=a&query=a&payTo=a")).status_code == 503
 
     asyncio.run(ask())
+
+
+def misspellings(name: str) -> set[str]:
+    """Return names that differ from a name by case, `_` and `-` alone."""
+    words = re.findall("^[a-z]+|[A-Z][a-z]*", name)
+    spelt = {name.upper(), name.capitalize(), "-".join(words), "_".join(words).lower(), f"{name}_"}
+    return {*spelt, name.lower(), f"_{name}", f"-{name}-".title()} - {name}
+
+
+def test_a_name_that_differs_by_case_or_punctuation_is_refused_with_the_right_one(
+    sample: Path,
+) -> None:
+    app = create_app(Settings(artifacts=str(sample), max_lag=0))
+
+    async def check() -> None:
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://a.example") as client:
+            document = (await client.get("/openapi.json")).json()
+            known = {
+                path: [
+                    each["name"]
+                    for each in operations["get"]["parameters"]
+                    if each["in"] == "query"
+                ]
+                for path, operations in document["paths"].items()
+                if "{" not in path and "parameters" in operations.get("get", {})
+            }
+            known |= {path: [*parameters_of(kind)] for path, kind in PAGES.items()}
+            assert {"/v1/services", "/v1/services/search", "/discovery/search"} < known.keys()
+            for path, names in known.items():
+                given = f"{path}?q=tide&query=tide"
+                await client.get(given)  # what the cache now has must not hide the misspelt name
+                right = {misspelt: name for name in names for misspelt in misspellings(name)}
+                for misspelt, name in right.items():
+                    response = await client.get(f"{given}&{quote(misspelt)}=1")
+                    assert response.status_code == 400, (path, misspelt)
+                    body = response.json()
+                    message = body.get("errorMessage") or body["error"]["message"]
+                    assert message == f"{misspelt} is no parameter here; write {name}"
+            page = await client.get("/?q=tide&max_price=1", headers={"accept": "text/html"})
+            assert (page.status_code, "write maxPrice" in page.text) == (400, True)
+
+    asyncio.run(check())

@@ -71,7 +71,7 @@ def test_a_removed_snapshot_is_gone_and_an_unknown_one_not_found(artifacts: Path
     a, b, c = (publish(artifacts, name, keep=2) for name in "abc")
     listing = kept(artifacts)
     assert listing.find(b, c).id == b
-    with pytest.raises(SnapshotGone, match=rf"{a} is no longer kept; .*/v1/snapshots/{c}\.jsonl"):
+    with pytest.raises(SnapshotGone, match=f"{a} is no longer kept; copy {c}"):
         listing.find(a, c)
     with pytest.raises(SnapshotNotFound, match=f"there was no snapshot {'0' * 20}"):
         listing.find("0" * 20, c)

@@ -207,6 +207,7 @@ def test_metrics_add_up_all_workers_also_killed_ones(artifacts: Path, build: Bui
             sent["/v1/services/{id}", 200 if n < 20 else 404] += 1
         eventually(lambda: requests_of(scrape(client)) == sent)
         with send_without_reading(server):
+            sent["/v1/services", 200] += 1
             eventually(lambda: value(scrape(client), "ratecard_requests_in_flight") == 2)
             eventually(lambda: all_workers_report(server, sent))
             ready = count_ready(server)  # more than 2 where uvicorn replaced a slow worker
@@ -309,8 +310,8 @@ def all_workers_report(server: ServiceProcess, sent: Counter[tuple[str, int]]) -
 
 
 def send_without_reading(server: ServiceProcess) -> socket.socket:
-    """Send a request, and read nothing of its 20 MB."""
+    """Send two requests, and read nothing of 20 MB: the second one stays in flight."""
     connection = server.connect()
-    connection.sendall(b"GET /v1/services?limit=200 HTTP/1.1\r\nHost: a\r\n\r\n")
+    connection.sendall(b"GET /v1/services?limit=200 HTTP/1.1\r\nHost: a\r\n\r\n" * 2)
     assert connection.recv(1, socket.MSG_PEEK) == b"H"
     return connection

@@ -166,6 +166,30 @@ def test_lists_of_entity_tags_are_compared_weakly(client: httpx.Client, tags: st
     assert response.status_code == (304 if "OURS" in tags else 200)
 
 
+@pytest.mark.parametrize("appended", ["-gzip", "-br", "-zstd", ";gzip", "--gzip"])
+def test_an_entity_tag_to_which_a_gateway_has_appended_its_coding_is_304(
+    client: httpx.Client, appended: str
+) -> None:
+    for path in (SMALL, LARGE):
+        for coding in ("", "gzip"):
+            tag = fetch(client, path, accept_encoding=coding).headers["etag"].strip('"')
+            known = f'"x{appended}", W/"{tag}{appended}"'
+            assert (
+                fetch(client, path, accept_encoding=coding, if_none_match=known).status_code == 304
+            )
+            for other in (f"{tag}{appended}x", f"x{tag}{appended}", appended, f"{tag}-x"):
+                known = f'"{other}"'
+                response = fetch(client, path, accept_encoding=coding, if_none_match=known)
+                assert response.status_code == 200
+
+
+def test_no_entity_tag_ends_as_one_to_which_a_gateway_has_appended(client: httpx.Client) -> None:
+    """Caddy takes the appended coding from `If-None-Match`, whoever has appended it."""
+    for coding in CODINGS:
+        tag = fetch(client, LARGE, accept_encoding=coding.decode()).headers["etag"]
+        assert not tag.endswith((f'-{coding.decode()}"', f';{coding.decode()}"'))
+
+
 def test_entity_tags_of_repeated_headers_are_one_list(client: httpx.Client) -> None:
     tag = fetch(client, SMALL).headers["etag"]
     for lines in (["*"], ['"x"', tag], [f"W/{tag}", '"y"'], ['"x", "y"', f'"z", {tag}']):

@@ -124,11 +124,18 @@ def test_the_preflight_allows_post_and_the_headers_of_the_protocol(served: httpx
     assert answer.headers["access-control-allow-origin"] == "*"
 
 
+def test_a_slash_at_the_end_of_the_address_changes_no_answer(served: httpx.Client) -> None:
+    answers = [post(served, "tools/list", path=path) for path in ("/mcp", "/mcp/")]
+    assert [answer.status_code for answer in answers] == [200, 200]
+    assert answers[0].content == answers[1].content
+
+
+@pytest.mark.parametrize("path", ["/mcp", "/mcp/"])
 @pytest.mark.parametrize("method", ["GET", "HEAD", "PUT", "DELETE", "PATCH"])
 def test_other_methods_are_405_with_those_that_are_allowed(
-    served: httpx.Client, method: str
+    served: httpx.Client, method: str, path: str
 ) -> None:
-    response = served.request(method, "/mcp", headers={"accept": "text/event-stream, text/html"})
+    response = served.request(method, path, headers={"accept": "text/event-stream, text/html"})
     assert (response.status_code, response.headers["allow"]) == (405, "POST, OPTIONS")
     if method != "HEAD":
         assert response.json()["error"]["code"] == "method_not_allowed"

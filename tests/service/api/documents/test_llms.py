@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import re
+from itertools import product
 from pathlib import Path
 from urllib.parse import urljoin
 
 import httpx
+import pytest
 from starlette.applications import Starlette
 from starlette.routing import Mount
+from starlette.types import ASGIApp
 
 from service.app import create_app
 from service.settings import Settings
@@ -49,6 +52,38 @@ def test_the_text_and_the_documentation_work_where_they_are_mounted(sample: Path
             for address in {*addresses, *links(text)}:
                 found = await client.get(urljoin("/shop/docs", address))
                 assert found.status_code == 200, address
+
+    asyncio.run(ask())
+
+
+@pytest.mark.parametrize("prefix", ["", "/shop", "/api"])
+@pytest.mark.parametrize("switches", [*product((False, True), repeat=3)])
+def test_the_text_and_the_advice_of_errors_name_only_addresses_that_answer(
+    switches: tuple[bool, bool, bool], prefix: str, sample: Path
+) -> None:
+    page, downloads, mcp = switches
+    if mcp:
+        pytest.importorskip("mcp", reason="the extra `mcp` is not installed")
+    settings = Settings(artifacts=str(sample), page=page, downloads=downloads, mcp=mcp)
+    app: ASGIApp = create_app(settings)
+    if prefix == "/shop":
+        app = Starlette(routes=[Mount(prefix, app)])
+    transport = httpx.ASGITransport(app, root_path="" if prefix == "/shop" else prefix)
+
+    async def ask() -> None:
+        async with httpx.AsyncClient(transport=transport, base_url="http://a.example") as client:
+            text = (await client.get(f"{prefix}/llms.txt")).text
+            addresses = [urljoin(f"{prefix}/llms.txt", link) for link in links(text)]
+            for path in ("/nowhere", f"/v1/snapshots/{'0' * 20}", "/discovery/nowhere"):
+                answer = await client.get(f"{prefix}{path}")
+                assert answer.status_code == 404
+                error = answer.json().get("errorMessage") or answer.json()["error"]["message"]
+                addresses += re.findall(r"see (\S+)$", error)
+            assert {f"{prefix}/openapi.json", f"{prefix}/v1/snapshots"} < {*addresses}
+            for address in addresses:
+                assert (await client.get(address)).status_code == 200, address
+            has_mcp = (await client.post(f"{prefix}/mcp")).status_code != 404
+            assert has_mcp == ("`mcp`" in text)
 
     asyncio.run(ask())
 
