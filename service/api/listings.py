@@ -75,12 +75,14 @@ class ListingExplanation(NamedTuple):
     """Why a URL is listed or not: the URL in normal form, the stored texts, and the advice.
 
     is_known: whether a source names the URL
+    template: the listed template that the URL fills in, where no source lists the URL itself
     """
 
     url: str
     is_known: bool
     answer: UrlFates
     advice: list[ListingAdvice]
+    template: str = ""
 
     def respond(self, body: Body, media_type: str = JSON, **headers: str) -> Cacheable:
         """Return a response about the URL; nobody stores those about unknown ones."""
@@ -95,6 +97,7 @@ class ListingExplanation(NamedTuple):
             splice(
                 {
                     "url": self.url,
+                    **({"template": self.template} if self.template else {}),
                     "listed": answer.is_listed,
                     "fates": stored_list(answer.fates),
                     "notes": stored_list(notes),
@@ -137,9 +140,22 @@ async def explain_listings(request: Request, wanted: ExplainListings) -> Cacheab
 
 
 def explain_url(snapshot: Snapshot, url: str) -> ListingExplanation:
-    """Return the fates of a URL; raises InvalidParameter."""
+    """Return the fates of a URL, or of the listed template that it fills in.
+
+    Raises InvalidParameter.
+    """
     parsed = _parse("url", url)
-    return explain(snapshot, text_hash(parsed.key), parsed.identity)
+    own = explain(snapshot, text_hash(parsed.key), parsed.identity)
+    template = None if own.answer.is_listed else snapshot.listings.template_of(parsed)
+    if template is None:
+        return own
+    listed = explain(snapshot, text_hash(template.key))
+    notes = [*listed.answer.notes, *own.answer.fates, *own.answer.notes]
+    return own._replace(
+        answer=listed.answer._replace(notes=notes),
+        advice=listed.advice,
+        template=template.identity,
+    )
 
 
 def explain(snapshot: Snapshot, key: int, url: str = "") -> ListingExplanation:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from ipaddress import ip_address
 
@@ -9,7 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.urls import PackageMissing, ParsedUrl, ascii_host, is_public, is_url, parse_url
+from service.urls import (
+    PackageMissing,
+    ParsedUrl,
+    ascii_host,
+    count_filled,
+    is_public,
+    is_url,
+    parse_url,
+)
 from tests.support.running import examples
 
 HOSTS = {
@@ -137,3 +146,17 @@ def test_a_long_host_of_short_labels_is_not_valid() -> None:
     assert parse_url(f"https://{'a.' * 126}b/").domain == "a." * 126 + "b"
     with pytest.raises(ValueError, match="host"):
         parse_url(f"https://{'a.' * 127}b/")
+
+
+@settings(max_examples=examples(2000), deadline=None)
+@given(
+    st.lists(st.sampled_from(["a", "b", "/", "{x}"]), max_size=9),
+    st.text("ab/", max_size=9),
+)
+def test_a_url_fills_in_a_template_as_a_regular_expression_would_have_it(
+    parts: list[str], rest: str
+) -> None:
+    pattern = "".join("[^/]+" if part == "{x}" else part for part in parts)
+    fits = re.fullmatch(f"https://a.example/{pattern}", f"https://a.example/{rest}")
+    filled = count_filled(f"https://a.example/{rest}", f"https://a.example/{''.join(parts)}")
+    assert filled == (parts.count("{x}") if fits else 0)
