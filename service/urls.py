@@ -50,10 +50,6 @@ _placeholder_of_segment = re.compile(r"\{[^{}]+\}|^(?:\[[^\[\]]+\]|%7B.+%7D)$|^:
 _number = re.compile(r"(?:^|\.)(?:\d+|0x[0-9a-f]*)$")
 
 
-class PackageMissing(Exception):
-    """A package that names beyond ASCII need is not installed."""
-
-
 class ParsedUrl(Struct, frozen=True):
     """A URL with its host in lower case and ASCII, or as an IP address in full.
 
@@ -153,17 +149,12 @@ def count_filled(url: str, template: str) -> int:
 def ascii_host(name: str) -> str:
     """Return a host name in lower case and ASCII: IDNA 2008 after the mapping of UTS 46.
 
-    Raises ValueError for a name that has no such form, and PackageMissing without `idna`.
+    Raises ValueError for a name that has no such form.
     """
     if name.isascii():
         return name.lower()
-    try:
-        import idna  # noqa: PLC0415  # an optional dependency, for names beyond ASCII only
-    except ImportError as error:
-        raise PackageMissing(
-            f"{name}: names beyond ASCII need the package idna, which is not installed: "
-            "install ratecard with the extra [indexer]"
-        ) from error
+    import idna  # noqa: PLC0415  # large tables, for names beyond ASCII only
+
     labels = idna.uts46_remap(name, std3_rules=False).split(".")
     return ".".join(label if label.isascii() else idna.alabel(label).decode() for label in labels)
 

@@ -20,10 +20,9 @@ from service.snapshot import Snapshot
 from service.snapshot.engine import EndpointHits
 from service.snapshot.listings import UrlFates, host_hash, payee_hash
 from service.storage.hash_table import text_hash
-from service.urls import MAX_HOST, MAX_URL, PackageMissing, ParsedUrl, parse_url
+from service.urls import MAX_HOST, MAX_URL, ParsedUrl, parse_url
 
 NOT_NAMED = "not_named"
-BEYOND_ASCII = "names a host beyond ASCII; write it as DNS does, as in xn--bcher-kva.example"
 
 ListingUrl = Annotated[
     str,
@@ -180,8 +179,6 @@ def _parse(parameter: str, url: str) -> ParsedUrl:
         return parse_url(url)
     except ValueError as error:
         raise InvalidParameter(parameter, f"{parameter} {error}") from error
-    except PackageMissing as error:
-        raise InvalidParameter(parameter, f"{parameter} {BEYOND_ASCII}") from error
 
 
 def _parse_host(host: str) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from ipaddress import ip_address
 
 import pytest
@@ -11,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from service.urls import (
-    PackageMissing,
     ParsedUrl,
     ascii_host,
     count_filled,
@@ -47,15 +45,6 @@ def test_hosts_with_sharp_s_and_double_s_are_different() -> None:
     sharp, double = parse_url("https://faß.example/"), parse_url("https://fass.example/")
     assert sharp.identity == "https://xn--fa-hia.example/"
     assert double.identity == "https://fass.example/"
-
-
-def test_without_the_idna_package_only_ascii_names_are_supported(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setitem(sys.modules, "idna", None)
-    assert ascii_host("Example.com") == "example.com"
-    with pytest.raises(PackageMissing, match=r"install ratecard with the extra \[indexer\]"):
-        ascii_host("bücher.example")
 
 
 @pytest.mark.parametrize("address", ["8.8.8.8", "2606:4700::1111", "64:ff9b::808:808"])
