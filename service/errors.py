@@ -14,6 +14,11 @@ MAX_MESSAGE = 300
 _credentials = re.compile(r"(?<=://)[^/]*@|\?[^\s\"')>]*")
 
 
+def needs_extra(user: str, extra: str) -> str:
+    """Return a message that a function needs an extra, and how to install it."""
+    return f"{user} needs the extra `{extra}`; in the clone: .venv/bin/pip install -e '.[{extra}]'"
+
+
 class RatecardError(Exception):
     """Base class of the errors that clients and operators see.
 

@@ -23,15 +23,13 @@ from service.artifacts.pointer import (
     encode_pointer,
     read_private_key,
 )
-from service.errors import FollowingFailed, PublishingFailed, SnapshotUnavailable
+from service.errors import FollowingFailed, PublishingFailed, SnapshotUnavailable, needs_extra
 from service.publishing.artifacts import kept_snapshots, write_pointer
 from service.snapshot.manifest import FORMAT, copy_manifest, read_manifest
 from service.snapshot.publication import SNAPSHOTS, read_current
 
 if TYPE_CHECKING:
     from indexer.publishing.bucket import ObjectBucket, StoredPointer
-
-NEEDS_EXTRA = "--publish needs the extra `replica`: pip install 'ratecard[replica]'"
 
 
 class Publisher:
@@ -53,7 +51,7 @@ class Publisher:
 
                 self._buckets = [open_bucket(url) for url in urls]
         except ModuleNotFoundError as error:
-            raise Misuse(NEEDS_EXTRA) from error
+            raise Misuse(needs_extra("--publish", "replica")) from error
         except ValueError as error:
             raise Misuse(str(error)) from error
 

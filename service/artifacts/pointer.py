@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import msgspec
 from msgspec import Meta, Struct
 
-from service.errors import FollowingFailed
+from service.errors import FollowingFailed, needs_extra
 from service.schema.snapshots import SnapshotId
 from service.snapshot.manifest import FORMAT
 
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 CLOCK_SKEW = timedelta(minutes=5)
 """How far in the future a publication may be, as clocks differ."""
-NEEDS_EXTRA = "needs the extra `signing`: pip install 'ratecard[signing]'"
 
 Sha256 = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}$(?!\n)")]
 
@@ -153,7 +152,7 @@ def read_private_key(path: Path) -> Ed25519PrivateKey:
             load_pem_private_key,
         )
     except ModuleNotFoundError as error:
-        raise ValueError(f"a key to sign with {NEEDS_EXTRA}") from error
+        raise ValueError(needs_extra("a key to sign with", "signing")) from error
     try:
         key = load_pem_private_key(path.read_bytes(), None)
     except (OSError, ValueError, TypeError) as error:
@@ -175,7 +174,7 @@ def read_public_key(path: Path) -> Ed25519PublicKey:
             load_pem_public_key,
         )
     except ModuleNotFoundError as error:
-        raise ValueError(f"a key to trust {NEEDS_EXTRA}") from error
+        raise ValueError(needs_extra("a key to trust", "signing")) from error
     try:
         key = load_pem_public_key(path.read_bytes())
     except (OSError, ValueError) as error:

@@ -12,6 +12,7 @@ from typing import Any
 
 from service.artifacts.pointer import read_public_key
 from service.cli import Parser
+from service.errors import needs_extra
 from service.opensearch.connection import MODULES, NEEDS_EXTRA, address_of, shown
 from service.settings import ServerSettings, Settings, describe, variable
 
@@ -68,11 +69,9 @@ def _read_settings(given: Mapping[str, str | bool]) -> ServerSettings:
     options = {variable(name): _text(value) for name, value in given.items()}
     settings = ServerSettings.from_environment(os.environ | options)
     if settings.mcp and find_spec("mcp") is None:
-        raise ValueError("RATECARD_MCP needs the extra `mcp`: pip install 'ratecard[mcp]'")
+        raise ValueError(needs_extra("RATECARD_MCP", "mcp"))
     if settings.follow and find_spec("obstore") is None:
-        raise ValueError(
-            "RATECARD_FOLLOW needs the extra `replica`: pip install 'ratecard[replica]'"
-        )
+        raise ValueError(needs_extra("RATECARD_FOLLOW", "replica"))
     if settings.engine == "opensearch":
         if not all(map(find_spec, MODULES)):
             raise ValueError(NEEDS_EXTRA)
