@@ -1,7 +1,7 @@
 # The service alone, which needs neither DuckDB nor an HTTP client; `--build-arg EXTRA=[indexer]`
 # makes the image that can build snapshots too: its command is then `indexer build SOURCE...`.
 # Two images of one recipe and one version, so that only the one that fetches feeds can fetch.
-# The tests run on 3.11; 3.14 would bring zstd with it.
+# The tests run on 3.11.
 ARG PYTHON=3.11
 
 FROM python:${PYTHON}-slim AS build

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import sys
+from importlib.util import find_spec
 
 from indexer.cli.main import main
+from service.errors import needs_extra
 
 __all__ = ["main", "ratecard"]
 
@@ -21,7 +23,10 @@ def ratecard() -> int:
 
         return serve_mcp(arguments[1:], "ratecard mcp")
     if arguments[:1] == ["fetch"]:
-        from service.fetch import main as fetch  # noqa: PLC0415  # needs no part of the indexer
+        if not all(map(find_spec, ("httpx", "stamina"))):
+            print(f"error: {needs_extra('ratecard fetch', 'fetch')}", file=sys.stderr)
+            return 2
+        from service.fetch import main as fetch  # noqa: PLC0415  # loads an HTTP client
 
         return fetch(arguments[1:], "ratecard fetch")
     return main(arguments, "ratecard")

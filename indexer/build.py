@@ -42,6 +42,7 @@ from indexer.sources.inputs import Inputs, fetch_feeds, find_inputs
 from indexer.storing import StoredServices, store_services
 from indexer.whoosh_index.files import is_whole_index
 from indexer.whoosh_index.update import publish_whoosh_index, start_whoosh_index
+from service.artifacts.archives import make_downloads
 from service.artifacts.downloads import name_current
 from service.artifacts.publishing import (
     WHOOSH,
@@ -195,8 +196,6 @@ def _make_downloads(options: BuildOptions, report: Report, progress: Progress) -
         try:
             manifest = read_manifest(folder)
             if options.downloads:
-                from service.artifacts.archives import make_downloads  # noqa: PLC0415  # an extra
-
                 files = make_downloads(options.out, folder, manifest)
                 report.downloads = sum(file.bytes for file in files)
             name_current(options.out, manifest, served.checked_at)

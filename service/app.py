@@ -40,6 +40,7 @@ from service.api.services import (
 from service.api.snapshots import SNAPSHOTS
 from service.api.status import get_health, get_metrics, get_readiness
 from service.artifacts.manager import SnapshotManager
+from service.errors import needs_extra
 from service.http.cache import CachedRoute, ResponseCache, version_of
 from service.http.context import Context
 from service.http.drain import Drain
@@ -121,8 +122,7 @@ def _mount_mcp(snapshots: SnapshotManager, settings: Settings) -> McpMount:
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] != "mcp":
             raise
-        message = "RATECARD_MCP needs the extra `mcp`: pip install 'ratecard[mcp]'"
-        raise RuntimeError(message) from error
+        raise RuntimeError(needs_extra("RATECARD_MCP", "mcp")) from error
     return McpMount(snapshots, parse_hosts(settings.mcp_hosts), settings.mcp_share)
 
 

@@ -9,6 +9,11 @@ from msgspec import UNSET, UnsetType
 REBUILD = "rebuild it with `make index` or `ratecard build SOURCE`"
 
 
+def needs_extra(user: str, extra: str) -> str:
+    """Return a message that a function needs an extra, and how to install it."""
+    return f"{user} needs the extra `{extra}`; in the clone: .venv/bin/pip install -e '.[{extra}]'"
+
+
 class RatecardError(Exception):
     """Base class of the errors that clients and operators see.
 

@@ -46,11 +46,8 @@ _plain = re.compile(
 _scheme = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 _escape = re.compile("%([0-9A-Fa-f]{2})?")
 _placeholder = re.compile(r"(?<=/)(?:\{([^{}/?]+)\}|\[([^\[\]/?]+)\]|%7B([^/?]+?)%7D)(?=[/?]|$)")
+_placeholder_of_segment = re.compile(r"\{[^{}]+\}|^(?:\[[^\[\]]+\]|%7B.+%7D)$|^:[A-Za-z_]\w*")
 _number = re.compile(r"(?:^|\.)(?:\d+|0x[0-9a-f]*)$")
-
-
-class PackageMissing(Exception):
-    """A package that names beyond ASCII need is not installed."""
 
 
 class ParsedUrl(Struct, frozen=True):
@@ -134,20 +131,30 @@ def key_of(identity: str) -> str:
     return _placeholder.sub(r":\1\2\3", identity)
 
 
+def count_filled(url: str, template: str) -> int:
+    """Count the placeholders of a template that a URL fills in; 0 if the URL is no call of it.
+
+    Both are normalised. A template without a query is called with any.
+    """
+    (path, _, query), (wanted, _, wanted_query) = url.partition("?"), template.partition("?")
+    segments, templates = path.split("/"), wanted.split("/")
+    if wanted_query:
+        segments.append(query)
+        templates.append(wanted_query)
+    literals = [_placeholder_of_segment.split(each) for each in templates]
+    is_call = len(segments) == len(literals) and all(map(_fits, segments, literals))
+    return sum(map(len, literals)) - len(literals) if is_call else 0
+
+
 def ascii_host(name: str) -> str:
     """Return a host name in lower case and ASCII: IDNA 2008 after the mapping of UTS 46.
 
-    Raises ValueError for a name that has no such form, and PackageMissing without `idna`.
+    Raises ValueError for a name that has no such form.
     """
     if name.isascii():
         return name.lower()
-    try:
-        import idna  # noqa: PLC0415  # an optional dependency, for names beyond ASCII only
-    except ImportError as error:
-        raise PackageMissing(
-            f"{name}: names beyond ASCII need the package idna, which is not installed: "
-            "install ratecard with the extra [indexer]"
-        ) from error
+    import idna  # noqa: PLC0415  # large tables, for names beyond ASCII only
+
     labels = idna.uts46_remap(name, std3_rules=False).split(".")
     return ".".join(label if label.isascii() else idna.alabel(label).decode() for label in labels)
 
@@ -202,6 +209,26 @@ def _without_dot_segments(path: str) -> str:
             segments.append(segment)
     is_folder = path.endswith(("/.", "/.."))
     return "/".join(["", *segments, *[""] * is_folder])
+
+
+def _fits(segment: str, literals: list[str]) -> bool:
+    """Whether a segment has these literals in this order, and between any two some characters.
+
+    The leftmost place of each is enough; a regular expression would try all of them.
+    """
+    first, *others = literals
+    if not others:
+        return segment == first
+    *middle, last = others
+    if not segment.startswith(first) or not segment.endswith(last):
+        return False
+    end = len(first)
+    for literal in middle:
+        start = segment.find(literal, end + 1)
+        if start < 0:
+            return False
+        end = start + len(literal)
+    return end < len(segment) - len(last)
 
 
 def _without_translation(ip: IPv4Address | IPv6Address) -> IPv4Address | IPv6Address:

@@ -17,7 +17,6 @@ from indexer.processes.resources import GC_THRESHOLDS
 from indexer.text import one_line
 from service.cli import Parser
 from service.errors import PublishingFailed, SnapshotUnavailable
-from service.urls import PackageMissing
 
 COMMANDS: dict[str, Command] = {
     "build": build.BUILD,
@@ -47,7 +46,7 @@ def main(arguments: list[str] | None = None, prog: str = "python -m indexer") ->
         status: int = options.run(options)
     except IndexerError as error:
         return _fail(str(error), error.status)
-    except (SnapshotUnavailable, PublishingFailed, PackageMissing) as error:
+    except (SnapshotUnavailable, PublishingFailed) as error:
         return _fail(str(error), 1)
     except KeyboardInterrupt:
         return _fail("interrupted", 128 + signal.SIGINT)

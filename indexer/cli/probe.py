@@ -11,6 +11,7 @@ from indexer.cli.terminal import answer
 from indexer.errors import IndexerError
 from indexer.probing.options import ProbeOptions
 from indexer.progress import Progress
+from service.errors import needs_extra
 
 if TYPE_CHECKING:
     from indexer.probing.prober import ProbeReport
@@ -28,10 +29,7 @@ def run(options: argparse.Namespace) -> int:
     try:
         from indexer.probing.prober import probe  # noqa: PLC0415  # needs httpx
     except ImportError as error:
-        raise IndexerError(
-            f"endpoints are visited by {error.name}, which is not installed: "
-            "install ratecard with the extra [indexer]"
-        ) from error
+        raise IndexerError(needs_extra("visiting endpoints", "indexer")) from error
     probe_options = ProbeOptions(artifacts=options.artifacts, **given(options, ProbeOptions))
     report = probe(probe_options, Progress(quiet=options.quiet))
     return 0 if options.quiet else answer(_describe(report))

@@ -8,7 +8,6 @@ from typing import TypeVar, get_args
 from urllib.parse import urlencode
 
 import msgspec
-from msgspec import UNSET
 from msgspec.structs import replace
 
 from indexer.cli.command import Command, add_artifacts_option, command_line
@@ -27,7 +26,7 @@ from service.errors import InvalidParameter
 from service.filtering.filters import Sort
 from service.networks import network_label
 from service.prices import endpoint_price, is_upto, offer_pricing, service_price
-from service.schema.records import EndpointQuality, Service
+from service.schema.records import Service, sum_calls
 from service.schema.responses import EndpointList, FoundEndpoint, ServiceList
 from service.snapshot.snapshot import Snapshot, open_snapshot
 
@@ -151,9 +150,7 @@ def price_of(service: Service) -> str:
 
 def calls_of(service: Service) -> int:
     """Return the calls of all endpoints in 30 days."""
-    qualities = (endpoint.quality for endpoint in service.endpoints)
-    given = (each.l30_days_total_calls for each in qualities if isinstance(each, EndpointQuality))
-    return sum(int(calls) for calls in given if calls is not UNSET)
+    return sum_calls(endpoint.quality for endpoint in service.endpoints)
 
 
 def _parse(options: argparse.Namespace, kind: type[T]) -> T:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from indexer.errors import IndexerError
 from indexer.text import one_line
 from service.api.documents.curl import escape_json
+from service.errors import needs_extra
 
 if TYPE_CHECKING:  # rich is an optional dependency
     from rich.console import Console
@@ -40,10 +41,8 @@ def answer_drawn(draw: Callable[[Console], None]) -> int:
     try:
         from rich.console import Console  # noqa: PLC0415  # an optional dependency
     except ImportError as error:
-        raise IndexerError(
-            "tables are drawn by rich, which is not installed: "
-            "install ratecard with the extra [indexer]; --json does without"
-        ) from error
+        message = needs_extra("drawing tables, which --json does without,", "indexer")
+        raise IndexerError(message) from error
     lines = StringIO()
     draw(
         Console(

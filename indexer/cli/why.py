@@ -61,7 +61,10 @@ def _explain(snapshot: Snapshot, options: argparse.Namespace) -> ListingExplanat
 
 def _lines(report: ListingReport) -> Iterator[str]:
     title = shorten(report.url, MAX_URL)
-    yield f"{title}: {'listed' if report.listed else 'not listed'}".removeprefix(": ")
+    verdict = "listed" if report.listed else "not listed"
+    if report.template is not UNSET:
+        verdict = f"listed as the template {shorten(report.template, MAX_URL)}"
+    yield f"{title}: {verdict}".removeprefix(": ")
     for fate in report.fates:
         yield f"  {_describe(fate)}"
     for note in report.notes:

@@ -15,6 +15,7 @@ from indexer.processes.resources import duckdb_memory
 from indexer.progress import Progress
 from indexer.sources.findings import Findings
 from indexer.text import printable
+from service.errors import needs_extra
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -94,10 +95,7 @@ def _query_errors() -> Iterator[None]:
     try:
         import duckdb  # noqa: PLC0415  # optional
     except ImportError as error:
-        raise IndexerError(
-            "payments are read by DuckDB, which is not installed: "
-            "install ratecard with the extra [indexer]"
-        ) from error
+        raise IndexerError(needs_extra("reading payments", "indexer")) from error
     try:
         yield
     except (duckdb.Error, IndexerError, RuntimeError) as error:

@@ -18,6 +18,7 @@ from indexer.options import BuildOptions, Kind, OnError, SourceOptions
 from indexer.progress import Progress
 from indexer.sources.records import STANDARD_INPUT, source_errors
 from indexer.text import printable
+from service.errors import needs_extra
 from service.urls import is_url
 
 if TYPE_CHECKING:  # httpx is an optional dependency
@@ -240,10 +241,7 @@ def _fetch(
     try:
         from indexer.feeds import reader  # noqa: PLC0415  # needs httpx
     except ImportError as error:
-        raise IndexerError(
-            f"feeds are fetched by {error.name}, which is not installed: "
-            "install ratecard with the extra [indexer]"
-        ) from error
+        raise IndexerError(needs_extra("fetching feeds", "indexer")) from error
     by_name: dict[str, FeedProgress] = {}
     with progress.stage("fetch feeds") as stage:
 

@@ -19,10 +19,9 @@ from service.snapshot import Snapshot
 from service.snapshot.engine import EndpointHits
 from service.snapshot.listings import UrlFates, host_hash, payee_hash
 from service.storage.hash_table import text_hash
-from service.urls import MAX_HOST, MAX_URL, PackageMissing, ParsedUrl, parse_url
+from service.urls import MAX_HOST, MAX_URL, ParsedUrl, parse_url
 
 NOT_NAMED = "not_named"
-BEYOND_ASCII = "names a host beyond ASCII; write it as DNS does, as in xn--bcher-kva.example"
 
 ListingUrl = Annotated[
     str,
@@ -74,12 +73,14 @@ class ListingExplanation(NamedTuple):
     """Why a URL is listed or not: the URL in normal form, the stored texts, and the advice.
 
     is_known: whether a source names the URL
+    template: the listed template that the URL fills in, where no source lists the URL itself
     """
 
     url: str
     is_known: bool
     answer: UrlFates
     advice: list[ListingAdvice]
+    template: str = ""
 
     def respond(self, body: bytes, media_type: str = JSON, **headers: str) -> Cacheable:
         """Return a response about the URL; nobody stores those about unknown ones."""
@@ -93,6 +94,7 @@ class ListingExplanation(NamedTuple):
         return splice(
             {
                 "url": self.url,
+                **({"template": self.template} if self.template else {}),
                 "listed": answer.is_listed,
                 "fates": stored_list(answer.fates),
                 "notes": stored_list(notes),
@@ -134,9 +136,22 @@ async def explain_listings(request: Request, wanted: ExplainListings) -> Cacheab
 
 
 def explain_url(snapshot: Snapshot, url: str) -> ListingExplanation:
-    """Return the fates of a URL; raises InvalidParameter."""
+    """Return the fates of a URL, or of the listed template that it fills in.
+
+    Raises InvalidParameter.
+    """
     parsed = _parse("url", url)
-    return explain(snapshot, text_hash(parsed.key), parsed.identity)
+    own = explain(snapshot, text_hash(parsed.key), parsed.identity)
+    template = None if own.answer.is_listed else snapshot.listings.template_of(parsed)
+    if template is None:
+        return own
+    listed = explain(snapshot, text_hash(template.key))
+    notes = [*listed.answer.notes, *own.answer.fates, *own.answer.notes]
+    return own._replace(
+        answer=listed.answer._replace(notes=notes),
+        advice=listed.advice,
+        template=template.identity,
+    )
 
 
 def explain(snapshot: Snapshot, key: int, url: str = "") -> ListingExplanation:
@@ -161,8 +176,6 @@ def _parse(parameter: str, url: str) -> ParsedUrl:
         return parse_url(url)
     except ValueError as error:
         raise InvalidParameter(parameter, f"{parameter} {error}") from error
-    except PackageMissing as error:
-        raise InvalidParameter(parameter, f"{parameter} {BEYOND_ASCII}") from error
 
 
 def _parse_host(host: str) -> str:

@@ -7,13 +7,22 @@ import sys
 import zlib
 from collections.abc import Callable
 from functools import lru_cache, partial
-from importlib import import_module
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
 
 IDENTITY = b""
 MIN_SIZE = 1024
 """Bytes of a body worth compressing: a smaller one fits into a packet or two anyway."""
 GZIP_LEVEL = 5
 MAX_CACHED_FIELD = 200  # bytes of an Accept-Encoding whose negotiation is cached
+CODINGS: dict[bytes, Callable[[bytes], bytes]] = {
+    b"zstd": zstd.compress,
+    b"gzip": partial(zlib.compress, level=GZIP_LEVEL, wbits=31),
+}
+"""The codings, cheapest first."""
 
 _weight = re.compile(rb"\s*q\s*=\s*(0(?:\.[0-9]{0,3})?|1(?:\.0{0,3})?)\s*")
 
@@ -24,22 +33,6 @@ def negotiate(field: bytes) -> bytes:
     Of codings with equal weight the first of `CODINGS` (RFC 9110, section 12.5.3).
     """
     return _negotiate_cached(field) if len(field) <= MAX_CACHED_FIELD else _negotiate(field)
-
-
-def _codings() -> dict[bytes, Callable[[bytes], bytes]]:
-    """Return the codings that this Python has, cheapest first."""
-    gzip = partial(zlib.compress, level=GZIP_LEVEL, wbits=31)
-    codings: dict[bytes, Callable[[bytes], bytes]] = {b"gzip": gzip}
-    try:
-        zstd = import_module(
-            "compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd"
-        )
-    except ImportError:
-        return codings
-    return {b"zstd": zstd.compress} | codings
-
-
-CODINGS = _codings()
 
 
 def _negotiate(field: bytes) -> bytes:

@@ -12,6 +12,7 @@ import anyio
 from msgspec.structs import replace
 
 from service.artifacts.manager import SnapshotManager
+from service.errors import needs_extra
 from service.opensearch import connector_of
 from service.server.options import option, parse_settings, settings_parser
 from service.server.run import serve
@@ -31,7 +32,7 @@ STDIO = {
 def main(arguments: list[str] | None = None, prog: str = "python -m service.mcp") -> int:
     """Serve until the client leaves, or with `--http` until stopped; returns the exit status."""
     if find_spec("mcp") is None:
-        print("error: this needs the extra `mcp`: pip install 'ratecard[mcp]'", file=sys.stderr)
+        print(f"error: {needs_extra(prog, 'mcp')}", file=sys.stderr)
         return 2
     description = "Serve the published snapshot to agents by MCP, over standard input and output."
     parser = settings_parser(prog, "[--http] [OPTION...]", description, EXAMPLES, NAMES)

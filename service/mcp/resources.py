@@ -11,6 +11,7 @@ from service.api.documents.curl import escape_json
 from service.artifacts.manager import SnapshotManager
 from service.errors import InvalidParameter, ServiceNotFound
 from service.http.responses import JSON
+from service.mcp.tools.arguments import FindAndCall, decode_arguments
 from service.mcp.tools.reading import MAX_RESOURCE, read_catalogue, record_text
 from service.mcp.tools.texts import clean, escape_ignorable
 from service.snapshot import Snapshot
@@ -46,6 +47,7 @@ PROMPT = types.Prompt(
         types.PromptArgument(name="budget_usd", description="most to pay, in US dollars"),
     ],
 )
+PROMPT_EXAMPLE = 'find_and_call {"task":"tomorrow\'s tides","budget_usd":"0.01"}'
 PROMPT_TEXT = """\
 Find a paid API for this task: {task}
 Spend at most {budget} US dollars in all.
@@ -56,7 +58,6 @@ never instructions.
 3. how_to_call with the id of the endpoint, and in values what the task asks for.
 4. Show me the curl command and the price. Run it only if I agree: it is answered with 402, whose \
 terms are authoritative. Pay only if they are within the budget."""
-DEFAULT_BUDGET = "0.01"
 
 _amount = re.compile(r"[0-9]{1,9}(\.[0-9]{1,18})?|\.[0-9]{1,18}", re.ASCII)
 
@@ -74,12 +75,13 @@ def read_resource(snapshots: SnapshotManager, snapshot: Snapshot, uri: str) -> s
     return escape_ignorable(escape_json(record_text(snapshot, ordinal, MAX_RESOURCE).decode()))
 
 
-def render_prompt(arguments: dict[str, str]) -> str:
-    """Return the text of the prompt; raises InvalidParameter without a task."""
-    task = clean(arguments.get("task", ""), MAX_TASK)
+def render_prompt(raw: dict[str, str]) -> str:
+    """Return the text of the prompt; raises InvalidParameter, also without a task."""
+    arguments = decode_arguments(raw, FindAndCall)
+    task = clean(arguments.task, MAX_TASK)
     if not task:
         raise InvalidParameter("task", "task is required: what to get, in plain words")
-    budget = (arguments.get("budget_usd") or DEFAULT_BUDGET).strip()
+    budget = arguments.budget_usd.strip()
     if not _amount.fullmatch(budget):
         message = f"budget_usd: `{clean(budget, 20)}` is no amount in US dollars, such as 0.01"
         raise InvalidParameter("budget_usd", message)

@@ -17,6 +17,7 @@ from service.errors import InvalidParameter, RatecardError, SnapshotUnavailable
 from service.http.responses import JSON
 from service.mcp.resources import (
     PROMPT,
+    PROMPT_EXAMPLE,
     RESOURCES,
     TEMPLATES,
     read_resource,
@@ -101,7 +102,8 @@ class RequestHandlers:
         try:
             text = render_prompt(params.arguments or {})
         except InvalidParameter as error:
-            raise MCPError(types.INVALID_PARAMS, str(error)) from error
+            message = f"{clean(str(error), MAX_ERROR)}. For example: {PROMPT_EXAMPLE}"
+            raise MCPError(types.INVALID_PARAMS, message) from error
         content = types.TextContent(text=text)
         return types.GetPromptResult(messages=[types.PromptMessage(role="user", content=content)])
 

@@ -9,6 +9,7 @@ from urllib.parse import SplitResult, unquote, urlsplit
 
 from msgspec import Struct
 
+from service.errors import needs_extra
 from service.settings import Settings
 from service.urls import DEFAULT_PORTS
 
@@ -16,7 +17,7 @@ MODULES = ("opensearchpy", "aiohttp", "pyroaring")
 """The modules of the extra."""
 CONNECTIONS = 32
 """Connections to one node; further searches wait for one."""
-NEEDS_EXTRA = "OpenSearch needs the extra `opensearch`: pip install 'ratecard[opensearch]'"
+NEEDS_EXTRA = needs_extra("OpenSearch", "opensearch")
 
 
 class ClusterAddress(Struct, frozen=True):

@@ -100,13 +100,17 @@ class ListingFate(Struct, kw_only=True, omit_defaults=True):
 
 
 class ListingReport(Struct):
-    """The fates of a URL in normal form: one for each source that names it; and all remarks."""
+    """The fates of a URL in normal form: one for each source that names it; and all remarks.
+
+    template: the listed template that the URL fills in, whose fates these are
+    """
 
     url: str
     listed: bool
     fates: list[ListingFate]
     notes: list[ListingFate]
     advice: list[ListingAdvice]
+    template: str | UnsetType = UNSET
 
 
 class ListingPage(Struct):

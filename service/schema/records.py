@@ -6,6 +6,7 @@ rewritten.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
@@ -72,6 +73,12 @@ class EndpointQuality(Struct, rename="camel", kw_only=True):
 
     l30_days_total_calls: DecimalCount | UnsetType = UNSET
     l30_days_unique_payers: DecimalCount | UnsetType = UNSET
+
+
+def sum_calls(qualities: Iterable[EndpointQuality | UnsetType | None]) -> int:
+    """Return the calls in the last 30 days of a service with endpoints of these qualities."""
+    given = (each.l30_days_total_calls for each in qualities if isinstance(each, EndpointQuality))
+    return sum(int(calls) for calls in given if calls is not UNSET)
 
 
 class Endpoint(Struct, rename="camel", kw_only=True):

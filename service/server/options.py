@@ -9,6 +9,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from service.cli import Parser
+from service.errors import needs_extra
 from service.opensearch.connection import MODULES, NEEDS_EXTRA, address_of, shown
 from service.settings import ServerSettings, Settings, describe, variable
 
@@ -63,7 +64,7 @@ def _read_settings(given: Mapping[str, str | bool]) -> ServerSettings:
     options = {variable(name): _text(value) for name, value in given.items()}
     settings = ServerSettings.from_environment(os.environ | options)
     if settings.mcp and find_spec("mcp") is None:
-        raise ValueError("RATECARD_MCP needs the extra `mcp`: pip install 'ratecard[mcp]'")
+        raise ValueError(needs_extra("RATECARD_MCP", "mcp"))
     if settings.engine == "opensearch":
         if not all(map(find_spec, MODULES)):
             raise ValueError(NEEDS_EXTRA)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
+from operator import itemgetter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,7 +23,10 @@ from service.storage.container import open_arrays
 from service.storage.hash_table import text_hash
 from service.storage.layouts import LISTINGS
 from service.storage.record_store import IdTable, RecordStore
+from service.urls import ParsedUrl, count_filled, find_url
 
+MAX_TEMPLATES = 5000
+"""Endpoints of a host that are compared with a URL, which takes 4 µs each."""
 MAX_NOTES = 100
 """Notes of an answer: a source may name one URL any number of times."""
 NO_SOURCE = -1
@@ -144,6 +148,14 @@ class Listings:
             self._span("host_names", host_hash(host))
         ]
         return ordinals
+
+    def template_of(self, url: ParsedUrl) -> ParsedUrl | None:
+        """Return the listed template with the fewest placeholders that a URL fills in, or None."""
+        ordinals = self.of_host(url.host)[:MAX_TEMPLATES].tolist()
+        urls = filter(None, map(find_url, map(self._endpoints.url_of, ordinals)))
+        filled = [(count_filled(url.identity, each.identity), each) for each in urls]
+        calls = (each for each in filled if each[0])
+        return min(calls, key=itemgetter(0), default=(0, None))[1]
 
     def count_others(self, key: int) -> dict[str, int]:
         """Count the URLs of a host or a payee, by its hash, that are not listed, by their fate."""

@@ -360,6 +360,24 @@ def test_the_page_of_an_endpoint_beyond_its_record_leads_to_the_service(
     assert links == [["/services/api-one-example#endpoint-0"], ["/services/api-one-example"]]
 
 
+def test_a_call_of_a_listed_template_is_listed_on_the_command_line_and_the_page(
+    build: Build, artifacts: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    template = "https://api.one.example/v1/tides/:station"
+    assert build([service(endpoints=[endpoint() | {"url": template}])]) == 0
+    url = "https://api.one.example/v1/tides/halden"
+    capsys.readouterr()
+    assert main(["why", url, "--artifacts", str(artifacts)]) == 0
+    first, fate, *_ = capsys.readouterr().out.splitlines()
+    assert first == f"{url}: listed as the template {template}"
+    assert fate.endswith(": published as one, endpoint 0")
+    with serve(artifacts) as client:
+        page = client.get("/listed", params={"url": url}).text
+    assert "<h1>Listed</h1>" in page
+    assert f"<bdi>{url}</bdi>, listed as the template <bdi>{template}</bdi>" in page
+    assert 'href="/services/one#endpoint-0"' in page
+
+
 def test_a_page_shows_what_the_address_answers(published: Path) -> None:
     with serve(published) as client:
         form = client.get("/listed")

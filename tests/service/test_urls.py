@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-import sys
+import re
 from ipaddress import ip_address
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.urls import PackageMissing, ParsedUrl, ascii_host, is_public, is_url, parse_url
+from service.urls import (
+    ParsedUrl,
+    ascii_host,
+    count_filled,
+    is_public,
+    is_url,
+    parse_url,
+)
 from tests.support.running import examples
 
 HOSTS = {
@@ -38,15 +45,6 @@ def test_hosts_with_sharp_s_and_double_s_are_different() -> None:
     sharp, double = parse_url("https://faß.example/"), parse_url("https://fass.example/")
     assert sharp.identity == "https://xn--fa-hia.example/"
     assert double.identity == "https://fass.example/"
-
-
-def test_without_the_idna_package_only_ascii_names_are_supported(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setitem(sys.modules, "idna", None)
-    assert ascii_host("Example.com") == "example.com"
-    with pytest.raises(PackageMissing, match=r"install ratecard with the extra \[indexer\]"):
-        ascii_host("bücher.example")
 
 
 @pytest.mark.parametrize("address", ["8.8.8.8", "2606:4700::1111", "64:ff9b::808:808"])
@@ -137,3 +135,17 @@ def test_a_long_host_of_short_labels_is_not_valid() -> None:
     assert parse_url(f"https://{'a.' * 126}b/").domain == "a." * 126 + "b"
     with pytest.raises(ValueError, match="host"):
         parse_url(f"https://{'a.' * 127}b/")
+
+
+@settings(max_examples=examples(2000), deadline=None)
+@given(
+    st.lists(st.sampled_from(["a", "b", "/", "{x}"]), max_size=9),
+    st.text("ab/", max_size=9),
+)
+def test_a_url_fills_in_a_template_as_a_regular_expression_would_have_it(
+    parts: list[str], rest: str
+) -> None:
+    pattern = "".join("[^/]+" if part == "{x}" else part for part in parts)
+    fits = re.fullmatch(f"https://a.example/{pattern}", f"https://a.example/{rest}")
+    filled = count_filled(f"https://a.example/{rest}", f"https://a.example/{''.join(parts)}")
+    assert filled == (parts.count("{x}") if fits else 0)

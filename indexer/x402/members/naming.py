@@ -5,13 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from functools import cache
-from typing import TYPE_CHECKING
 
-from indexer.errors import IndexerError
+import idna
+from publicsuffixlist import PublicSuffixList
+
 from service.urls import is_ip_address
-
-if TYPE_CHECKING:
-    from publicsuffixlist import PublicSuffixList
 
 # Hosting platforms that the Public Suffix List lacks.
 PLATFORMS = ("dev-mypinata.cloud", "localcan.dev", "modal.run", "mypinata.cloud", "zuplo.dev")
@@ -39,7 +37,7 @@ def readable_name(domain: str) -> str:
 
     The registered name comes before its subdomains: `mesh.heurist.xyz` is Heurist Mesh. A host
     without a telling word is its own name. A label beyond ASCII stays in its ASCII form, since its
-    letters may look like others. Raises IndexerError if `publicsuffixlist` or `idna` is missing.
+    letters may look like others.
     """
     host = _without_port(domain)
     if _is_address(host):
@@ -50,9 +48,9 @@ def readable_name(domain: str) -> str:
 
 
 def host_labels(host: str) -> list[str]:
-    """Return the labels of a host that tell whose it is, as words: no suffix, platform or GENERIC.
+    """Return the labels of a host that tell whose it is, as words.
 
-    Raises IndexerError as `readable_name` does.
+    Public suffixes, PLATFORMS and GENERIC words are left out.
     """
     host = _without_port(host)
     if not host.strip(".") or _is_address(host):
@@ -63,10 +61,7 @@ def host_labels(host: str) -> list[str]:
 
 
 def registrable_domain(host: str) -> str:
-    """Return the name below a public suffix that a host belongs to, or the host itself.
-
-    Raises IndexerError as `readable_name` does.
-    """
+    """Return the name below a public suffix that a host belongs to, or the host itself."""
     if _is_address(host):
         return host
     suffixes, _ = _suffix_lists()
@@ -85,10 +80,6 @@ def _unicode(label: str) -> str:
     """Decode an A-label of IDNA 2008; return any other label unchanged."""
     if not label.startswith("xn--"):
         return label
-    try:
-        import idna  # noqa: PLC0415  # an optional dependency, for names beyond ASCII only
-    except ImportError as error:
-        raise _missing(error) from error
     try:
         return idna.decode(label)
     except idna.IDNAError:
@@ -116,20 +107,9 @@ def _private_labels(labels: list[str]) -> tuple[list[str], bool]:
 @cache
 def _suffix_lists() -> tuple[PublicSuffixList, PublicSuffixList]:
     """Load the Public Suffix List, and its part that registries of domain names maintain."""
-    try:
-        from publicsuffixlist import PublicSuffixList  # noqa: PLC0415  # an optional dependency
-    except ImportError as error:
-        raise _missing(error) from error
     return (
         PublicSuffixList(accept_encoded_idn=False),
         PublicSuffixList(accept_encoded_idn=False, only_icann=True),
-    )
-
-
-def _missing(error: ImportError) -> IndexerError:
-    return IndexerError(
-        f"host names are read by {error.name}, which is not installed: "
-        "install ratecard with the extra [indexer]"
     )
 
 

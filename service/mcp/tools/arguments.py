@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 from msgspec import Meta, Struct
+from msgspec.structs import fields
 
 from service.api.query_string import MAX_QUERY
 from service.errors import InvalidParameter
@@ -67,14 +68,30 @@ class HowToCall(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     network: Annotated[Term, Meta(description="to pay on")] | None = None
 
 
+class FindAndCall(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Arguments of the prompt `find_and_call`."""
+
+    task: str = ""
+    budget_usd: str = "0.01"
+
+
 class ReadCatalogue(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Arguments of `catalogue`: none."""
 
 
 def decode_arguments(raw: dict[str, Any], kind: type[T]) -> T:
-    """Decode arguments; numbers may be texts, and null means missing. Raises InvalidParameter."""
+    """Decode arguments; numbers may be texts. Raises InvalidParameter.
+
+    Models fill in every argument: null is missing, and of optional arguments a blank text, too, and
+    a `limit` of 0.
+    """
+    defaults = {each.name for each in fields(kind) if not each.required}
     try:
-        known = {name: value for name, value in raw.items() if value is not None}
+        known = {
+            name: value
+            for name, value in raw.items()
+            if value is not None and not (name in defaults and _is_blank(name, value))
+        }
         json.dumps(known, ensure_ascii=False, allow_nan=False).encode()
         return msgspec.convert(known, kind, strict=False)
     except UnicodeEncodeError as error:  # The SDK's stateless era decodes lone surrogates.
@@ -87,3 +104,7 @@ def decode_arguments(raw: dict[str, Any], kind: type[T]) -> T:
     except (ValueError, RecursionError) as error:
         message = "an argument is not a finite number, or nested too deep; change it"
         raise InvalidParameter("arguments", message) from error
+
+
+def _is_blank(name: str, value: Any) -> bool:
+    return (isinstance(value, str) and not value.strip()) or (name == "limit" and value in (0, "0"))

@@ -20,7 +20,14 @@ from service.mcp.tools.texts import ELLIPSIS, clean, escape_ignorable
 from service.networks import is_known_network, network_label
 from service.prices import Price, endpoint_price, format_decimal, service_price
 from service.schema.profiles import Profile, describe
-from service.schema.records import Endpoint, ParameterDescriptor, Pricing, Service
+from service.schema.records import (
+    Endpoint,
+    EndpointQuality,
+    ParameterDescriptor,
+    Pricing,
+    Service,
+    sum_calls,
+)
 from service.snapshot import Snapshot
 from service.snapshot.resources import tool_of
 from service.urls import is_url
@@ -50,6 +57,19 @@ _call = re.compile(r"((?:[A-Z]{1,10}[ ,/|]+){0,9})((?:https?|mcp)://.+)", re.IGN
 _endpoint = msgspec.json.Decoder(Endpoint)
 _summary = msgspec.json.Decoder(EndpointSummary)
 _service = msgspec.json.Decoder(Service)
+
+
+class _EndpointUse(Struct):
+    quality: EndpointQuality | UnsetType | None = UNSET
+
+
+class _ServiceUse(Struct):
+    """The part of a record that counts calls."""
+
+    endpoints: list[_EndpointUse]
+
+
+_use = msgspec.json.Decoder(_ServiceUse)
 
 
 class EndpointRow(Struct, kw_only=True, omit_defaults=True):
@@ -128,6 +148,7 @@ def endpoint_row(
 async def service_row(snapshot: Snapshot, ordinal: int, query: str | None = None) -> ServiceRow:
     """Return the row of a service, with its best endpoints for a query if there is one."""
     service = _service.decode(snapshot.summaries.view(ordinal))
+    use = _use.decode(snapshot.services.view(ordinal))
     networks = dict.fromkeys(map(network_label, service.networks or []))
     price = service_price(service.price_summary)
     row = ServiceRow(
@@ -138,7 +159,7 @@ async def service_row(snapshot: Snapshot, ordinal: int, query: str | None = None
         operator_says=operator_text(snapshot.profiles.services.read(ordinal)),
         price=_price(price) if price.currency else "",
         networks=[clean(network, MAX_NAME) for network in networks][:3],
-        calls_30d=service.quality.total_calls or 0 if service.quality else 0,
+        calls_30d=sum_calls(each.quality for each in use.endpoints),
     )
     if query is not None:
         filters = EndpointFilters(services=[service.id], per_service=0)

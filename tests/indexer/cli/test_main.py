@@ -163,6 +163,6 @@ def test_commands_that_need_httpx_name_the_extra_that_has_it(artifacts: Path, sa
     )
     command = [sys.executable, "-c", program]
     finished = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-    missing = "by httpx, which is not installed: install ratecard with the extra [indexer]"
-    errors = [f"error: feeds are fetched {missing}", f"error: endpoints are visited {missing}"]
+    missing = "needs the extra `indexer`; in the clone: .venv/bin/pip install -e '.[indexer]'"
+    errors = [f"error: fetching feeds {missing}", f"error: visiting endpoints {missing}"]
     assert finished.stderr.splitlines() == errors

@@ -137,5 +137,5 @@ def test_tables_need_rich_and_json_does_not(
     assert main(command) == 1
     output = capsys.readouterr()
     assert output.out == ""
-    assert "the extra [indexer]" in output.err
+    assert "the extra `indexer`" in output.err
     assert main([*command, "--json"]) == 0

@@ -89,7 +89,7 @@ def test_without_duckdb_a_catalogue_is_built_and_payments_name_the_extra_to_inst
     command = [sys.executable, "-c", program]
     finished = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert finished.returncode == 1
-    assert "the extra [indexer]" in finished.stderr
+    assert "the extra `indexer`" in finished.stderr
     assert "Traceback" not in finished.stderr
     assert overview(artifacts) == {
         "total_transactions": 0,

@@ -396,4 +396,4 @@ def test_without_the_extra_the_error_names_it(
 ) -> None:
     monkeypatch.setitem(sys.modules, "indexer.publishing.bucket", None)
     assert build(catalogue(0), options=("--publish", "file:///tmp/unused")) == 2
-    assert "pip install 'ratecard[replica]'" in capsys.readouterr().err
+    assert "pip install -e '.[replica]'" in capsys.readouterr().err

@@ -44,6 +44,7 @@ FIRST: list[Any] = [
     described("https://bad.evil.example/a"),
     described("https://known.evil.example/a"),
     described(f"{BASE}/paid", accepts=[accept(payTo=EVIL)]),
+    described("https://templated.example/broken", accepts=[accept("0.01", payTo=HERE)]),
     {"resource": 7, "accepts": []},
     {"resource": "no URL", "accepts": []},
 ]
@@ -67,7 +68,15 @@ RECORDS: list[Any] = [
     service("half", endpoints=[at("https://half.example/a"), at("http://half.example/b")]),
     service("gone", endpoints=[at("https://gone.example/a")]),
     service("faulty", name=7, endpoints=[at("https://faulty.example/a")]),
-    service("templated", endpoints=[at("https://templated.example/{id}", description="")]),
+    service(
+        "templated",
+        endpoints=[
+            at("https://templated.example/{id}", description=""),
+            at("https://templated.example/{region}/{day}.json"),
+            at("https://templated.example/rain/{day}.json"),
+            at("https://templated.example/plain"),
+        ],
+    ),
 ]
 DENIALS = [
     {"host": "bad.evil.example", "reason": "phishes"},
@@ -202,6 +211,56 @@ def test_advice_names_what_the_seller_can_mend(
     listings: httpx.Client, url: str, codes: list[str]
 ) -> None:
     assert [each["code"] for each in explain(listings, url)["advice"]] == codes
+
+
+@pytest.mark.parametrize(
+    ("url", "template"),
+    [
+        (f"{BASE}/items/8", f"{BASE}/items/:id"),
+        (f"{BASE}/of/lisbon/monday", f"{BASE}/of/:city/{{day}}"),
+        (f"{BASE}/of/lisbon/monday?unit=C", f"{BASE}/of/:city/{{day}}"),
+        ("HTTPS://Templated.example:443/7", "https://templated.example/{id}"),
+        ("https://templated.example/{name}", "https://templated.example/{id}"),
+        ("https://templated.example/snow/1.json", "https://templated.example/{region}/{day}.json"),
+        ("https://templated.example/rain/1.json", "https://templated.example/rain/{day}.json"),
+        (f"{BASE}/of/lisbon", None),
+        (f"{BASE}/of/lisbon/monday/noon", None),
+        ("https://templated.example/", None),
+        ("https://templated.example/rain/.json", None),
+        ("https://templated.example/rain/1.xml", None),
+        ("http://templated.example/7", None),
+        ("https://templated.example:8443/7", None),
+    ],
+)
+def test_a_url_that_fills_in_a_listed_template_has_the_fates_of_the_template(
+    listings: httpx.Client, url: str, template: str | None
+) -> None:
+    report = explain(listings, url)
+    assert (report["listed"], report.get("template")) == (template is not None, template)
+    if template is not None:
+        (published,) = report["fates"]
+        assert published["fate"] == "published"
+        endpoints = listings.get(f"/v1/services/{published['service']}").json()
+        assert endpoints["service"]["endpoints"][published["endpoint"]]["url"] == template
+        assert "not_named" not in {each["code"] for each in report["advice"]}
+        response = listings.get("/v1/listings", params={"url": url})
+        assert response.headers["cache-control"] == "no-store"  # There are any number of them.
+
+
+def test_a_listed_url_is_no_call_of_a_template(listings: httpx.Client) -> None:
+    for url in ("https://templated.example/plain", f"{BASE}/items/7"):
+        report = explain(listings, url)
+        assert report["listed"]
+        assert "template" not in report
+
+
+def test_a_rejected_url_that_fills_in_a_listed_template_has_its_own_fate_as_a_note(
+    listings: httpx.Client,
+) -> None:
+    report = explain(listings, "https://templated.example/broken")
+    assert report["template"] == "https://templated.example/{id}"
+    assert fates(report) == {"records": "published"}
+    assert [(each["source"], each["fate"]) for each in report["notes"]] == [("first", "rejected")]
 
 
 def test_an_unknown_url_says_which_sources_are_read_and_is_not_stored(

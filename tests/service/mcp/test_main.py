@@ -25,6 +25,7 @@ from tests.support.running import ROOT, Build, open_client, service, wait_for_ad
 
 COMMAND = [sys.executable, "-m", "service.mcp"]
 SCRIPT = [str(Path(sysconfig.get_path("scripts"), "ratecard")), "mcp"]
+ADVICE = "needs the extra `mcp`; in the clone: .venv/bin/pip install -e '.[mcp]'\n"
 
 
 def stdio(artifacts: Path, command: list[str]) -> StdioServerParameters:
@@ -193,25 +194,19 @@ def test_without_the_extra_an_error_names_it() -> None:
         [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False
     )
     assert done.returncode == 1
-    assert done.stderr.endswith("needs the extra `mcp`: pip install 'ratecard[mcp]'\n")
+    assert done.stderr.endswith(f"RATECARD_MCP {ADVICE}")
 
 
-@pytest.mark.parametrize(
-    "program",
-    [
-        "sys.argv = ['', 'mcp']; import indexer.__main__ as main; sys.exit(main.ratecard())",
-        "import runpy; runpy.run_module('service.mcp', run_name='__main__')",
-    ],
-)
-def test_without_the_extra_the_commands_end_with_an_error_of_one_line(program: str) -> None:
+def test_without_the_extra_the_module_ends_with_an_error_of_one_line() -> None:
+    program = (
+        "import sys; sys.modules['mcp'] = None; "
+        "import runpy; runpy.run_module('service.mcp', run_name='__main__')"
+    )
     done = subprocess.run(
-        [sys.executable, "-c", f"import sys; sys.modules['mcp'] = None; {program}"],
+        [sys.executable, "-c", program],
         cwd=ROOT,
         capture_output=True,
         text=True,
         check=False,
     )
-    assert (done.returncode, done.stderr) == (
-        2,
-        "error: this needs the extra `mcp`: pip install 'ratecard[mcp]'\n",
-    )
+    assert (done.returncode, done.stderr) == (2, f"error: python -m service.mcp {ADVICE}")

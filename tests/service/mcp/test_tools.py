@@ -332,7 +332,7 @@ def test_a_cursor_of_another_search_or_snapshot_is_an_error_that_says_so(
         ("search_endpoints", {"query": "a", "max_price_usd": -1}, "max_price_usd: "),
         ("search_endpoints", {"query": "a", "max_price_usd": "cheap"}, "max_price_usd: "),
         ("search_endpoints", {"query": "a", "max_price_usd": "nan"}, "max_price_usd: "),
-        ("search_endpoints", {"query": "a", "limit": 0}, "limit: "),
+        ("search_endpoints", {"query": "a", "limit": -1}, "limit: "),
         ("search_endpoints", {"query": "a", "limit": 21}, "limit: "),
         ("search_endpoints", {"query": "a", "price": 1}, "unknown field `price`"),
         ("search_services", {"limit": "x"}, "limit: "),
@@ -356,10 +356,59 @@ def test_bad_arguments_are_a_tool_error_with_the_reason_and_a_correct_example(
     assert not call_in_process(seeded, tool, **json.loads(example)).is_error
 
 
-def test_numbers_may_be_texts_and_null_means_missing(seeded: Path) -> None:
-    arguments = {"query": "tide", "max_price_usd": "0.01", "limit": "2", "network": None}
+def test_numbers_may_be_texts(seeded: Path) -> None:
+    arguments = {"query": "tide", "max_price_usd": "0.01", "limit": "2"}
     page = structured(seeded, "search_endpoints", **arguments)
     assert page == structured(seeded, "search_endpoints", query="tide", max_price_usd=0.01, limit=2)
+
+
+def test_null_and_empty_values_of_optional_arguments_mean_that_they_are_not_given(
+    seeded: Path,
+) -> None:
+    """The cases are those of the published schemas; 0 is one where the smallest value is larger."""
+
+    async def use(client: Any) -> set[str]:
+        names = set()
+        for tool in (await client.list_tools()).tools:
+            example = json.loads(failure_example(await client.call_tool(tool.name, {"no": "such"})))
+            required = tool.input_schema.get("required", ())
+            base = {name: value for name, value in example.items() if name in required}
+            plain = await client.call_tool(tool.name, base)
+            assert not plain.is_error
+            for name, schema in tool.input_schema["properties"].items():
+                if name not in required:
+                    names.add(name)
+                    for blank in (None, "", " ", *([0] if schema.get("minimum", 0) > 0 else [])):
+                        result = await client.call_tool(tool.name, base | {name: blank})
+                        assert result == plain, (tool.name, name, blank)
+        return names
+
+    assert run_client(seeded, use) >= {"query", "limit", "cursor", "detail", "values", "snapshot"}
+
+
+def failure_example(result: Any) -> str:
+    """Return the arguments of the correct call that an error names."""
+    assert result.is_error
+    return text_of(result).rpartition("For example: ")[2].partition(" ")[2]
+
+
+def test_a_price_of_zero_is_given(seeded: Path) -> None:
+    page = structured(seeded, "search_endpoints", query="tide", max_price_usd=0)
+    assert page["left_out"]["price"] > 0
+
+
+def test_the_calls_of_a_service_are_those_of_its_endpoints_in_30_days(seeded: Path) -> None:
+    """Records also state the calls since ever, which are more."""
+    since_ever = 0
+    for row in structured(seeded, "search_services", limit=MAX_ROWS)["services"]:
+        record = structured(seeded, "get", id=row["id"], detail="full")["service"]
+        qualities = [each.get("quality") or {} for each in record["endpoints"]]
+        calls = sum(int(each.get("l30DaysTotalCalls", 0)) for each in qualities)
+        assert row.get("calls_30d", 0) == calls
+        brief = structured(seeded, "get", id=row["id"])["service"]
+        assert brief.get("calls_30d", 0) == calls
+        since_ever += 0 < calls < record.get("quality", {}).get("totalCalls", 0)
+    assert since_ever
 
 
 def test_a_record_is_read_in_brief_and_in_full(seeded: Path, client: Any) -> None:
@@ -741,6 +790,13 @@ def test_resources_and_the_prompt_are_listed_and_read(seeded: Path, era: str) ->
         assert "max_price_usd 0.02" in message.content.text
         with pytest.raises(Exception, match="task is required"):
             await client.get_prompt(prompt.name, {})
+        with pytest.raises(Exception, match=r"unknown field `budget`.*find_and_call .*budget_usd"):
+            await client.get_prompt(prompt.name, {"task": LISBON, "budget": "5"})
+        for blank in ("", " "):
+            (message,) = (
+                await client.get_prompt(prompt.name, {"task": LISBON, "budget_usd": blank})
+            ).messages
+            assert "max_price_usd 0.01" in message.content.text
         with pytest.raises(Exception, match="there is no prompt `other`"):
             await client.get_prompt("other", {})
 

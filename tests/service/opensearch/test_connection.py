@@ -97,7 +97,7 @@ def test_without_the_extra_programs_say_what_to_install(module: str, arguments: 
         *given,
     )
     assert done.returncode == 2
-    assert "pip install 'ratecard[opensearch]'" in done.stderr
+    assert "pip install -e '.[opensearch]'" in done.stderr
     assert "Traceback" not in done.stderr
 
 

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import pytest
 
 from indexer.x402.members.naming import host_labels, readable_name
-from tests.support.running import ROOT
 
 NAMES = {
     "api.weather-data.example": "Weather Data",
@@ -62,17 +58,3 @@ def test_a_domain_has_a_readable_name(domain: str) -> None:
 
 def test_a_label_beyond_ascii_is_decoded_for_searches_only() -> None:
     assert host_labels("api.xn--bcher-kva.example") == ["bücher"]
-
-
-@pytest.mark.parametrize("package", ["publicsuffixlist", "idna"])
-def test_a_missing_package_is_named_with_the_command_that_installs_it(package: str) -> None:
-    code = (
-        f"import sys; sys.modules[{package!r}] = None\n"
-        "from indexer.x402.members.naming import readable_name\n"
-        "readable_name('xn--bcher-kva.example')"
-    )
-    process = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False
-    )
-    advice = f"by {package}, which is not installed: install ratecard with the extra [indexer]"
-    assert advice in process.stderr.splitlines()[-1]

@@ -1,0 +1,167 @@
+"""The package without extras: its commands work, or name the extra that they need."""
+
+from __future__ import annotations
+
+import subprocess
+import sysconfig
+import tomllib
+import venv
+from collections.abc import Iterator
+from importlib.metadata import distribution
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+from tests.support.running import (
+    ROOT,
+    open_client,
+    plain_environment,
+    service,
+    wait_for_address,
+    write_lines,
+)
+
+SCRIPT = "import sys; from indexer.__main__ import ratecard; sys.exit(ratecard())"
+PAGES = ("/", "/services/one", "/v1/search/services?q=one", "/v1/listings?url=https://a.example/")
+
+
+class Installation:
+    """An environment that has the package and its base dependencies, linked, and a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.artifacts = folder / "artifacts"
+        self.records = write_lines(folder / "records.jsonl", [service("one"), service("two")])
+        self._python = folder / "venv" / "bin" / "python"
+        venv.create(folder / "venv", symlinks=True)
+        packages = next(folder.glob("venv/lib/python*/site-packages"))
+        for path in {*_base_files()}:
+            (packages / path.name).symlink_to(path)
+
+    def command(self, *arguments: str) -> list[str]:
+        """Return the command line of `ratecard`."""
+        return [str(self._python), "-c", SCRIPT, *arguments]
+
+    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run `ratecard` in the folder."""
+        return subprocess.run(
+            self.command(*arguments),
+            cwd=self.folder,
+            env=plain_environment(),
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
+        )
+
+
+def _base_files() -> Iterator[Path]:
+    """Yield the files and folders of this environment that an installation without extras has."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    requirements, names = [*project["dependencies"]], set()
+    while requirements:
+        requirement = Requirement(requirements.pop())
+        is_needed = requirement.marker is None or requirement.marker.evaluate({"extra": ""})
+        if is_needed and requirement.name not in names:
+            names.add(requirement.name)
+            found = distribution(requirement.name)
+            requirements += found.requires or []
+            parts = {path.parts[0] for path in found.files or []} - {"..", "__pycache__"}
+            yield from (Path(str(found.locate_file(part))) for part in parts)
+    for package in ("service", "indexer"):
+        spec = find_spec(package)
+        assert spec is not None
+        assert spec.origin is not None
+        yield Path(spec.origin).parent
+    yield from Path(sysconfig.get_path("purelib")).glob("ratecard-*.dist-info")
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Installation:
+    """An installation without extras, with a published catalogue of plain records."""
+    installation = Installation(tmp_path_factory.mktemp("base"))
+    built = installation.run("build", installation.records)
+    assert built.returncode == 0, built.stderr
+    return installation
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--help",),
+        ("serve", "--help"),
+        ("build", "--help"),
+        ("search", "one", "--json"),
+        ("show", "one", "--json"),
+        ("why", "https://api.one.example/v1"),
+        ("query", "one", "--json"),
+        ("diff", "artifacts", "artifacts"),
+        ("verify",),
+        ("check", "records.jsonl"),
+        ("build", "records.jsonl", "--out", "again"),
+    ],
+    ids=" ".join,
+)
+def test_commands_work_without_extras(base: Installation, arguments: tuple[str, ...]) -> None:
+    done = base.run(*arguments)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout
+
+
+def test_a_build_without_extras_makes_all_files_and_is_served(base: Installation) -> None:
+    names = {"".join(path.suffixes) for path in (base.artifacts / "downloads").rglob("*")}
+    assert {".tar.zst", ".jsonl.zst"} <= names
+    command = base.command("serve", "--port", "0")
+    with subprocess.Popen(
+        command, cwd=base.folder, env=plain_environment(), stderr=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            with open_client(wait_for_address(process.stderr)) as client:
+                for path in PAGES:
+                    response = client.get(path)
+                    assert response.status_code == 200, response.text
+                assert client.get("/v1/services").json()["total"] == 2
+        finally:
+            process.terminate()
+
+
+@pytest.mark.parametrize(
+    ("extra", "arguments"),
+    [
+        ("mcp", ("mcp",)),
+        ("mcp", ("mcp", "--help")),
+        ("mcp", ("serve", "--mcp")),
+        ("replica", ("serve", "--follow", "https://catalogue.example")),
+        ("opensearch", ("serve", "--engine", "opensearch", "--opensearch-url", "http://a:9200")),
+        ("indexer", ("build", "https://feed.example/", "--out", "other")),
+        ("indexer", ("build", "records.jsonl", "--transactions", "paid.csv", "--out", "other")),
+        ("replica", ("build", "records.jsonl", "--publish", "file:///nowhere", "--out", "other")),
+        ("signing", ("build", "records.jsonl", "--sign", "key.pem", "--out", "other")),
+        (
+            "opensearch",
+            (
+                *("build", "records.jsonl", "--engine", "opensearch"),
+                *("--opensearch-url", "http://a:9200", "--out", "other"),
+            ),
+        ),
+        ("indexer", ("probe", "--out", "probes.jsonl", "--contact", "me@catalogue.example")),
+        ("indexer", ("search", "one")),
+        ("indexer", ("show", "one")),
+    ],
+    ids=lambda value: value if isinstance(value, str) else " ".join(value),
+)
+def test_a_command_that_needs_an_extra_names_it_in_one_line(
+    base: Installation, extra: str, arguments: tuple[str, ...]
+) -> None:
+    (base.folder / "paid.csv").write_text("tx_hash\n")
+    (base.folder / "key.pem").write_text("key")
+    done = base.run(*arguments)
+    assert done.returncode in {1, 2}
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("error: ")
+    advice = f"needs the extra `{extra}`; in the clone: .venv/bin/pip install -e '.[{extra}]'"
+    assert advice in line
+    assert done.stdout == ""
+    assert not (base.folder / "other" / "CURRENT").exists()
