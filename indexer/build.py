@@ -93,7 +93,6 @@ def build_snapshot(options: BuildOptions, progress: Progress | None = None) -> R
             report = _repeat(options, fingerprint, cluster, progress)
             if report is not None:
                 refresh_accepted(options.out, inputs.sources, datetime.now(UTC))
-                _make_downloads(options, report, progress)
             else:
                 with _opened(staging, options, inputs, progress) as context:
                     report = _build(context, inputs, encoder, fingerprint, cluster)
@@ -184,26 +183,30 @@ def _repeat(
         cluster.keep(manifest.index)
     if not is_whole_index(options.out / WHOOSH / manifest.id):
         return None
+    report.downloads = _make_downloads(options, folder, manifest, progress)
     write_current(options.out, manifest.id)
+    name_current(options.out, manifest, read_current(options.out).checked_at)
     return report
 
 
-def _make_downloads(options: BuildOptions, report: Report, progress: Progress) -> None:
-    """Make the downloads of the published snapshot, if they are wanted, and name it there."""
-    served = read_current(options.out)
-    folder = options.out / SNAPSHOTS / served.id
+def _make_downloads(
+    options: BuildOptions, folder: Path, manifest: Manifest, progress: Progress
+) -> int:
+    """Make the files that others copy, if they are wanted; returns their bytes.
+
+    They are there before the snapshot is published, so that no copy finds it without them.
+    """
+    if not options.downloads:
+        return 0
     with progress.stage("make the downloads"):
         try:
-            manifest = read_manifest(folder)
-            if options.downloads:
-                files = make_downloads(options.out, folder, manifest)
-                report.downloads = sum(file.bytes for file in files)
-            name_current(options.out, manifest, served.checked_at)
-        except (OSError, SnapshotUnavailable) as error:
+            files = make_downloads(options.out, folder, manifest)
+        except OSError as error:
             raise PublishingFailed(
-                f"{report.snapshot} is served, but its downloads cannot be made: {error}; "
-                "make room and build again"
+                f"the files that others copy cannot be made: {error}; make room and build again, "
+                "or give --no-downloads; what was published before stays"
             ) from error
+    return sum(file.bytes for file in files)
 
 
 @contextmanager
@@ -257,7 +260,7 @@ def _build(
     manifest.denials = denials
     manifest.inputs = None if is_dated or fingerprint is None else fingerprint.inputs()
     loaded = 0 if cluster is None else _load(context, cluster, manifest)
-    _publish(context, manifest)
+    downloads = _publish(context, manifest)
     store_accepted(options.out, accepted, rules, findings, context.now)
     report = make_report(
         manifest,
@@ -270,13 +273,11 @@ def _build(
         depends_on_time=depends_on_time,
     )
     report.loaded, report.undescribed = loaded, indexed.undescribed
+    report.downloads = downloads
     folder = options.out / SNAPSHOTS / manifest.id
     placed = [(each.stored.path, each.ordinals) for each in indexed.segments]
     parts = start_whoosh_index(context.pool, options.out, before, folder, placed)
-    try:
-        _make_downloads(options, report, context.progress)
-    finally:
-        _leave_files(context, manifest.id, parts, assembler.known, indexed)
+    _leave_files(context, manifest.id, parts, assembler.known, indexed)
     return report
 
 
@@ -324,15 +325,21 @@ def _load(context: BuildContext, cluster: SearchCluster, manifest: Manifest) -> 
     return loaded.bytes
 
 
-def _publish(context: BuildContext, manifest: Manifest) -> None:
-    """Publish the snapshot; a whole one of its id stays, and learns of the inputs."""
+def _publish(context: BuildContext, manifest: Manifest) -> int:
+    """Publish the snapshot and name it to copies; returns the bytes of its downloads.
+
+    A whole snapshot of its id stays, and learns of the inputs.
+    """
     artifacts = context.options.out
     with suppress(SnapshotUnavailable):
         existing = read_manifest(artifacts / SNAPSHOTS / manifest.id)
         if existing.files == manifest.files:
             manifest.built_at = existing.built_at
+    downloads = _make_downloads(context.options, context.built, manifest, context.progress)
     with context.progress.stage("publish"):
         publish(artifacts, context.built, manifest)
+        name_current(artifacts, manifest, read_current(artifacts).checked_at)
+    return downloads
 
 
 def _leave_files(
