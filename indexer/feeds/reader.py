@@ -21,7 +21,7 @@ from indexer.feeds.dedup import FeedItems
 from indexer.feeds.page import Page
 from indexer.feeds.pager import Pager
 from indexer.feeds.threads import run_in_thread
-from indexer.feeds.url import parse_feed_url, shown_url
+from indexer.feeds.url import feed_error, parse_feed_url
 from indexer.feeds.walk import Walk
 from indexer.options import Limits, SourceOptions
 from service.snapshot.manifest import sha256
@@ -144,9 +144,10 @@ class _FeedReader:
                 with self._cache.workspace(cached) as folder:
                     return await self._read(client, folder, usable)
         except TimeoutError as error:
-            raise SourceError(
-                f"{shown_url(self._url)}: was not read completely within the "
-                f"{self._limits.seconds:,g} seconds that a feed may take; try again later"
+            raise feed_error(
+                self._url,
+                f"was not read completely within the {self._limits.seconds:,g} seconds that a "
+                "feed may take; try again later",
             ) from error
 
     async def _read(self, client: FeedClient, folder: Path, cached: CacheEntry | None) -> Feed:
@@ -172,18 +173,18 @@ class _FeedReader:
         """Return a note for the operator; raises SourceError if items are missing."""
         total, received = walk.total or 0, len(walk.keys)
         shortfall = describe_shortfall(walk.total, received)
-        where = shown_url(self._url)
         if walk.fault:
-            raise SourceError(
-                f"{where}: {walk.fault}, after {received:,} items; check how the server names the "
-                "next page, or request all with ?limit="
+            raise feed_error(
+                self._url,
+                f"{walk.fault}, after {received:,} items; check how the server names the next "
+                "page, or request all with ?limit=",
             )
         if walk.repeated and walk.pages == 1 and walk.received < total:
-            raise SourceError(
-                f"{where}: {shortfall}, the same at every offset; request all with ?limit="
+            raise feed_error(
+                self._url, f"{shortfall}, the same at every offset; request all with ?limit="
             )
         if received < self._limits.share * total:
-            raise SourceError(f"{where}: {shortfall}; try again later")
+            raise feed_error(self._url, f"{shortfall}; try again later")
         notes = [shortfall] if shortfall else []
         if walk.ends_in_repeats and walk.total is None:
             notes.append(f"repeats a page instead of an end: its {received:,} items count as all")
