@@ -141,7 +141,7 @@ class Assembler:
         overlays = read_overlays(each.path for each in inputs.overlays)
         denied = (*options.policy.deny, *overlays.denials)
         rules = Rules(options.policy, Denials(denied), now)
-        catalogue = Catalogue(staging, reuse.records)
+        catalogue = Catalogue(staging, reuse.records, options.policy.max_price)
         normaliser = RecordNormaliser(self.known, pool)
         readings = Readings(self.known.facts, rules)
         discovery = Discovery(Spool(staging), readings, self._decisions)
