@@ -95,6 +95,7 @@ def test_an_endpoint_that_breaks_a_rule_is_left_out_and_the_others_are_kept(
     assert text_of(outcome) == record | {"endpoints": good}
     ((fault, address),) = outcome[1]
     assert address == find_address(bad["url"])
+    assert isinstance(fault, LeftOut)
     assert fault.rule.startswith(rule)
     assert fault.path.startswith("$.endpoints[1].")
     with pytest.raises(LeftOut) as caught:

@@ -288,7 +288,7 @@ REVEALING: dict[str, Behaviour] = {
 }
 
 
-@pytest.mark.parametrize("case", REVEALING | FATAL)
+@pytest.mark.parametrize("case", [*REVEALING, *FATAL])
 def test_no_error_has_a_secret_of_the_source_even_if_the_server_repeats_it(
     case: str, cache: Path
 ) -> None:
