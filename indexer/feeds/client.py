@@ -22,11 +22,11 @@ import httpx
 from stamina import AsyncRetryingCaller
 from stamina.instrumentation import set_on_retry_hooks
 
+from indexer.compressed import ZstdDamaged, decompress
 from indexer.feeds.threads import run_in_thread
 from indexer.feeds.transport import ForbiddenAddress, Transport, check_feed
 from indexer.feeds.url import feed_error, origin, redirect_target, with_parameters
 from indexer.options import Limits, SourceOptions
-from indexer.text import GZIP_MAGIC
 
 HEADERS = {
     "Accept": "application/json, application/x-ndjson, */*;q=0.1",
@@ -185,7 +185,7 @@ class FeedClient:
     async def _receive(
         self, url: httpx.URL, response: httpx.Response, path: Path, max_bytes: int
     ) -> None:
-        """Write the body, decompressed both from its content coding and from a gzip file.
+        """Write the body, decompressed both from its content coding and from a compressed file.
 
         The body is taken as received: the decoder of httpx drops the second member of gzip data,
         overlooks that it is cut short, and refuses text that is declared as gzip by mistake.
@@ -235,7 +235,8 @@ def _translated_errors(url: httpx.URL) -> Iterator[None]:
         fault = _bytes_of_response.split(str(error))[0]
         raise TransientError(f"cannot be read: {fault or type(error).__name__}") from error
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise TransientError("the gzip data is damaged or cut short") from error
+        coding = "zstd" if isinstance(error, ZstdDamaged) else "gzip"
+        raise TransientError(f"the {coding} data is damaged or cut short") from error
     except UnicodeError as error:
         raise feed_error(url, f"the host cannot be looked up: {error}") from error
     except httpx.RemoteProtocolError as error:  # httpx parses the header even if told not to follow
@@ -265,14 +266,14 @@ def _retry_after(header: str) -> float:
 
 
 async def _decompress(path: Path, check: Callable[[int], None]) -> None:
-    """Replace a gzip file by its content; leave any other file as it is."""
-    with path.open("rb") as file:
-        if file.read(len(GZIP_MAGIC)) != GZIP_MAGIC:
-            return
+    """Replace a compressed file by its content; leave any other file as it is."""
     content = path.with_name(f"{path.name}.content")
-    with gzip.open(path) as packed, content.open("wb") as file:
+    with path.open("rb") as file, content.open("wb") as plain:
+        packed = decompress(file)
+        if packed is file:
+            return
         while piece := packed.read(PIECE):
-            file.write(piece)
-            check(file.tell())
+            plain.write(piece)
+            check(plain.tell())
             await asyncio.sleep(0)  # lets other feeds proceed, and the deadline take effect
     content.replace(path)

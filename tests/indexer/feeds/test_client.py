@@ -19,6 +19,7 @@ import indexer.feeds
 from indexer.errors import SourceError
 from indexer.feeds.url import redirect_target
 from indexer.options import Limits
+from service.publishing.frames import compress
 from tests.indexer.feeds.test_reader import FATAL
 from tests.support.sources.feeds import (
     QUICK,
@@ -102,6 +103,17 @@ def test_a_gzip_bomb_is_decompressed_no_further_than_the_limit(layers: int, cach
     headers = {} if layers == 1 else {"Content-Encoding": "gzip"}
     error = failure(sending(body, headers), cache, limits)
     assert "is longer than the 1,048,576 bytes that are allowed" in error
+
+
+def test_a_zstd_bomb_is_decompressed_no_further_than_the_limit(cache: Path) -> None:
+    limits = msgspec.structs.replace(QUICK, bytes=2**20)
+    error = failure(sending(compress(bytes(2**26))), cache, limits)
+    assert "is longer than the 1,048,576 bytes that are allowed" in error
+
+
+def test_a_damaged_zstd_body_is_retried(cache: Path) -> None:
+    error = failure(sending(compress(bytes(2**20))[:-3]), cache)
+    assert "the zstd data is damaged or cut short after 3 attempts" in error
 
 
 @pytest.mark.parametrize(
