@@ -157,7 +157,8 @@ def source_errors(name: str) -> Iterator[None]:
         ) from error
     except ImportError as error:
         raise SourceError(
-            f"{name}: is compressed with zstd, which needs the extra [indexer]; unpack it by zstd -d"
+            f"{name}: is compressed with zstd, which needs the extra [indexer]; "
+            "install it, or unpack the file by `zstd -d`"
         ) from error
     except OSError as error:
         raise SourceError(f"{name}: cannot be read: {error.strerror or error}") from error
