@@ -19,6 +19,10 @@ if sys.version_info >= (3, 14):
 else:
     from backports import zstd
 
+FramesDamaged = zstd.ZstdError
+open_frames = zstd.ZstdFile
+"""Opens a file of frames of any size, without the bounds of `decompress`."""
+
 Buffer = bytes | bytearray | memoryview | mmap.mmap
 
 LEVEL = 3
