@@ -39,11 +39,13 @@ from indexer.sources.denials import Denials, TakenDown
 from indexer.sources.findings import Findings, State
 from indexer.sources.inputs import Input, Inputs
 from indexer.x402.discovery import Discovery, Place
+from indexer.x402.members.dates import MICROSECOND
 from indexer.x402.outline import subject_of
 from indexer.x402.pointers import drop_pointers, join_pointers
 from indexer.x402.readings import Readings
 from indexer.x402.rules import Rules
 from service.schema.demand import DemandInputs
+from service.schema.values import EPOCH
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -79,7 +81,7 @@ class Assembled(Struct):
     accepted, rules: the sources that were accepted, and the digest of the rules for them
     denials: hashes of the denied values
     reused: the number of records that the last build had validated
-    depends_on_time: whether a later build of the same inputs may differ
+    holds_until: until when a build of the same inputs is the same, None for ever
     """
 
     listing: list[ListedService]
@@ -93,7 +95,7 @@ class Assembled(Struct):
     decisions: Decisions
     overlays: Overlays
     payments: int
-    depends_on_time: bool
+    holds_until: datetime | None
 
 
 def payment_inputs(inputs: Iterable[Input]) -> list[PaymentInput]:
@@ -141,7 +143,7 @@ class Assembler:
         overlays = read_overlays(each.path for each in inputs.overlays)
         denied = (*options.policy.deny, *overlays.denials)
         rules = Rules(options.policy, Denials(denied), now)
-        catalogue = Catalogue(staging, reuse.records)
+        catalogue = Catalogue(staging, reuse.records, options.policy.max_price)
         normaliser = RecordNormaliser(self.known, pool)
         readings = Readings(self.known.facts, rules)
         discovery = Discovery(Spool(staging), readings, self._decisions)
@@ -176,11 +178,10 @@ class Assembler:
         probed = self._probe(inputs.probes, catalogue, discovery, rules)
         listing = catalogue.order()
         write_demand(self._context.built, totals, catalogue.demand(listing))
-        is_dated = rules.met_the_future or options.policy.max_age is not None
-        is_dated |= probed.depends_on_time
-        is_dated |= any(
-            each.state is not State.CURRENT or each.find(FUTURE) for each in findings.tallies
-        )
+        until = rules.holds_until
+        holds_until = None if until is None else EPOCH + until * MICROSECOND
+        if any(each.state is not State.CURRENT or each.find(FUTURE) for each in findings.tallies):
+            holds_until = now
         sources = findings.tallies[: len(inputs.sources)]
         if any(each.state is State.SKIPPED for each in sources):
             self._decisions.keep()
@@ -196,7 +197,7 @@ class Assembler:
             decisions=self._decisions,
             overlays=overlays,
             payments=count,
-            depends_on_time=is_dated,
+            holds_until=holds_until,
         )
 
     def _read(self, inputs: Inputs, intake: Intake) -> None:

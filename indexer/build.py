@@ -95,8 +95,8 @@ def build_snapshot(options: BuildOptions, progress: Progress | None = None) -> R
                 refresh_accepted(options.out, inputs.sources, datetime.now(UTC))
             else:
                 with _opened(staging, options, inputs, progress) as context:
-                    report = _build(context, inputs, encoder, fingerprint, cluster)
-                remember(options.out, staging, options.rejects, report)
+                    report, holds_until = _build(context, inputs, encoder, fingerprint, cluster)
+                remember(options.out, staging, options.rejects, report, holds_until)
         write_sources(options.out, staging, inputs, report)
         report.notes += notes
     report.stages, report.seconds = progress.seconds, time.monotonic() - started
@@ -234,14 +234,14 @@ def _build(
     encoder: StaticEncoder | None,
     fingerprint: Fingerprint | None,
     cluster: SearchCluster | None,
-) -> Report:
-    """Build and publish a snapshot; returns the report."""
+) -> tuple[Report, datetime | None]:
+    """Build and publish a snapshot; returns the report, and until when it holds."""
     options, findings, built = context.options, context.findings, context.built
     assembler = Assembler(context, _served_decisions(options))
     with assembler.assemble(inputs) as assembled:
         stored = store_services(context, assembled)
     accepted, rules, reused = assembled.accepted, assembled.rules, assembled.reused
-    denials, depends_on_time = assembled.denials, assembled.depends_on_time
+    denials, holds_until = assembled.denials, assembled.holds_until
     del assembled  # as large as the catalogue, which is on disk
     before, changes = compare_with_served(options.out, built)
     indexed = write_indexes(context, encoder, stored)
@@ -255,10 +255,11 @@ def _build(
             findings.fates,
         )
     context.pool.renew()
-    is_dated = depends_on_time or fingerprint is None or not fingerprint.is_current()
     manifest = _describe(context, stored)
     manifest.denials = denials
-    manifest.inputs = None if is_dated or fingerprint is None else fingerprint.inputs()
+    can_hold = holds_until is None or holds_until > context.now
+    if can_hold and fingerprint is not None and fingerprint.is_current():
+        manifest.inputs = fingerprint.inputs()
     loaded = 0 if cluster is None else _load(context, cluster, manifest)
     downloads = _publish(context, manifest)
     store_accepted(options.out, accepted, rules, findings, context.now)
@@ -270,7 +271,7 @@ def _build(
         indexed.outliers,
         reused,
         indexed.counts,
-        depends_on_time=depends_on_time,
+        depends_on_time=holds_until is not None,
     )
     report.loaded, report.undescribed = loaded, indexed.undescribed
     report.downloads = downloads
@@ -278,7 +279,7 @@ def _build(
     placed = [(each.stored.path, each.ordinals) for each in indexed.segments]
     parts = start_whoosh_index(context.pool, options.out, before, folder, placed)
     _leave_files(context, manifest.id, parts, assembler.known, indexed)
-    return report
+    return report, holds_until
 
 
 def _check(context: BuildContext, inputs: Inputs) -> Report:
@@ -294,7 +295,7 @@ def _check(context: BuildContext, inputs: Inputs) -> Report:
         [],
         assembled.reused,
         SegmentCounts(0, 0, 0),
-        depends_on_time=assembled.depends_on_time,
+        depends_on_time=assembled.holds_until is not None,
     )
 
 

@@ -125,7 +125,12 @@ class SourceOptions(Struct, frozen=True, kw_only=True):
         Seconds, Meta(description="greatest age of the copy that `last` reads"), Flag("TIME")
     ] = 7 * 24 * 3600
     every: Annotated[
-        Seconds, Meta(description="least time between two walks of a feed in pages"), Flag("TIME")
+        Seconds,
+        Meta(
+            description="time between the starts of two walks of a feed in pages; a tenth less is "
+            "enough"
+        ),
+        Flag("TIME"),
     ] = 3600
     max_removed: Annotated[
         Share,
@@ -225,7 +230,8 @@ class Policy(Struct, frozen=True):
     max_price: Annotated[
         Amount,
         Meta(
-            description="leave out discovered resources that charge more, in units of the currency"
+            description="believe no price above this, in units of the currency: leave out "
+            "discovered resources without another one"
         ),
         Flag("AMOUNT"),
     ] = Decimal(10_000)

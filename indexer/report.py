@@ -71,10 +71,15 @@ class Report(Struct, rename="camel"):
 
 
 class LastBuild(Struct):
-    """The last build as `remember` stores it; `rejects` is the state of the file of rejects."""
+    """The last build as `remember` stores it.
+
+    rejects: the state of the file of rejects
+    holds_until: until when a build of the same inputs is the same, None for ever
+    """
 
     rejects: str
     report: Report
+    holds_until: datetime | None = None
 
 
 def make_report(
@@ -120,7 +125,7 @@ def make_report(
 
 
 def recall(artifacts: Path, fingerprint: Fingerprint | None, rejects: Path | None) -> Report | None:
-    """Return the report of the last build if this one would repeat it, else None.
+    """Return the report of the last build if this one would repeat it and it holds, else None.
 
     The inputs are compared with those in the manifest of the served snapshot. A last build whose
     clock was ahead is not repeated: it may have accepted payments dated in the future.
@@ -135,7 +140,10 @@ def recall(artifacts: Path, fingerprint: Fingerprint | None, rejects: Path | Non
     except (OSError, SnapshotUnavailable):
         return None
     is_last = published == (last.rejects, last.report.snapshot)
-    if not is_last or inputs is None or served.checked_at > datetime.now(UTC):
+    now = datetime.now(UTC)
+    if not is_last or inputs is None or served.checked_at > now:
+        return None
+    if last.holds_until is not None and last.holds_until < now:
         return None
     if fingerprint.settings != inputs.settings or fingerprint.inputs() != inputs:
         return None
@@ -168,12 +176,19 @@ def write_sources(artifacts: Path, staging: Path, inputs: Inputs, report: Report
         staged.replace(artifacts / SOURCES)
 
 
-def remember(artifacts: Path, staging: Path, rejects: Path | None, report: Report) -> None:
+def remember(
+    artifacts: Path,
+    staging: Path,
+    rejects: Path | None,
+    report: Report,
+    holds_until: datetime | None,
+) -> None:
     """Keep the report for `recall`; errors are suppressed, since the snapshot is published."""
     path, staged = artifacts / LAST, staging / LAST
     with suppress(OSError):
         path.unlink(missing_ok=True)
-        staged.write_bytes(msgspec.json.encode(LastBuild(_state_of(rejects), report)))
+        last = LastBuild(_state_of(rejects), report, holds_until)
+        staged.write_bytes(msgspec.json.encode(last))
         staged.replace(path)
 
 

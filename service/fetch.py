@@ -29,11 +29,7 @@ from service.errors import PublishingFailed, SnapshotUnavailable
 from service.schema.snapshots import SnapshotDescription, SnapshotEnvelope, SnapshotFile
 from service.snapshot.manifest import MANIFEST, Manifest, read_manifest, verify
 from service.snapshot.publication import SNAPSHOTS, is_snapshot_id, read_current
-
-if sys.version_info >= (3, 14):
-    from compression import zstd
-else:
-    from backports import zstd
+from service.storage.zstd import zstd
 
 CURRENT = "v1/snapshots/current"
 INCOMING = "incoming"

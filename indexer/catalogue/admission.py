@@ -14,20 +14,22 @@ from indexer.catalogue.record import Facts
 from indexer.errors import InvalidRecord, LeftOut
 from indexer.options import SourceOptions
 from indexer.sources.denials import fold_host
+from indexer.sources.findings import Notice
 from indexer.sources.subjects import Address, find_address
 from indexer.untrusted import raw_items, raw_members
 from indexer.x402.endpoints import NamedEndpoint, decode_endpoints
 from indexer.x402.rules import Rules, check_address, check_price
+from service.schema.records import Pricing
 from service.urls import find_url
 
 CURATED = ("id", "enriched", "isNew")
 """Members that only a curated source is believed in."""
 
 
-Admitted = tuple[bytes | None, list[tuple[LeftOut, Address | None]]]
-"""A record as it is admitted, None for its text as it came, and why endpoints are left out.
+Admitted = tuple[bytes | None, list[tuple[LeftOut | Notice, Address | None]]]
+"""A record as it is admitted, None for its text as it came, and what is wrong with endpoints.
 
-The URLs of these endpoints follow the reasons.
+Endpoints with a notice are admitted. The URLs of the endpoints follow the reasons.
 """
 
 
@@ -38,6 +40,9 @@ _loose_host = re.compile(
 
 def admit(text: bytes, facts: Facts, source: SourceOptions, rules: Rules) -> Admitted:
     """Return a valid record without what its source may not say, and without endpoints left out.
+
+    An implausible price is noted, and its endpoint kept: the record has a seller to blame, and the
+    endpoint may be right.
 
     A record that is admitted as it came keeps every byte. Raises LeftOut for a record that is taken
     down or has no endpoint left, and InvalidRecord if no domain identifies a record.
@@ -51,15 +56,16 @@ def admit(text: bytes, facts: Facts, source: SourceOptions, rules: Rules) -> Adm
         return None, []
     endpoints = decode_endpoints(text)
     faults = list(_judge(endpoints, rules))
-    left_out = [
+    found = [
         (fault, find_address(endpoint.url))
         for endpoint, fault in zip(endpoints, faults, strict=True)
         if fault is not None
     ]
+    left_out = [fault for fault in faults if isinstance(fault, LeftOut)]
     if left_out and len(left_out) == len(endpoints):
-        raise left_out[0][0]
+        raise left_out[0]
     record = raw_members(text)
-    is_kept = [fault is None for fault in faults]
+    is_kept = [not isinstance(fault, LeftOut) for fault in faults]
     if left_out:
         kept = list(compress(raw_items(record["endpoints"]), is_kept))
         record["endpoints"] = Raw(msgspec.json.encode(kept))
@@ -70,7 +76,7 @@ def admit(text: bytes, facts: Facts, source: SourceOptions, rules: Rules) -> Adm
             domain = _first_domain(compress(endpoints, is_kept))
             record["domain"] = Raw(msgspec.json.encode(domain))
     is_as_it_came = is_believed and not left_out
-    return None if is_as_it_came else msgspec.json.encode(record), left_out
+    return None if is_as_it_came else msgspec.json.encode(record), found
 
 
 def _check_host(path: str, text: str, rules: Rules) -> None:
@@ -82,21 +88,29 @@ def _check_host(path: str, text: str, rules: Rules) -> None:
     rules.denials.check(path, host=domain.partition(":")[0], domain=domain)
 
 
-def _judge(endpoints: list[NamedEndpoint], rules: Rules) -> Iterator[LeftOut | None]:
-    """Yield for each endpoint why it is left out, or None."""
+def _judge(endpoints: list[NamedEndpoint], rules: Rules) -> Iterator[LeftOut | Notice | None]:
+    """Yield for each endpoint why it is left out, or why its price is not believed, or None."""
     for number, endpoint in enumerate(endpoints):
         path = f"$.endpoints[{number}]"
         try:
             _check_url(f"{path}.url", endpoint.url, rules)
             rules.denials.check(f"{path}.payTo", payees=[endpoint.payee])
-            pricing = endpoint.decode_pricing()
-            for amount in (pricing.amount, pricing.min_amount, pricing.max_amount):
-                if amount:
-                    check_price(f"{path}.pricing", Decimal(amount), pricing.currency, rules)
         except LeftOut as fault:
             yield fault
         else:
-            yield None
+            yield _doubt(f"{path}.pricing", endpoint.decode_pricing(), rules)
+
+
+def _doubt(path: str, pricing: Pricing, rules: Rules) -> Notice | None:
+    """Return why a price is not believed, or None."""
+    try:
+        for amount in (pricing.amount, pricing.min_amount, pricing.max_amount):
+            if amount:
+                check_price(path, Decimal(amount), pricing.currency, rules)
+    except LeftOut as fault:
+        reason = f"{fault.reason}: the endpoint is listed, and its price is not believed"
+        return Notice(fault.rule, fault.path, reason)
+    return None
 
 
 def _check_url(path: str, url: str, rules: Rules) -> None:

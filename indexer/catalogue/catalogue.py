@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
+from decimal import Decimal
 from pathlib import Path
 
 from msgspec import Struct
@@ -12,7 +13,7 @@ from msgspec.structs import replace
 from indexer.catalogue.derived_ids import Identity, ascii_domain, derive_ids, plain_id
 from indexer.catalogue.known_records import NOT_KEPT, KnownRecords, Stored
 from indexer.catalogue.overlays import Overlay, apply_overlay
-from indexer.catalogue.record import Normalised
+from indexer.catalogue.record import Normalised, disbelieve
 from indexer.catalogue.refused import read_subject
 from indexer.columns.annotations import Annotations, decode_annotations
 from indexer.columns.records import MAX_PAYERS
@@ -85,11 +86,13 @@ class ListedService(Struct, gc=False):
 class Catalogue:
     """The records of all sources; only the values that order them are in memory.
 
-    The records are spooled to `folder`; `sources` has the source of each entry, by its number.
+    The records are spooled to `folder`; `sources` has the source of each entry, by its number. No
+    price above `max_price` is believed.
     """
 
-    def __init__(self, folder: Path, kept: KeptRecords) -> None:
+    def __init__(self, folder: Path, kept: KeptRecords, max_price: Decimal) -> None:
         self._spool, self._kept = Spool(folder), kept
+        self._max_price = max_price
         self._records: list[CatalogueEntry] = []
         self._services: dict[str, CatalogueEntry] = {}
         self.sources: list[SourceOptions] = []
@@ -109,11 +112,17 @@ class Catalogue:
             summary_derived=bool(facts.summary),
             trust=self.sources[source].trust,
         )
+        implausible: list[int] = []
+        if facts.highest > self._max_price:
+            if isinstance(record, Stored):
+                record = Normalised(self._kept_text(record.row), facts)
+            text, implausible = disbelieve(record, self._max_price)
+            record = Normalised(text, facts)
         if isinstance(record, Stored):
             entry.row = record.row
         else:
             entry.text_number = self._spool.add(record.text)
-        self._annotate(entry, Annotations(facts.outputs))
+        self._annotate(entry, Annotations(facts.outputs, implausible=implausible))
         return entry
 
     def accept(self, entries: Iterable[CatalogueEntry]) -> None:
@@ -316,11 +325,14 @@ class Catalogue:
 
     def _text(self, service_id: str, entry: CatalogueEntry) -> bytes:
         if entry.row != NOT_KEPT:
-            return bytes(self._kept.run(entry.row, entry.row + 1).content)
+            return self._kept_text(entry.row)
         text = self._read(entry.text_number)
         if entry.id is None:
             text = b'{"id":"%b",%b' % (service_id.encode(), text[1:])
         return text
+
+    def _kept_text(self, row: int) -> bytes:
+        return bytes(self._kept.run(row, row + 1).content)
 
     def _annotate(self, entry: CatalogueEntry, annotations: Annotations) -> None:
         """Set the annotations of a service, unless there are none."""

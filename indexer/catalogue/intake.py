@@ -224,9 +224,11 @@ class Intake:
         text, faults = admit(record.text, facts, reading.input.options, self._rules)
         for fault, address in faults:
             subject = Subject(() if address is None else (address,))
-            self._findings.refuse(
-                reading.tally, record.position, given_id(record.text), fault, subject
-            )
+            place = reading.tally, record.position, given_id(record.text)
+            if isinstance(fault, LeftOut):
+                self._findings.refuse(*place, fault, subject)
+            else:
+                self._findings.note(*place, fault, subject)
         if text is not None:
             valid = self._normaliser.known.normalise(SourceRecord(record.position, text))
         reading.entries.append(self._catalogue.spool(reading.found.source, record.position, valid))

@@ -13,10 +13,11 @@ import msgspec
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
+from indexer.compressed import decompress
 from indexer.errors import InvalidRecord, SourceError
 from indexer.options import Denial
 from indexer.sources.denials import fold_address, fold_host
-from indexer.sources.records import decompress, source_errors
+from indexer.sources.records import source_errors
 from indexer.text import (
     BYTE_ORDER_MARK,
     check_depth,

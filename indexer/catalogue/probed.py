@@ -57,11 +57,6 @@ class ProbedCatalogue:
     ) -> None:
         self._probed, self._services = probed, services or {}
 
-    @property
-    def depends_on_time(self) -> bool:
-        """Whether a later build of the same observations may differ."""
-        return self._probed is not None and self._probed.depends_on_time
-
     def of_endpoints(self, services: Iterable[ListedService]) -> Iterator[ProbeFacts]:
         """Yield the facts of the endpoints of records, in order."""
         for each in services:

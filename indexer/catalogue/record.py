@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 from decimal import ROUND_HALF_DOWN, Context, Decimal
 from functools import lru_cache
+from itertools import compress
 from typing import NamedTuple
 
 import msgspec
@@ -120,6 +121,21 @@ def restore(text: bytes, facts: Facts) -> Normalised:
     return Normalised(_add_summary(compact, facts.summary), facts)
 
 
+def disbelieve(valid: Normalised, max_price: Decimal) -> tuple[bytes, list[int]]:
+    """Return a record whose derived summary is without the prices above `max_price`.
+
+    Returns also the numbers of the endpoints with such a price.
+    """
+    text, facts = valid
+    endpoints = _decoder.decode(text).endpoints
+    believed = [all(each <= max_price for each in _amounts(one.pricing)) for one in endpoints]
+    if facts.summary:
+        compact = text.removesuffix(_added(facts.summary)) + b"}"
+        summary = summarise_prices(compress(endpoints, believed))
+        text = _add_summary(compact, msgspec.json.encode(summary))
+    return text, [number for number, is_believed in enumerate(believed) if not is_believed]
+
+
 def given_id(text: bytes) -> Raw | None:
     """Return the id of a record, valid or not, as compact JSON, or else its domain or resource.
 
@@ -188,7 +204,11 @@ def _is_plain(url: str) -> bool:
 
 
 def _add_summary(compact: bytes, summary: bytes) -> bytes:
-    return b'%b,"priceSummary":%b}' % (compact[:-1], summary) if summary else compact
+    return compact[:-1] + _added(summary) if summary else compact
+
+
+def _added(summary: bytes) -> bytes:
+    return b',"priceSummary":%b}' % summary
 
 
 def _compact(text: bytes) -> bytes:

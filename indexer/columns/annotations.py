@@ -14,11 +14,13 @@ class Annotations(Struct, frozen=True, array_like=True):
     outputs: names of the output fields of each endpoint, in the order of the record
     profile: of the service
     endpoint_profiles: of endpoints, by their number in the record
+    implausible: numbers of the endpoints whose prices are not believed
     """
 
     outputs: list[str] = []
     profile: Profile | None = None
     endpoint_profiles: dict[int, Profile] = {}
+    implausible: list[int] = []
 
     def encode(self) -> bytes:
         """Return JSON for `decode_annotations`, empty without annotations."""

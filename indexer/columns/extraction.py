@@ -69,9 +69,13 @@ class Extractor:
         `annotations` has the encoded annotations of the service.
         """
         service, members = decode_service(text), decode_members(text)
+        decoded = decode_annotations(annotations)
+        for number in decoded.implausible:
+            endpoint = service.endpoints[number]
+            endpoint.pricing = endpoint.pricing.without_amounts()
         prices = [endpoint.pricing for endpoint in service.endpoints]
         comparable = mainnet_prices(prices)
-        contents = service.contents(decode_annotations(annotations))
+        contents = service.contents(decoded)
         key = contents.key(service.id)
         self._texts += key
         self._add_filters(service, prices)

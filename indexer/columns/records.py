@@ -76,6 +76,10 @@ class IndexedPrice(Struct, rename="camel", gc=False):
         is_ceiling = not self.amount or folded(self.scheme) == "upto"
         return self.max_amount if is_ceiling else self.amount
 
+    def without_amounts(self) -> IndexedPrice:
+        """Return the network and the scheme alone."""
+        return IndexedPrice("", "", self.network, self.scheme)
+
 
 MAX_PAYERS = 2**63 - 1
 DEPRECATED = "deprecated"

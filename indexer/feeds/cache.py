@@ -38,7 +38,7 @@ class CacheEntry(Struct):
     sha256: of the text, and the name of its file
     is_lines: whether the text is JSON lines
     is_paged: whether it was read in pages, and is not a plain file
-    walked_at: seconds since the epoch when it was last read completely, or not modified
+    walked_at: seconds since the epoch at the start of the last complete walk or request
     note: a remark for the operator
     """
 

@@ -22,12 +22,11 @@ import httpx
 from stamina import AsyncRetryingCaller
 from stamina.instrumentation import set_on_retry_hooks
 
-from indexer.errors import SourceError
+from indexer.compressed import ZstdDamaged, decompress
 from indexer.feeds.threads import run_in_thread
 from indexer.feeds.transport import ForbiddenAddress, Transport, check_feed
-from indexer.feeds.url import origin, redirect_target, shown_url, with_parameters
+from indexer.feeds.url import feed_error, origin, redirect_target, with_parameters
 from indexer.options import Limits, SourceOptions
-from indexer.text import GZIP_MAGIC
 
 HEADERS = {
     "Accept": "application/json, application/x-ndjson, */*;q=0.1",
@@ -42,6 +41,7 @@ CHECK_URL = "check the URL: feeds are mostly at /v1/services or /discovery/resou
 UNCONDITIONAL: Mapping[str, str] = MappingProxyType({})
 
 _header_name = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_bytes_of_response = re.compile(r":? (?:bytearray\()?b['\"]")
 _header_value = re.compile(r"[!-~](?:[ -~]*[!-~])?")
 
 Parsed = TypeVar("Parsed")
@@ -136,9 +136,9 @@ class FeedClient:
                     f"; the server asks to wait {delay:,.0f} seconds, which is longer than is left "
                     f"of the {self._limits.seconds:,g} that a feed may take; try again later"
                 )
-            raise SourceError(f"{shown_url(url)}: {error}{advice}") from error
+            raise feed_error(url, f"{error}{advice}") from error
         except (PermanentError, ForbiddenAddress) as error:
-            raise SourceError(f"{shown_url(url)}: {error}") from error
+            raise feed_error(url, str(error)) from error
 
     def _retry_delay(self, error: Exception) -> float | bool:
         """Tell stamina how many seconds to wait: True for exponential backoff, False to give up."""
@@ -163,9 +163,9 @@ class FeedClient:
                     return response
             target = redirect_target(current, response.headers["location"])
             if target in visited:
-                raise SourceError(f"{shown_url(url)}: redirects in a circle")
+                raise feed_error(url, "redirects in a circle")
             if len(visited) > MAX_REDIRECTS:
-                raise SourceError(f"{shown_url(url)}: redirects more than {MAX_REDIRECTS} times")
+                raise feed_error(url, f"redirects more than {MAX_REDIRECTS} times")
             visited.append(target)
 
     def _request(
@@ -185,23 +185,19 @@ class FeedClient:
     async def _receive(
         self, url: httpx.URL, response: httpx.Response, path: Path, max_bytes: int
     ) -> None:
-        """Write the body, decompressed both from its content coding and from a gzip file.
+        """Write the body, decompressed both from its content coding and from a compressed file.
 
         The body is taken as received: the decoder of httpx drops the second member of gzip data,
         overlooks that it is cut short, and refuses text that is declared as gzip by mistake.
         """
         encoding = response.headers.get("content-encoding", "").strip().lower()
         if encoding not in ENCODINGS:
-            raise SourceError(
-                f"{shown_url(url)}: is encoded as {encoding}, although gzip was asked for"
-            )
+            raise feed_error(url, "has another content coding than gzip, which was asked for")
 
         def check(size: int) -> None:
             if size > max_bytes or self.received + size > self._limits.bytes:
                 limit = min(max_bytes, self._limits.bytes)
-                raise SourceError(
-                    f"{shown_url(url)}: is longer than the {limit:,} bytes that are allowed"
-                )
+                raise feed_error(url, f"is longer than the {limit:,} bytes that are allowed")
 
         with path.open("wb") as file:
             async for chunk in response.aiter_raw():
@@ -217,11 +213,12 @@ def check_headers(source: SourceOptions) -> None:
     """Raise SourceError for a header that cannot be sent, without its value."""
     for name, value in source.headers.items():
         if not _header_name.fullmatch(name):
-            raise SourceError(f"{shown_url(source.url)}: {name!r} is not the name of a header")
+            raise feed_error(source.url, f"{name!r} is not the name of a header")
         if not _header_value.fullmatch(value):
-            raise SourceError(
-                f"{shown_url(source.url)}: the value of the header {name} cannot be sent; it must "
-                "be printable ASCII without blanks at its ends"
+            raise feed_error(
+                source.url,
+                f"the value of the header {name} cannot be sent; it must be printable ASCII "
+                "without blanks at its ends",
             )
 
 
@@ -234,18 +231,16 @@ def _translated_errors(url: httpx.URL) -> Iterator[None]:
         raise TransientError("does not answer in time") from error
     except (httpcore.NetworkError, httpcore.ProtocolError) as error:
         if isinstance(error.__context__, ssl.SSLCertVerificationError):
-            raise SourceError(
-                f"{shown_url(url)}: the certificate cannot be verified: {error}"
-            ) from error
-        raise TransientError(f"cannot be read: {error or type(error).__name__}") from error
+            raise feed_error(url, f"the certificate cannot be verified: {error}") from error
+        fault = _bytes_of_response.split(str(error))[0]
+        raise TransientError(f"cannot be read: {fault or type(error).__name__}") from error
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise TransientError("the gzip data is damaged or cut short") from error
+        coding = "zstd" if isinstance(error, ZstdDamaged) else "gzip"
+        raise TransientError(f"the {coding} data is damaged or cut short") from error
     except UnicodeError as error:
-        raise SourceError(f"{shown_url(url)}: the host cannot be looked up: {error}") from error
+        raise feed_error(url, f"the host cannot be looked up: {error}") from error
     except httpx.RemoteProtocolError as error:  # httpx parses the header even if told not to follow
-        raise SourceError(
-            f"{url}: redirects to an invalid URL, which cannot be requested"
-        ) from error
+        raise feed_error(url, "redirects to an invalid URL, which cannot be requested") from error
 
 
 def _check_status(url: httpx.URL, response: httpx.Response, *, conditional: bool) -> None:
@@ -256,7 +251,7 @@ def _check_status(url: httpx.URL, response: httpx.Response, *, conditional: bool
     if status in TRANSIENT_STATUSES or status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         raise TransientError(answer, _retry_after(response.headers.get("retry-after", "")))
     advice = CHECK_URL if status == HTTPStatus.NOT_FOUND else "check what the server requires"
-    raise SourceError(f"{shown_url(url)}: {answer}; {advice}")
+    raise feed_error(url, f"{answer}; {advice}")
 
 
 def _retry_after(header: str) -> float:
@@ -271,14 +266,14 @@ def _retry_after(header: str) -> float:
 
 
 async def _decompress(path: Path, check: Callable[[int], None]) -> None:
-    """Replace a gzip file by its content; leave any other file as it is."""
-    with path.open("rb") as file:
-        if file.read(len(GZIP_MAGIC)) != GZIP_MAGIC:
-            return
+    """Replace a compressed file by its content; leave any other file as it is."""
     content = path.with_name(f"{path.name}.content")
-    with gzip.open(path) as packed, content.open("wb") as file:
+    with path.open("rb") as file, content.open("wb") as plain:
+        packed = decompress(file)
+        if packed is file:
+            return
         while piece := packed.read(PIECE):
-            file.write(piece)
-            check(file.tell())
+            plain.write(piece)
+            check(plain.tell())
             await asyncio.sleep(0)  # lets other feeds proceed, and the deadline take effect
     content.replace(path)

@@ -13,7 +13,7 @@ from indexer.errors import SourceError
 from indexer.feeds.client import UNCONDITIONAL, FeedClient
 from indexer.feeds.dedup import FeedItems
 from indexer.feeds.page import Page, PlainFile, parse_body, parse_page
-from indexer.feeds.url import next_target, shown_url, with_parameters
+from indexer.feeds.url import feed_error, next_target, with_parameters
 from indexer.feeds.walk import Walk, walk_feed, walk_links, walk_offsets
 from indexer.options import Kind, Limits, SourceOptions
 
@@ -113,11 +113,12 @@ class Pager:
     async def _fetch(self, url: httpx.URL, items: FeedItems) -> Page:
         self._pages += 1
         if self._pages > self._limits.pages:
-            raise SourceError(f"{shown_url(self._url)}: has more than {self._limits.pages:,} pages")
+            raise feed_error(self._url, f"has more than {self._limits.pages:,} pages")
         if len(items) > self._source.max_items:
-            raise SourceError(
-                f"{shown_url(self._url)}: has more than {self._source.max_items:,} items; raise "
-                "`max_items` of the source if it is right"
+            raise feed_error(
+                self._url,
+                f"has more than {self._source.max_items:,} items; raise `max_items` of the source "
+                "if it is right",
             )
         page = self._prefetched or await self._request(url)
         self._prefetched = None

@@ -21,12 +21,14 @@ from indexer.feeds.dedup import FeedItems
 from indexer.feeds.page import Page
 from indexer.feeds.pager import Pager
 from indexer.feeds.threads import run_in_thread
-from indexer.feeds.url import parse_feed_url, shown_url
+from indexer.feeds.url import feed_error, parse_feed_url
 from indexer.feeds.walk import Walk
 from indexer.options import Limits, SourceOptions
 from service.snapshot.manifest import sha256
 
 MAX_CONCURRENT = 8  # feeds
+PUNCTUAL = 0.9
+"""Share of `every` after which a feed is walked: builds by a timer start a little early or late."""
 
 
 class FeedProgress(Struct, frozen=True):
@@ -51,7 +53,7 @@ class Feed(Struct, frozen=True):
     path: a file for `read_records`
     is_lines: whether that file is JSON lines, whatever its first line looks like
     note: a remark for the operator, or empty
-    walked_at: seconds since the epoch when the server last had this content
+    walked_at: seconds since the epoch at the start of the last walk or request
     """
 
     name: str
@@ -71,10 +73,11 @@ def fetch_feeds(
 ) -> list[Feed | SourceError]:
     """Read feeds concurrently, each completely and within limits of its own, into `cache`.
 
-    A feed in pages is walked by link, cursor, page number or offset, unless it was walked less than
-    `every` ago; its items become JSON lines, each text once. A feed that changes during a walk is
-    walked again; after three walks all items are taken, those of the last walk first. Other content
-    is a plain file, which is requested each time, conditionally, and kept decompressed.
+    A feed in pages is walked by link, cursor, page number or offset, unless its last walk started
+    less than nine tenths of `every` ago; its items become JSON lines, each text once. A feed that
+    changes during a walk is walked again; after three walks all items are taken, those of the last
+    walk first. Other content is a plain file, which is requested each time, conditionally, and kept
+    decompressed.
 
     `from_scratch` uses nothing that is cached. Feeds that were not read for 30 days are removed
     from the cache. Returns the error in the place of a feed that cannot be read, whose cached
@@ -129,6 +132,7 @@ class _FeedReader:
         self._url = self._given.copy_with(userinfo=b"")
         self._limits = limits
         self._report = progress
+        self._started = 0.0
         self._progress = FeedProgress(source.name, 0, 0, None)
         self._cache = FeedCache(cache, self._given, source)
         self.folder = self._cache.folder
@@ -136,7 +140,8 @@ class _FeedReader:
     async def read(self, *, from_scratch: bool) -> Feed:
         cached = self._cache.load()
         usable = None if from_scratch else cached
-        if usable and usable.is_paged and 0 <= time() - usable.walked_at < self._source.every:
+        self._started = time()
+        if usable and usable.is_paged and self._is_recent(usable):
             return self._feed(usable)  # a plain file is requested each time
         client = FeedClient(self._source, self._given, self._limits, self._count)
         try:
@@ -144,10 +149,14 @@ class _FeedReader:
                 with self._cache.workspace(cached) as folder:
                     return await self._read(client, folder, usable)
         except TimeoutError as error:
-            raise SourceError(
-                f"{shown_url(self._url)}: was not read completely within the "
-                f"{self._limits.seconds:,g} seconds that a feed may take; try again later"
+            raise feed_error(
+                self._url,
+                f"was not read completely within the {self._limits.seconds:,g} seconds that a "
+                "feed may take; try again later",
             ) from error
+
+    def _is_recent(self, entry: CacheEntry) -> bool:
+        return 0 <= self._started - entry.walked_at < PUNCTUAL * self._source.every
 
     async def _read(self, client: FeedClient, folder: Path, cached: CacheEntry | None) -> Feed:
         body, lines = folder / "body", folder / "lines"
@@ -156,7 +165,7 @@ class _FeedReader:
         conditions = cached.conditions() if cached and not cached.is_paged else UNCONDITIONAL
         response, page = await pager.fetch_first(conditions)
         if cached and page is None:
-            entry = msgspec.structs.replace(cached, walked_at=time())
+            entry = msgspec.structs.replace(cached, walked_at=self._started)
             self._cache.replace_entry(entry, folder / "entry")
             return self._feed(entry)
         if not isinstance(page, Page):
@@ -172,18 +181,18 @@ class _FeedReader:
         """Return a note for the operator; raises SourceError if items are missing."""
         total, received = walk.total or 0, len(walk.keys)
         shortfall = describe_shortfall(walk.total, received)
-        where = shown_url(self._url)
         if walk.fault:
-            raise SourceError(
-                f"{where}: {walk.fault}, after {received:,} items; check how the server names the "
-                "next page, or request all with ?limit="
+            raise feed_error(
+                self._url,
+                f"{walk.fault}, after {received:,} items; check how the server names the next "
+                "page, or request all with ?limit=",
             )
         if walk.repeated and walk.pages == 1 and walk.received < total:
-            raise SourceError(
-                f"{where}: {shortfall}, the same at every offset; request all with ?limit="
+            raise feed_error(
+                self._url, f"{shortfall}, the same at every offset; request all with ?limit="
             )
         if received < self._limits.share * total:
-            raise SourceError(f"{where}: {shortfall}; try again later")
+            raise feed_error(self._url, f"{shortfall}; try again later")
         notes = [shortfall] if shortfall else []
         if walk.ends_in_repeats and walk.total is None:
             notes.append(f"repeats a page instead of an end: its {received:,} items count as all")
@@ -213,7 +222,7 @@ class _FeedReader:
             last_modified=validator(headers.get("last-modified", "")),
             is_lines=is_lines,
             is_paged=first is None,
-            walked_at=time(),
+            walked_at=self._started,
             note=note,
         )
         self._cache.store(text, entry)

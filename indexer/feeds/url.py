@@ -20,11 +20,11 @@ def parse_feed_url(text: str) -> httpx.URL:
         url = httpx.URL(text)
         _ = url.host  # decodes IDNA, which httpx itself does later without handling the error
     except (httpx.InvalidURL, UnicodeError) as error:
-        raise SourceError(f"{shown_url(text)}: is not a valid URL; check its spelling") from error
+        raise feed_error(text, "is not a valid URL; check its spelling") from error
     if url.scheme not in DEFAULT_PORTS:
-        raise SourceError(f"{shown_url(text)}: feeds are read over http and https only")
+        raise feed_error(text, "feeds are read over http and https only")
     if not url.raw_host or not 0 < origin(url)[2] < 2**16:
-        raise SourceError(f"{shown_url(text)}: is a URL without a valid host and port")
+        raise feed_error(text, "is a URL without a valid host and port")
     return url
 
 
@@ -36,6 +36,16 @@ def shown_url(url: str | httpx.URL) -> str:
         rest = str(url).rpartition("@")[2]  # no part of a password, wherever the error is
         shown = re.split("[?#]", rest)[0]
     return shown[:MAX_SHOWN]
+
+
+def feed_error(url: str | httpx.URL, fault: str) -> SourceError:
+    """Return an error of a feed without the secrets of its URL.
+
+    All errors of feeds are made here, as each is published: in `sources.json` and at `/readyz`.
+
+    fault: without text of the server, which may repeat a secret of the request
+    """
+    return SourceError(f"{shown_url(url)}: {fault}")
 
 
 def origin(url: httpx.URL) -> tuple[str, str, int]:
@@ -62,13 +72,9 @@ def redirect_target(url: httpx.URL, location: str) -> httpx.URL:
     try:
         target = parse_feed_url(str(url.join(location)))
     except (SourceError, httpx.InvalidURL, UnicodeError) as error:
-        raise SourceError(
-            f"{shown_url(url)}: redirects to {shown!r}, which cannot be requested"
-        ) from error
+        raise feed_error(url, f"redirects to {shown!r}, which cannot be requested") from error
     if url.scheme == "https" and target.scheme != "https":
-        raise SourceError(
-            f"{shown_url(url)}: redirects from https to {shown!r}, which is not encrypted"
-        )
+        raise feed_error(url, f"redirects from https to {shown!r}, which is not encrypted")
     return target.copy_with(userinfo=b"", fragment=None)
 
 
@@ -80,14 +86,12 @@ def next_target(feed: httpx.URL, page: httpx.URL, link: str) -> httpx.URL:
     try:
         target = parse_feed_url(str(page.join(link)))
     except (SourceError, httpx.InvalidURL, UnicodeError) as error:
-        raise SourceError(
-            f"{shown_url(feed)}: names {shown_url(link)!r} as the next page, which cannot be "
-            "requested"
-        ) from error
+        fault = f"names {shown_url(link)!r} as the next page, which cannot be requested"
+        raise feed_error(feed, fault) from error
     if origin(target) not in {origin(page), origin(feed)}:
-        raise SourceError(
-            f"{shown_url(feed)}: names {shown_url(target)!r} as the next page, which has another "
-            "origin (scheme, host and port); to read the feed from there, give that URL as the "
-            "source"
+        raise feed_error(
+            feed,
+            f"names {shown_url(target)!r} as the next page, which has another origin (scheme, "
+            "host and port); to read the feed from there, give that URL as the source",
         )
     return target.copy_with(userinfo=b"", fragment=None)

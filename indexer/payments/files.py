@@ -9,8 +9,9 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from indexer.compressed import unzip as unzipped
 from indexer.errors import IndexerError
-from indexer.sources.records import decompress, source_errors
+from indexer.sources.records import source_errors
 from indexer.text import GZIP_MAGIC
 
 CHUNK = 2**17  # bytes; fits the second-level cache of a CPU
@@ -88,7 +89,7 @@ def read_chunks(name: str, path: Path, unzip: bool = True) -> Generator[bytes, N
     Raises SourceError when the file is missing, unreadable or damaged.
     """
     with source_errors(name), path.open("rb") as file:
-        content = decompress(file) if unzip else file
+        content = unzipped(file) if unzip else file
         while chunk := content.read(CHUNK):
             yield chunk
 

@@ -13,6 +13,7 @@ import duckdb
 from duckdb import DuckDBPyConnection
 
 from indexer.assets.stablecoins import KNOWN_STABLECOINS, Stablecoins
+from indexer.compressed import ZSTD_MAGIC
 from indexer.errors import IndexerError, InvalidRecord, SourceError
 from indexer.payments import parquet, rules, text_files
 from indexer.payments.columns import COLUMNS
@@ -32,7 +33,6 @@ from indexer.text import describe_encoding, printable
 
 CLOCK_SKEW = timedelta(hours=1)
 BATCH = 10_000
-ZSTANDARD_MAGIC = b"\x28\xb5\x2f\xfd"
 
 # `rows` has a row for each row of the files, in order. No row is ever deleted, so that `rowid` is
 # the index of a row among all.
@@ -199,7 +199,7 @@ def _is_parquet(source: PaymentInput, path: Path) -> bool:
     content = read_start(source.name, path)
     if fault := describe_encoding(content[:2]):
         raise SourceError(f"{source.name}: {fault}")
-    if content.startswith(ZSTANDARD_MAGIC):
+    if content.startswith(ZSTD_MAGIC):
         instead = f"give <(zstd -dc {printable(source.path)}) instead"
         raise SourceError(f"{source.name}: is compressed with zstd; {instead}")
     return content.startswith(parquet.MAGIC)

@@ -44,7 +44,7 @@ TOO_MUCH = (
 NOT_A_TIME = (
     "is not a date and time such as `2026-05-07T10:16:51Z`, nor whole Unix seconds or milliseconds"
 )
-NOT_DOLLARS = "is not a decimal of at most 6 places, from 0, without exponent"
+NOT_DOLLARS = "is not a decimal of at most 6 places, from 0"
 
 # Each fault: its column, its SQL condition, and its reason in the list of rejects. The code of a
 # fault is its index; the first condition that holds counts. The column `damage` is a reason itself.
@@ -81,16 +81,25 @@ CREATE MACRO parse_time(text) AS
         WHEN regexp_full_match(text, '\d{10}(\.0+)?') THEN text::BIGINT * 1000
         WHEN regexp_full_match(text, '\d{13}(\.0+)?') THEN text::BIGINT END;
 
+-- Floats from 10^16 on are printed with an exponent, as 1e+16, and have no fraction.
 CREATE MACRO parse_base_units(text) AS
-    CASE WHEN regexp_full_match(text, '\d{1,38}(\.0+)?') THEN text::HUGEINT END;
+    CASE WHEN regexp_full_match(text, '\d{1,38}(\.0+)?') THEN text::HUGEINT
+        WHEN regexp_full_match(text, '\d(\.\d{1,16})?[eE]\+?(1[6-9]|2\d|3[0-7])')
+        THEN try_cast(text AS DECIMAL(38, 0))::HUGEINT END;
+
+-- A decimal as programs print small and large floats, such as 1e-05, without its exponent.
+CREATE MACRO without_exponent(text) AS
+    CASE WHEN regexp_full_match(text, '\d{1,20}(\.\d+)?[eE][+-]?\d{1,2}')
+        THEN coalesce(try_cast(text AS DECIMAL(38, 18))::VARCHAR, text) ELSE text END;
 
 -- Millionths of a dollar. Digits beyond the sixth may only be the rounding error of a double.
-CREATE MACRO parse_dollars(text) AS
+CREATE MACRO parse_plain_dollars(text) AS
     CASE WHEN regexp_full_match(text, '\d{1,20}(\.\d{1,6}0*)?')
         THEN (text::DECIMAL(38, 6) * 1000000)::HUGEINT
         WHEN regexp_full_match(text, '\d{1,9}\.\d{7,}')
             AND abs(text::DOUBLE - round(text::DOUBLE, 6)) < 1e-9
         THEN round(text::DOUBLE * 1000000)::HUGEINT END;
+CREATE MACRO parse_dollars(text) AS parse_plain_dollars(without_exponent(text));
 
 CREATE MACRO parse_decimals(text) AS
     CASE WHEN regexp_full_match(text, '(0?\d|1[0-8])(\.0+)?') THEN text::TINYINT END;

@@ -141,7 +141,8 @@ class Probed:
         self.targets = targets
         self._latest, self._quoted = trusted.latest, trusted.quoted
         self._others = _by_target(others)
-        self._oldest = since_epoch(now) - max_age * SECOND
+        self._max_age = max_age * SECOND
+        self._oldest = since_epoch(now) - self._max_age
         runs, count = partial(find_runs, trusted.rows), len(targets)
         self._failures = runs(
             "target",
@@ -165,9 +166,13 @@ class Probed:
         self._is_dead = self._failures.on_two_days
 
     @property
-    def depends_on_time(self) -> bool:
-        """Whether a later build of the same observations may judge an endpoint otherwise."""
-        return any(self.alive(target) == ALIVE for target in self._latest)
+    def holds_until(self) -> int | None:
+        """The last moment at which all endpoints that are alive stay so, None without any."""
+        alive = (
+            each.moment for number, each in self._latest.items() if self.alive(number) == ALIVE
+        )
+        oldest = min(alive, default=None)
+        return None if oldest is None else oldest + self._max_age
 
     def alive(self, target: int) -> int:
         """Return whether an endpoint is ALIVE, DEAD or UNDECIDED."""

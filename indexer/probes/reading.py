@@ -74,6 +74,8 @@ def read_probes(
                 others.append(_read_untrusted(read(each, tally), each.source_name, tally))
         probed = Probed(targets, trusted, others, now, rules.policy.probe_max_age)
     spool.unlink()
+    if probed.holds_until is not None:
+        rules.hold_until(probed.holds_until)
     return probed
 
 

@@ -6,6 +6,7 @@ import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import BinaryIO, Self
 
@@ -13,8 +14,9 @@ from msgspec import Struct
 
 from indexer.errors import IndexerError, InvalidRecord, Misuse
 from indexer.probes.observation import Observation, decode_observation, encode_observation
-from indexer.x402.members.dates import NEVER
-from service.artifacts.durable import make_folder, sync
+from indexer.probing.compaction import Compaction
+from indexer.x402.members.dates import NEVER, since_epoch
+from service.artifacts.durable import make_folder, replace_durably, sync
 
 START = b'{"url":'
 """The beginning of each line that `append` writes."""
@@ -45,19 +47,20 @@ class ObservationLog:
     def open(cls, path: Path) -> Iterator[Self]:
         """Read a file, make it where there is none, and keep others from appending to it.
 
-        A line that a crash cut short is removed. Raises Misuse for a file of something else, and
-        IndexerError while another probe appends to it.
+        A line that a crash cut short is removed, and so are those that decide nothing, where they
+        are more than half. Raises Misuse for a file of something else, and IndexerError while
+        another probe appends to it.
         """
+        path = path.resolve()
         make_folder(path.parent)
-        with path.open("a+b", buffering=0) as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as error:
-                raise IndexerError(
-                    f"another probe is at work on {path}; try again when it ends"
-                ) from error
-            sync(path.parent)
-            yield cls(file, _read(path, file))
+        with _locked(path) as file:
+            earlier = _read(path, file)
+            is_compacted = _compact(path)
+            if not is_compacted:
+                yield cls(file, earlier)
+        if is_compacted:
+            with _locked(path) as file:
+                yield cls(file, earlier)
 
     def append(self, observation: Observation) -> None:
         """Append a line, and flush it to the disk."""
@@ -67,6 +70,39 @@ class ObservationLog:
             self._file.truncate(start)
             raise OSError(None, "the disk is full", self._file.name)
         os.fsync(self._file.fileno())
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[BinaryIO]:
+    busy = f"another probe is at work on {path}; try again when it ends"
+    with path.open("a+b", buffering=0) as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise IndexerError(busy) from error
+        if not os.path.samestat(
+            os.fstat(file.fileno()), path.stat()
+        ):  # another probe has replaced it since
+            raise IndexerError(busy)
+        sync(path.parent)
+        yield file
+
+
+def _compact(path: Path) -> bool:
+    """Replace a file by its lines that decide, if they are less than half; returns whether so."""
+    compaction = Compaction(since_epoch(datetime.now(UTC)))
+    with path.open("rb") as lines:
+        for line in lines:
+            compaction.add(decode_observation(line))
+    deciding = compaction.deciding()
+    if 2 * len(deciding) >= compaction.lines:
+        return False
+    with path.open("rb") as lines:
+        content = b"".join(line for number, line in enumerate(lines) if number in deciding)
+    draft, mode = path.with_name(f".{path.name}.compacted"), path.stat().st_mode
+    replace_durably(path, content, draft)
+    path.chmod(mode)
+    return True
 
 
 def _read(path: Path, file: BinaryIO) -> dict[tuple[str, str], Earlier]:

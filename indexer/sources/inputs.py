@@ -82,7 +82,7 @@ class Input(Struct, frozen=True):
     @property
     def is_compressed(self) -> bool:
         """Whether the size of the file, by its name, is not that of its text."""
-        return self.path.endswith(".gz")
+        return self.path.endswith((".gz", ".zst"))
 
 
 class Inputs(Struct, frozen=True):
@@ -214,7 +214,7 @@ def _expand_folder(name: str) -> list[str]:
     """Return the JSON files of a folder, by name; raises SourceError without any."""
     paths = [str(path) for path in sorted(Path(name).iterdir()) if _is_json(path)]
     if not paths:
-        raise SourceError(f"{name}: no file here ends in {', '.join(SUFFIXES)} (or .gz)")
+        raise SourceError(f"{name}: no file here ends in {', '.join(SUFFIXES)} (or .gz, .zst)")
     return paths
 
 
@@ -232,7 +232,7 @@ def _expand_pattern(name: str) -> list[str]:
 
 
 def _is_json(path: Path) -> bool:
-    return path.name.removesuffix(".gz").endswith(SUFFIXES) and path.is_file()
+    return path.name.removesuffix(".gz").removesuffix(".zst").endswith(SUFFIXES) and path.is_file()
 
 
 def _fetch(

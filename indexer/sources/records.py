@@ -15,6 +15,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
+from indexer.compressed import ZstdDamaged, decompress
 from indexer.containers.container import (
     BeyondBounds,
     Container,
@@ -27,7 +28,7 @@ from indexer.containers.container import (
 from indexer.containers.documents import describe_kind
 from indexer.errors import InvalidRecord, SourceError
 from indexer.options import Kind
-from indexer.text import GZIP_MAGIC, MAX_RECORD, describe_encoding, one_line, printable
+from indexer.text import MAX_RECORD, describe_encoding, one_line, printable
 from indexer.untrusted import raw_members
 
 MAX_DOCUMENT = 2 * 2**30  # bytes
@@ -80,7 +81,7 @@ def read_records(
     note: Callable[[str], object] = lambda _: None,
     read_document: ReadDocument | None = None,
 ) -> Iterator[SourceRecord]:
-    """Yield the records of one file, plain or gzip, or of standard input for `-`.
+    """Yield the records of one file, plain, gzip or zstd, or of standard input for `-`.
 
     JSON lines are streamed; an array or a list envelope is one JSON text and is read whole, up to
     MAX_DOCUMENT bytes. The content tells them apart unless `is_lines` is set. `name` is for
@@ -150,18 +151,17 @@ def source_errors(name: str) -> Iterator[None]:
     except FileNotFoundError as error:
         raise SourceError(f"{name}: there is no such file{_suggest(name)}") from error
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        coding = "zstd" if isinstance(error, ZstdDamaged) else "gzip"
         raise SourceError(
-            f"{name}: the gzip data is damaged or cut short; fetch it again"
+            f"{name}: the {coding} data is damaged or cut short; fetch it again"
+        ) from error
+    except ImportError as error:
+        raise SourceError(
+            f"{name}: is compressed with zstd, which needs the extra [indexer]; "
+            "install it, or unpack the file by `zstd -d`"
         ) from error
     except OSError as error:
         raise SourceError(f"{name}: cannot be read: {error.strerror or error}") from error
-
-
-def decompress(file: io.BufferedReader) -> io.BufferedReader:
-    """Return a file that decompresses gzip data, or the file itself when it holds none."""
-    if file.peek(2)[:2] == GZIP_MAGIC:
-        return io.BufferedReader(gzip.GzipFile(fileobj=file))
-    return file
 
 
 def _open(name: str) -> io.BufferedReader:

@@ -100,7 +100,9 @@ def read_resource(
     server = server_of(values, described) if tool else given_url
     parsed = None if tool and not server else _check_url(path, server, rules)
     document = read_described(source.text)
-    accepted = read_accepts(values.get("accepts"), source.text, rules.stablecoins)
+    accepted = read_accepts(
+        values.get("accepts"), source.text, rules.stablecoins, rules.policy.max_price
+    )
     accepted = price_described(accepted, document)
     offers = document.offers if document else []
     paid = [each.pay_to for each in accepted.offers] + [each.pay_to for each in offers]

@@ -36,8 +36,8 @@ class Rules:
         self._now = None if now is None else since_epoch(now)
         self._latest = NEVER if self._now is None else self._now + CLOCK_SKEW
         self._max_price = float(policy.max_price)
-        self.met_the_future = False
-        """Whether a date was later than now, so that a later build may differ."""
+        self.holds_until: int | None = None
+        """The last moment at which each decision is the same, in microseconds; None for ever."""
 
     @property
     def digest(self) -> str:
@@ -45,11 +45,15 @@ class Rules:
         rules = repr((self.policy, self.denials.rules)).encode()
         return hashlib.sha256(rules).hexdigest()
 
+    def hold_until(self, moment: int) -> None:
+        """Note that a later build may decide otherwise after a moment, in microseconds."""
+        self.holds_until = moment if self.holds_until is None else min(self.holds_until, moment)
+
     def read_time(self, value: Any) -> int:
         """Return a time in microseconds, NEVER for one that is no time or in the future."""
         moment = parse_moment(value)
         if self._now is not None and moment > self._latest:
-            self.met_the_future = True
+            self.hold_until(moment - CLOCK_SKEW - 1)
             return NEVER
         return moment
 
@@ -87,6 +91,7 @@ class Rules:
             days = max_age // (24 * 3600)
             reason = f"was updated at {moment}, longer ago than the {days:,} days of `max_age`"
             raise LeftOut(OLD, "$.lastUpdated", reason)
+        self.hold_until(updated + max_age * SECOND)
 
 
 @lru_cache(maxsize=16)

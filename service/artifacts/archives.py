@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import sys
 import tarfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -15,11 +14,7 @@ from service.artifacts.publishing import DOWNLOADS, STAGING
 from service.schema.snapshots import SnapshotFile
 from service.snapshot.manifest import MANIFEST, Manifest, copy_manifest, hash_file
 from service.storage.record_store import IdTable, Records
-
-if sys.version_info >= (3, 14):
-    from compression import zstd
-else:
-    from backports import zstd
+from service.storage.zstd import zstd
 
 
 def make_downloads(artifacts: Path, folder: Path, manifest: Manifest) -> list[SnapshotFile]:

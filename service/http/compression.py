@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import re
-import sys
 import zlib
 from collections.abc import Callable
 from functools import lru_cache, partial
 
-if sys.version_info >= (3, 14):
-    from compression import zstd
-else:
-    from backports import zstd
+from service.storage.zstd import zstd
 
 IDENTITY = b""
 MIN_SIZE = 1024

@@ -20,6 +20,7 @@ from tests.support.running import (
     Json,
     endpoint,
     payment,
+    serve,
     service,
     write_lines,
 )
@@ -27,6 +28,7 @@ from tests.support.sources.feeds import failing, in_turn, misbehaving, pages_of
 from tests.support.sources.x402 import TEST_USDC, accept, resource
 
 PAID = "0xPay"
+POLYGON_USDC = "0x3c499c542cEF5E3811e1192ce70d8cC03d5c3359"
 ID = "api-weather-data-example"
 HOST = "https://api.weather-data.example"
 
@@ -177,26 +179,93 @@ def test_prices_on_test_networks_are_not_summarised_with_others(
 def test_the_policy_leaves_out_endpoints_of_catalogue_records_and_records_without_others(
     artifacts: Path, build: Build, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    dear, plain = endpoint("1000000"), endpoint() | {"url": "http://one.example/"}
+    plain = endpoint() | {"url": "http://one.example/"}
     inside = endpoint() | {"url": "https://localhost/"}
     records = [
-        service("some", endpoints=[dear, endpoint(), plain]),
-        service("none", endpoints=[inside, dear]),
+        service("some", endpoints=[plain, endpoint(), plain]),
+        service("none", endpoints=[inside, plain]),
     ]
     assert build(records, options=("--json",)) == 0
     (some,) = listed(artifacts)
     assert (some["id"], some["endpoints"]) == ("some", [endpoint()])
     (source,) = reported(capsys)["sources"]
     assert (source["published"], source["rejected"]) == (1, 0)
-    assert source["leftOut"] == {
-        "implausible prices": 1,
-        "http resources": 1,
-        "private addresses": 1,
-    }
-    options = ("--max-price", "1000000", "--allow-http", "--allow-private")
+    assert source["leftOut"] == {"http resources": 2, "private addresses": 1}
+    options = ("--allow-http", "--allow-private")
     assert build(records, options=options) == 0
     endpoints = {each["id"]: each["endpoints"] for each in listed(artifacts)}
     assert endpoints == {each["id"]: each["endpoints"] for each in records}
+
+
+def priced(service_id: str, *amounts: str, **fields: Any) -> Json:
+    """Return a record with an endpoint at each of these prices."""
+    urls = (f"https://{service_id}.example/{number}" for number in range(len(amounts)))
+    endpoints = [
+        endpoint(each) | {"url": url, "description": "Forecasts"}
+        for each, url in zip(amounts, urls, strict=True)
+    ]
+    return service(service_id, endpoints=endpoints, **fields)
+
+
+def test_a_record_with_implausible_prices_is_served_as_it_came_and_found_by_its_other_prices(
+    artifacts: Path, build: Build, capsys: pytest.CaptureFixture[str]
+) -> None:
+    summary = {"minAmount": "1", "maxAmount": "500000", "currency": "USDC"}
+    summary |= {"avgCostPerTransaction": "", "avgCostBasis": "varies"}
+    records = [
+        priced("some", "0.05", "500000", "0.01"),
+        priced("all", "500000", "100000"),
+        priced("own", "3", "500000", priceSummary=summary),
+        priced("usual", "2"),
+    ]
+    for name in ("One", "Two"):  # the second build takes over what the first one derived
+        assert build(records, [service("more", name=name)], options=("--json",)) == 0
+    source = reported(capsys)["sources"][0]
+    assert (source["published"], source["leftOut"]) == (4, {})
+    assert source["noted"] == {"implausible prices": 4}
+    served = {each["id"]: each for each in listed(artifacts)}
+    for record in records:
+        assert served[record["id"]]["endpoints"] == record["endpoints"]
+    assert served["own"]["priceSummary"] == summary
+    assert served["all"]["priceSummary"] is None
+    derived = served["some"]["priceSummary"]
+    assert [derived[key] for key in ("minAmount", "maxAmount", "avgCostPerTransaction")] == [
+        "0.01",
+        "0.05",
+        "0.03",
+    ]
+    with serve(artifacts) as client:
+
+        def found(path: str, of: str, **parameters: Any) -> list[Json]:
+            page: list[Json] = client.get(path, params=parameters | {"limit": 50}).json()[of]
+            return page
+
+        dear = found("/v1/services", "services", maxPrice="999999")
+        assert {each["id"] for each in dear} == {"some", "own", "usual", "more"}
+        by_price = [each["id"] for each in found("/v1/services", "services", sort="price")]
+        assert [each for each in by_price if each != "more"] == ["some", "usual", "own", "all"]
+        rows = found("/v1/search/endpoints", "endpoints", q="forecasts", maxPrice="999999")
+        assert {each["pricing"]["amount"] for each in rows} == {"0.01", "0.05", "2", "3"}
+    capsys.readouterr()
+    assert main(["why", "https://all.example/1", "--artifacts", str(artifacts)]) == 0
+    explained = capsys.readouterr().out
+    assert "published as all" in explained
+    assert "100000 USDC is more than 10000" in explained
+    assert build(records, [service("more")], options=("--json", "--max-price", "500000")) == 0
+    served = {each["id"]: each for each in listed(artifacts)}
+    assert served["all"]["priceSummary"]["maxAmount"] == "500000"
+    assert reported(capsys)["sources"][0]["noted"] == {}
+
+
+def test_a_resource_is_listed_at_another_price_than_an_implausible_one(
+    artifacts: Path, build: Build, capsys: pytest.CaptureFixture[str]
+) -> None:
+    dear, usual = accept("500000000000"), accept("20000", network="polygon", asset=POLYGON_USDC)
+    offers = [at("/both", dear, usual), at("/dear", dear)]
+    assert build(offers, options=("--json",)) == 0
+    (service,) = listed(artifacts)
+    assert [each["pricing"]["amount"] for each in service["endpoints"]] == ["0.02"]
+    assert reported(capsys)["sources"][0]["leftOut"] == {"implausible prices": 1}
 
 
 def test_usage_is_filled_in_from_payments_where_records_have_none(

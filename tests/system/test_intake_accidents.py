@@ -328,6 +328,27 @@ def test_a_change_of_a_later_page_is_served_by_the_next_build(catalogue: Catalog
     assert entry["payTo"] == HERE
 
 
+def test_builds_as_often_as_every_walk_a_feed_each_time_however_long_a_walk_takes(
+    catalogue: CatalogueFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = [1_800_000_000.0]
+    monkeypatch.setattr("indexer.feeds.reader.time", lambda: clock[0])
+
+    def slowly(exchange: Exchange) -> None:
+        clock[0] += 60
+        pages_of(shops(25))(exchange)
+
+    walks = []
+    with misbehaving(slowly) as server:
+        feed = source("feed", server.url, every="10m")
+        for start in (0, 290, 600, 1190, 1795, 2390):
+            clock[0] = 1_800_000_000.0 + start
+            before = len(server.requests)
+            assert catalogue.build(feed) == 0
+            walks.append(len(server.requests) > before)
+    assert walks == [True, False, True, True, True, True]
+
+
 def test_records_of_one_id_are_counted_in_a_feed_as_in_a_file(
     catalogue: CatalogueFolder, capsys: pytest.CaptureFixture[str]
 ) -> None:

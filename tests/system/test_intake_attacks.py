@@ -30,7 +30,7 @@ from tests.support.intake import (
     take_in,
 )
 from tests.support.running import Build, Json, endpoint, examples, payment, serve, service
-from tests.support.sources.feeds import failing, misbehaving, pages_of, sending
+from tests.support.sources.feeds import failing, misbehaving, pages_of, redirecting, sending
 from tests.support.sources.x402 import SOLANA_USDC, accept, resource
 
 VICTIM = "https://api.victim.example"
@@ -509,9 +509,14 @@ def test_no_secret_of_a_source_is_in_an_artifact_a_report_or_an_error(
         options = ["--header", "X-Key=hush-header", "--param", "apikey=hush-param"]
         out = ["--out", str(catalogue.artifacts), *PLAIN]
         assert main(["build", unnamed, *options, *out]) == 0
-        server.behaviour = failing(403)
-        assert main(["build", unnamed, *options, *out, "--from-scratch"]) == 1
-        assert catalogue.build(feed, options=("--json", "--from-scratch")) == 0
+        for failure in (failing(403), redirecting("http://x:abc/")):
+            server.behaviour = failure
+            assert main(["build", unnamed, *options, *out, "--from-scratch"]) == 1
+            assert catalogue.build(feed, options=("--json", "--from-scratch")) == 0
+            with serve(catalogue.artifacts) as client:
+                ready = client.get("/readyz").text
+            assert "127.0.0.1" in ready
+            assert not [secret for secret in secrets if secret in ready]
     printed = "".join(capsys.readouterr())
     assert "127.0.0.1" in printed
     for secret in secrets:

@@ -22,6 +22,7 @@ from service.schema.records import Pricing
 
 MAX_NAME = 200  # characters
 MAX_DIGITS = 78  # of 2^256 - 1, the greatest amount of a token contract
+INFINITY = Decimal("Infinity")
 AMOUNT_KEYS = ("amount", "maxAmountRequired")  # of version 2 and of version 1
 UNKNOWN_ASSET = "with an unknown asset"
 UNPRICED = "without a price"
@@ -87,13 +88,16 @@ class Accepted(Struct):
 
 
 def read_accepts(
-    accepts: Any, text: bytes, stablecoins: Stablecoins = KNOWN_STABLECOINS
+    accepts: Any,
+    text: bytes,
+    stablecoins: Stablecoins = KNOWN_STABLECOINS,
+    max_price: Decimal = INFINITY,
 ) -> Accepted:
     """Price a resource by its first entry in a known asset on a main network, else by its first.
 
-    An entry with an amount comes before one without. Raises InvalidRecord if `accepts` is no list
-    of objects, as its JSON in the text of the resource shows, or if the amount of the chosen entry
-    is no whole number of base units from 0.
+    An entry with an amount comes before one without, and one above `max_price` after its equals.
+    Raises InvalidRecord if `accepts` is no list of objects, as its JSON in the text of the resource
+    shows, or if the amount of the chosen entry is no whole number of base units from 0.
     """
     entries = [] if accepts is None else accepts
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
@@ -101,7 +105,12 @@ def read_accepts(
     offers = [_read_offer(entry, stablecoins) for entry in entries]
     index = min(
         range(len(entries)),
-        key=lambda n: (offers[n].fault != "", offers[n].amount_key is None, not offers[n].is_real),
+        key=lambda n: (
+            offers[n].fault != "",
+            offers[n].amount_key is None,
+            not offers[n].is_real,
+            offers[n].amount != "" and Decimal(offers[n].amount) > max_price,
+        ),
         default=0,
     )
     networks: dict[str, str] = {}

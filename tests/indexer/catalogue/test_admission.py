@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from decimal import Decimal
 
 import pytest
 
@@ -12,6 +11,7 @@ from indexer.catalogue.record import normalise
 from indexer.errors import InvalidRecord, LeftOut
 from indexer.options import Denial, Policy, SourceOptions
 from indexer.sources.denials import TAKEN_DOWN, Denials
+from indexer.sources.findings import Notice
 from indexer.sources.records import SourceRecord
 from indexer.sources.subjects import find_address
 from indexer.x402.rules import Rules
@@ -75,8 +75,6 @@ def test_a_record_that_loses_its_id_has_the_domain_of_its_first_endpoint() -> No
         (at("https://169.254.169.254/latest/meta-data"), "private addresses"),
         (at("https://user@api.one.example/"), "URLs with credentials"),
         (at("ftp://api.one.example/"), "resources not over https"),
-        (at(URL, "10001"), "implausible prices"),
-        (at(URL, "", pricing={"amount": "", "currency": "USDC", "maxAmount": "99999"}), "implau"),
         (at("https://api.evil.example/"), TAKEN_DOWN),
         (at(URL, payTo="0xBAD"), TAKEN_DOWN),
         (at("https://api.one.example:443/%62ad"), TAKEN_DOWN),
@@ -97,6 +95,7 @@ def test_an_endpoint_that_breaks_a_rule_is_left_out_and_the_others_are_kept(
     assert text_of(outcome) == record | {"endpoints": good}
     ((fault, address),) = outcome[1]
     assert address == find_address(bad["url"])
+    assert isinstance(fault, LeftOut)
     assert fault.rule.startswith(rule)
     assert fault.path.startswith("$.endpoints[1].")
     with pytest.raises(LeftOut) as caught:
@@ -104,11 +103,23 @@ def test_an_endpoint_that_breaks_a_rule_is_left_out_and_the_others_are_kept(
     assert caught.value.rule.startswith(rule)
 
 
+def test_an_implausible_price_is_noted_and_the_record_keeps_every_byte() -> None:
+    ranged = {"amount": "", "currency": "USDC", "maxAmount": "99999"}
+    endpoints = [at(URL, "10001"), at(URL, "10000"), at(URL, pricing=ranged)]
+    text, found = admitted(service(endpoints=endpoints))
+    assert text is None
+    assert [fault.path for fault, _ in found] == [
+        "$.endpoints[0].pricing",
+        "$.endpoints[2].pricing",
+    ]
+    assert {type(fault) for fault, _ in found} == {Notice}
+
+
 def test_options_of_the_policy_hold_for_records() -> None:
-    dear = service(endpoints=[at("http://localhost/", "20000")])
+    dear = service(endpoints=[at("http://localhost/")])
     with pytest.raises(LeftOut):
         admitted(dear)
-    allowing = rules(allow_http=True, allow_private=True, max_price=Decimal(20_000))
+    allowing = rules(allow_http=True, allow_private=True)
     assert admitted(dear, within=allowing) == (None, [])
 
 

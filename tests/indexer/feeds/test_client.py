@@ -15,9 +15,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import indexer.feeds
 from indexer.errors import SourceError
 from indexer.feeds.url import redirect_target
 from indexer.options import Limits
+from service.publishing.frames import compress
+from tests.indexer.feeds.test_reader import FATAL
 from tests.support.sources.feeds import (
     QUICK,
     RESOURCES,
@@ -33,6 +36,7 @@ from tests.support.sources.feeds import (
     misbehaving,
     redirecting,
     sending,
+    source_of,
 )
 
 
@@ -99,6 +103,17 @@ def test_a_gzip_bomb_is_decompressed_no_further_than_the_limit(layers: int, cach
     headers = {} if layers == 1 else {"Content-Encoding": "gzip"}
     error = failure(sending(body, headers), cache, limits)
     assert "is longer than the 1,048,576 bytes that are allowed" in error
+
+
+def test_a_zstd_bomb_is_decompressed_no_further_than_the_limit(cache: Path) -> None:
+    limits = msgspec.structs.replace(QUICK, bytes=2**20)
+    error = failure(sending(compress(bytes(2**26))), cache, limits)
+    assert "is longer than the 1,048,576 bytes that are allowed" in error
+
+
+def test_a_damaged_zstd_body_is_retried(cache: Path) -> None:
+    error = failure(sending(compress(bytes(2**20))[:-3]), cache)
+    assert "the zstd data is damaged or cut short after 3 attempts" in error
 
 
 @pytest.mark.parametrize(
@@ -245,6 +260,67 @@ def test_a_redirect_never_leaves_https() -> None:
     assert str(redirect_target(secure, "//user:pass@b.example/y#z")) == "https://b.example/y"
     with pytest.raises(SourceError, match=r"from https to .*, which is not encrypted"):
         redirect_target(secure, "http://b.example/")
+
+
+SECRETS = ("hush-user", "hush-query", "hush-param", "hush-header")
+
+
+def repeating(head: str) -> Behaviour:
+    """Respond with a head that repeats the secrets of the request, and end the connection."""
+
+    def behave(exchange: Exchange) -> None:
+        text = f"{exchange.path.partition('?')[2]}&{exchange.headers['X-Key']}"
+        exchange.wfile.write(head.format(text).encode() + b"\r\nContent-Length: 0\r\n\r\n")
+        exchange.hang_up()
+
+    return behave
+
+
+REVEALING: dict[str, Behaviour] = {
+    "a reason": repeating("HTTP/1.1 403 {}"),
+    "a reason of a transient fault": repeating("HTTP/1.1 500 {}"),
+    "a content coding": repeating("HTTP/1.1 200 OK\r\nContent-Encoding: {}"),
+    "an illegal status line": repeating("GET {} HTTP/1.1"),
+    "an illegal header": repeating("HTTP/1.1 200 OK\r\n{} x: y"),
+    "an illegal value of a header": repeating("HTTP/1.1 200 OK\r\nX: {}\x01"),
+    "a redirect to an invalid port": repeating("HTTP/1.1 302 Found\r\nLocation: http://x:abc/?{}"),
+    "a redirect to an invalid host": repeating("HTTP/1.1 302 Found\r\nLocation: http://[/?{}"),
+    "a redirect to another scheme": repeating("HTTP/1.1 302 Found\r\nLocation: ftp://x/?{}"),
+    "a redirect in a circle": repeating("HTTP/1.1 302 Found\r\nLocation: ?{}"),
+    "a redirect with a user": repeating("HTTP/1.1 302 Found\r\nLocation: http://{}@localhost/"),
+    "a next page elsewhere": lambda exchange: exchange.respond(
+        {"items": RESOURCES, "next": f"https://b.example{exchange.path}"}
+    ),
+    "a next page that is no URL": lambda exchange: exchange.respond(
+        {"items": RESOURCES, "next": f"http://x:abc{exchange.path}"}
+    ),
+    "a message": lambda exchange: exchange.respond({"error": exchange.path}),
+    "text": lambda exchange: exchange.respond(exchange.path.encode()),
+    "a web page": lambda exchange: exchange.respond(b"<p>" + exchange.path.encode()),
+}
+
+
+@pytest.mark.parametrize("case", [*REVEALING, *FATAL])
+def test_no_error_has_a_secret_of_the_source_even_if_the_server_repeats_it(
+    case: str, cache: Path
+) -> None:
+    behaviour = REVEALING[case] if case in REVEALING else FATAL[case][0]
+    with misbehaving(behaviour) as server:
+        source = source_of(
+            server.url.replace("//", "//hush-user:hush-user@") + "?key=hush-query",
+            headers={"X-Key": "hush-header"},
+            params={"apikey": "hush-param"},
+        )
+        limits = msgspec.structs.replace(QUICK, page_bytes=5000, silence=1)
+        with pytest.raises(SourceError) as raised:
+            fetch_feed(source, cache, limits)
+    assert str(raised.value).startswith(f"{server.url}")
+    assert not [secret for secret in SECRETS if secret in str(raised.value)]
+
+
+def test_all_errors_of_feeds_are_made_by_the_function_that_hides_secrets() -> None:
+    modules = Path(indexer.feeds.__file__).parent.glob("*.py")
+    assert sum(path.read_text().count("SourceError(") for path in modules) == 1
 
 
 def redirecting_to(server: Server) -> Behaviour:

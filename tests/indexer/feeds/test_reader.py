@@ -337,7 +337,7 @@ FATAL: dict[str, tuple[Behaviour, str]] = {
     ),
     "is compressed by another coding": (
         sending(b"x", {"Content-Encoding": "br"}),
-        "is encoded as br, although gzip was asked for",
+        "has another content coding than gzip, which was asked for",
     ),
     "ignores the offset": (
         sending({"items": RESOURCES[:10], "total": 25}),

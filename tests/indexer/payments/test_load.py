@@ -552,12 +552,47 @@ def test_a_fault_is_reported_under_the_column_name_of_the_file(form: str, tmp_pa
 def test_an_invalid_amount_in_dollars_is_rejected(tmp_path: Path) -> None:
     row = payment()
     del row["amount"], row["decimals"]
-    invalid = ("-1", "1e-2", "0.0000001", "NaN", "1,5", "9" * 21)
+    invalid = ("-1", "1e-7", "1e", "-1e-5", "1e99", "0.0000001", "NaN", "1,5", "9" * 21)
     rows = [row | {"amount_usdc": "0.0100000"}]
     rows += [row | {"tx_hash": f"0x{n}", "amount_usdc": d} for n, d in enumerate(invalid)]
     loaded = load(tmp_path, write_csv(tmp_path / "p.csv", rows))
     assert [reject["path"] for reject in loaded.rejects] == ["$.amount_usdc"] * len(invalid)
     assert loaded.dollars() == [0.01]
+
+
+@settings(deadline=None, max_examples=examples(10))
+@given(st.lists(st.floats(1e-6, 1e9) | st.integers(1, 999).map(lambda n: n / 10**6), min_size=1))
+def test_a_float_has_one_verdict_in_csv_json_lines_and_parquet(dollars: list[float]) -> None:
+    rows = [
+        {name: each for name, each in payment(tx_hash=f"0x{n}").items() if name != "amount"}
+        | {"value_usd": value}
+        for n, value in enumerate(dollars)
+    ]
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        loaded = [
+            load(folder, write_csv(folder / "p.csv", rows)),
+            load(folder, write_lines(folder / "p.jsonl", rows)),
+            load(folder, write_parquet(folder / "p.parquet", rows)),
+        ]
+    assert loaded[0].payments == loaded[1].payments == loaded[2].payments
+    assert len({len(each.rejects) for each in loaded}) == 1
+
+
+def test_a_small_or_large_float_is_a_number_however_it_is_written(tmp_path: Path) -> None:
+    base = payment(decimals=18)
+    large = [base | {"tx_hash": f"0x{n}", "amount": n * 1e16} for n in (1, 2.5)]
+    small = {name: each for name, each in base.items() if name not in ("amount", "decimals")}
+    tiny = [small | {"tx_hash": f"0x{n}", "amount_usdc": n} for n in (1e-05, 2.5e-05)]
+    assert "1e-05" in Path(write_csv(tmp_path / "tiny.csv", tiny)).read_text()
+    assert "1e+16" in Path(write_csv(tmp_path / "large.csv", large)).read_text()
+    for name, rows, expected in (
+        ("tiny", tiny, [0.00001, 0.000025]),
+        ("large", large, [0.01, 0.025]),
+    ):
+        for path in (f"{tmp_path / name}.csv", write_lines(tmp_path / f"{name}.jsonl", rows)):
+            loaded = load(tmp_path, path)
+            assert (sorted(loaded.dollars()), loaded.rejects) == (expected, []), path
 
 
 def test_too_many_bad_rows_publish_nothing(artifacts: Path, build: Build) -> None:

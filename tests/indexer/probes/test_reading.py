@@ -14,6 +14,7 @@ from msgspec import UNSET
 from indexer.errors import SourceError
 from indexer.probes.facts import ALIVE, DEAD, UNDECIDED, Probed
 from indexer.sources.findings import Findings, State
+from indexer.x402.members.dates import since_epoch
 from service.schema.listings import Fate
 from service.schema.probes import ProbeFacts
 from service.schema.values import format_timestamp
@@ -51,16 +52,16 @@ def test_an_endpoint_is_alive_for_a_week_after_it_quoted_a_price(tmp_path: Path)
     assert alive(tmp_path, quoted(ago(days=7, seconds=1))) == UNDECIDED
 
 
-def test_a_later_build_may_differ_only_where_an_endpoint_is_alive(tmp_path: Path) -> None:
+def test_verdicts_hold_until_the_first_endpoint_is_no_longer_alive(tmp_path: Path) -> None:
     for lines, expected in (
-        ([quoted(ago(days=1))], True),
-        ([quoted(ago(days=8))], False),
-        ([quoted(ago(days=4)), dead(days=2), dead(days=1)], False),
+        ([quoted(ago(days=1)), quoted(ago(days=3))], since_epoch(NOW + timedelta(days=6))),
+        ([quoted(ago(days=8))], None),
+        ([quoted(ago(days=4)), dead(days=2), dead(days=1)], None),
     ):
         probed = read([source(tmp_path / "p", lines)], tmp_path)
-        assert probed.depends_on_time is expected
+        assert probed.holds_until == expected
     liar = source(tmp_path / "p", [quoted(ago(days=1))], trust=0)
-    assert not read([liar], tmp_path).depends_on_time
+    assert read([liar], tmp_path).holds_until is None
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import NamedTuple
 
 import pytest
@@ -27,7 +28,7 @@ from service.snapshot.snapshot import open_snapshot
 from tests.support.artifacts import current, folder, ids, reported
 from tests.support.running import PLAIN, Build, Json, payment, service, write_lines
 from tests.support.sources.feeds import misbehaving, pages_of, sending
-from tests.support.sources.x402 import resource
+from tests.support.sources.x402 import accept, resource
 
 READ_STAGE = "read"
 """The stage that a build of unchanged inputs skips."""
@@ -342,6 +343,54 @@ def test_a_payment_in_the_future_makes_every_build_read_its_sources(
         assert READ_STAGE in report["stages"]
         assert (report["payments"], report["findings"] > distinct) == (1, True)
     assert read_manifest(folder(artifacts)).inputs is None
+
+
+URL = "https://a.example/x"
+
+
+@pytest.mark.parametrize(
+    ("fields", "options", "holds"),
+    [
+        ({}, ("--probes",), timedelta(days=6)),
+        ({"lastUpdated": -1}, ("--max-listing-age", "3d"), timedelta(days=2)),
+        ({"lastUpdated": 2}, (), timedelta(days=2, hours=-1)),
+        ({"lastUpdated": -5}, ("--max-listing-age", "3d"), None),
+        ({"lastUpdated": -5}, (), None),
+    ],
+)
+def test_a_build_is_repeated_until_a_result_depends_on_the_date(
+    fields: Json,
+    options: tuple[str, ...],
+    holds: timedelta | None,
+    tmp_path: Path,
+    build: Build,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = datetime.now(UTC)
+    for name, days in fields.items():
+        fields = {name: (now + timedelta(days=days)).isoformat()}
+    probes = tmp_path / "probes.jsonl"
+    seen = {"url": URL, "observed_at": (now - timedelta(days=1)).isoformat(), "outcome": "quoted"}
+    write_lines(probes, [seen | {"status": 402, "quotes": [accept()]}])
+    if "--probes" in options:
+        options += (str(probes),)
+
+    def is_read(after: timedelta) -> bool:
+        clock = SimpleNamespace(now=lambda tz: datetime.now(tz) + after)
+        with monkeypatch.context() as patch:
+            patch.setattr("indexer.build.datetime", clock)
+            patch.setattr("indexer.report.datetime", clock)
+            lists = [resource(URL, **fields), resource("https://b.example/x")]
+            assert build(lists, options=(*options, "--json")) == 0
+        return READ_STAGE in reported(capsys)["stages"]
+
+    nothing, minute = timedelta(0), timedelta(minutes=1)
+    assert is_read(nothing)
+    assert not is_read(nothing)
+    end = timedelta(days=1000) if holds is None else holds
+    assert not is_read(end - minute)
+    assert is_read(end + minute) == (holds is not None)
 
 
 def test_a_report_that_cannot_be_stored_does_not_fail_the_build(

@@ -6,6 +6,7 @@ import gzip
 import io
 import json
 import os
+import sys
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
@@ -13,11 +14,16 @@ from typing import Any
 
 import pytest
 
+from indexer.cli.main import main
 from indexer.errors import SourceError
 from indexer.sources.records import SourceRecord, read_records
 from indexer.text import MAX_RECORD
+from service import publishing as service_publishing
+from service.publishing.frames import compress as compressed
 from service.snapshot.snapshot import open_snapshot
+from tests.support.artifacts import listed
 from tests.support.running import PLAIN, Build, Json, run_process, service, write_lines
+from tests.support.sources.feeds import misbehaving, sending
 
 RECORDS = [service(f"s{n}", name=f"Sérvice {n}") for n in range(3)]
 
@@ -83,7 +89,9 @@ FORMATS: dict[str, str] = {
 }
 
 
-@pytest.mark.parametrize("compress", [bytes, gzip.compress], ids=["plain", "gzip"])
+@pytest.mark.parametrize(
+    "compress", [bytes, gzip.compress, compressed], ids=["plain", "gzip", "zstd"]
+)
 @pytest.mark.parametrize("form", FORMATS)
 def test_every_format_is_recognised_by_its_content(
     form: str, compress: Callable[[bytes], bytes], tmp_path: Path
@@ -111,6 +119,31 @@ def test_what_is_recognised_is_built(
     source.write_bytes(gzip.compress(FORMATS[form].encode()))
     assert build(source) == 0
     assert len(open_snapshot(artifacts).services) == (0 if form.startswith("empty") else 3)
+
+
+def test_the_download_of_a_catalogue_is_a_source_as_a_file_and_as_a_url(
+    tmp_path: Path, artifacts: Path
+) -> None:
+    options = ("--no-semantic", "--quiet")
+    source = write_lines(tmp_path / "own.jsonl", RECORDS)
+    assert main(["build", source, "--out", str(artifacts), *options]) == 0
+    (download,) = artifacts.rglob("*.jsonl.zst")
+    with misbehaving(sending(download.read_bytes())) as server:
+        for name, given in (("file", [str(download)]), ("url", ["--records", server.url])):
+            out = tmp_path / name
+            assert main(["build", *given, "--curated", "--out", str(out), *options]) == 0
+            assert [listed(out)] == [listed(artifacts)]
+
+
+def test_a_zstd_file_without_the_extra_is_an_error_with_the_command_that_unpacks_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = tmp_path / "services.jsonl.zst"
+    source.write_bytes(compressed(lines().encode()))
+    monkeypatch.delattr(service_publishing, "frames")
+    monkeypatch.setitem(sys.modules, "service.publishing.frames", None)
+    with pytest.raises(SourceError, match=r"is compressed with zstd, .* by `zstd -d`"):
+        next(read_records(str(source)))
 
 
 def test_standard_input_is_a_source(artifacts: Path) -> None:
@@ -282,6 +315,9 @@ FATAL = {
     "gzip of nothing": (gzip.compress(b""), "is empty"),
     "truncated gzip": (gzip.compress(lines().encode())[:-12], "gzip data is damaged or cut short"),
     "corrupt gzip": (gzip.compress(lines().encode())[:30] + b"x" * 99, "gzip data is damaged"),
+    "zstd of nothing": (compressed(b""), "is empty"),
+    "truncated zstd": (compressed(lines().encode())[:-3], "zstd data is damaged or cut short"),
+    "corrupt zstd": (compressed(lines().encode())[:30] + b"x" * 99, "zstd data is damaged"),
     "half an array": (json.dumps(RECORDS).encode()[:150], ":1: Input data was truncated"),
     "half an envelope": (b'{"services": [\n' + lines().encode()[:50], "damaged or cut short"),
     "half an envelope on one line": (b'{"a": 1, "services": [{"id":', "damaged or cut short"),

@@ -43,7 +43,7 @@ def test_a_date_more_than_an_hour_past_the_build_counts_as_none(
     parsed, listing = read_resource(text, rules)
     assert listing is not None
     assert (parsed.updated != NEVER) == (b"lastUpdated" in listing.text) == is_known
-    assert rules.met_the_future == (not is_known)
+    assert (rules.holds_until is None) == is_known
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,12 @@
+"""The zstd module of the standard library, before Python 3.14 of `backports`."""
+
+from __future__ import annotations
+
+import sys
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
+
+__all__ = ["zstd"]
