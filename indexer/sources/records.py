@@ -155,11 +155,6 @@ def source_errors(name: str) -> Iterator[None]:
         raise SourceError(
             f"{name}: the {coding} data is damaged or cut short; fetch it again"
         ) from error
-    except ImportError as error:
-        raise SourceError(
-            f"{name}: is compressed with zstd, which needs the extra [indexer]; "
-            "install it, or unpack the file by `zstd -d`"
-        ) from error
     except OSError as error:
         raise SourceError(f"{name}: cannot be read: {error.strerror or error}") from error
 

@@ -135,17 +135,6 @@ def test_the_download_of_a_catalogue_is_a_source_as_a_file_and_as_a_url(
             assert [listed(out)] == [listed(artifacts)]
 
 
-def test_a_zstd_file_without_the_extra_is_an_error_with_the_command_that_unpacks_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    source = tmp_path / "services.jsonl.zst"
-    source.write_bytes(compressed(lines().encode()))
-    monkeypatch.delattr(service_publishing, "frames")
-    monkeypatch.setitem(sys.modules, "service.publishing.frames", None)
-    with pytest.raises(SourceError, match=r"is compressed with zstd, .* by `zstd -d`"):
-        next(read_records(str(source)))
-
-
 def test_standard_input_is_a_source(artifacts: Path) -> None:
     arguments = ("build", "-", "--out", artifacts, *PLAIN)
     finished = run_process("indexer", *arguments, input=lines())
