@@ -31,7 +31,7 @@ from service.artifacts.downloads import (
     verify_downloads,
 )
 from service.publishing import downloads as making
-from service.publishing.artifacts import stage
+from service.artifacts.publishing import stage
 from service.publishing.downloads import make_downloads
 from service.publishing.frames import cut
 from service.publishing.patches import MEMORY, apply_patch

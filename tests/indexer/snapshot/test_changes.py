@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import service.snapshot.changes
+import indexer.snapshot.changes
 from indexer.record_store import run_of, write_ids, write_records
-from service.snapshot.changes import ABSENT, Changes, compare_services
+from indexer.snapshot.changes import ABSENT, Changes, compare_services
 from service.storage.container import open_arrays, write_arrays
 from service.storage.layouts import RECORDS
 from tests.support.running import service as record
@@ -70,7 +70,7 @@ def test_an_old_list_with_all_changes_applied_equals_the_new_one(
     listings = [[(each, text(each, version)) for each, version in listing] for listing in history]
     folders = [stored(root / str(number), listing) for number, listing in enumerate(listings)]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(service.snapshot.changes, "CHUNK", 100)
+        patch.setattr(indexer.snapshot.changes, "CHUNK", 100)
         for old, new in ((0, -1), (-1, 0), *((n, n + 1) for n in range(len(history) - 1))):
             changes = Changes(folders[old], folders[new])
             before, after = dict(listings[old]), dict(listings[new])
