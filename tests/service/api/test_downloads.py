@@ -28,6 +28,10 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from service.http.file_ranges import CHUNK, MAX_TRANSFERS
+from service.publishing import frames
+from service.publishing.frames import unpack
+from service.publishing.patches import apply_patch
 
 from indexer.__main__ import main
 from service.app import create_app
@@ -42,11 +46,7 @@ from service.artifacts.downloads import (
 )
 from service.errors import SlowClient
 from service.http import file_ranges
-from service.http.file_ranges import CHUNK, MAX_TRANSFERS
 from service.http.responses import IMMUTABLE
-from service.publishing import frames
-from service.publishing.frames import unpack
-from service.publishing.patches import apply_patch
 from service.settings import Settings
 from service.snapshot.manifest import FORMAT, copy_manifest, read_manifest
 from service.snapshot.publication import SNAPSHOTS
