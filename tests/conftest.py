@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import json
 import math
-import secrets
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,6 @@ from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped]  
 
 from indexer.__main__ import main
 from tests.support.running import PLAIN, SEEDS, Build, Json, examples, serve, write_lines
-from tests.support.stores.object_store import SERVER, ObjectStore, run_object_store
 
 TESTS = Path(__file__).parent
 LONGEST = {"system", "soak"}
@@ -29,7 +27,6 @@ BUILDS: dict[str, tuple[str, ...]] = {
     "documents": (),
     "indexer/cli/test_build.py": (),
     "indexer/processes/test_pool.py": NO_DOWNLOADS,
-    "indexer/publishing": NOT_SEMANTIC,
     "indexer/segments/test_indexing.py": NO_DOWNLOADS,
     "indexer/snapshot": NOT_SEMANTIC,
     "indexer/test_progress.py": NOT_SEMANTIC,
@@ -37,9 +34,6 @@ BUILDS: dict[str, tuple[str, ...]] = {
     "service/api/test_downloads.py": (),
     "service/artifacts": NOT_SEMANTIC,
     "service/mcp": NOT_SEMANTIC,
-    "service/publishing": (),
-    "service/publishing/test_artifacts.py": NOT_SEMANTIC,
-    "service/replicas": NOT_SEMANTIC,
     "service/snapshot": (),
 }
 """Options of `build` by file, or by the folder that a file is in.
@@ -64,11 +58,6 @@ class Scheduling(LoadFileScheduling):  # type: ignore[misc]  # pytest-xdist has 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadFileScheduling:
     """Replace the scheduler of pytest-xdist."""
     return Scheduling(config, log)
-
-
-def pytest_report_header() -> str:
-    """Say which server the tests of object stores run on."""
-    return f"object store: {SERVER}"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -124,21 +113,6 @@ def seeds() -> list[Json]:
     """The records of the sample catalogue, in the order of the file."""
     with (SEEDS / "services.jsonl").open() as file:
         return [json.loads(line) for line in file]
-
-
-@pytest.fixture(scope="session")
-def object_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectStore]:
-    """An S3 server on this machine with an empty bucket."""
-    with run_object_store(tmp_path_factory.mktemp("object-store")) as store:
-        yield store
-
-
-@pytest.fixture
-def bucket(object_store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The URL of an unused prefix of a bucket, whose server and keys the environment names."""
-    for name, value in object_store.environment.items():
-        monkeypatch.setenv(name, value)
-    return object_store.url(secrets.token_hex(4))
 
 
 @pytest.fixture

@@ -60,6 +60,8 @@ def _write_lines(staged: Path, folder: Path, snapshot_id: str) -> None:
     """Write the services and their index, in order of id."""
     _, lines, index = (staged / name for name in names_of(snapshot_id))
     with zstd.open(lines, "wb") as records, zstd.open(index, "wb") as hashes:
+        for file in (records, hashes):
+            file.write(b"")  # begins a frame: without services the file would have none
         for service_id, record in _services(folder):
             records.write(record)
             records.write(b"\n")

@@ -47,7 +47,6 @@ def add_downloads(
     for each in files:
         sync(staged / each.path)
         (staged / each.path).replace(target / each.path)
-    sync(target)
     draft = artifacts / STAGING / f"{snapshot_id}.json"
     replace_durably(target / f"{snapshot_id}.json", msgspec.json.encode(files), draft)
     sync(artifacts)

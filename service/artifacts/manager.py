@@ -147,10 +147,10 @@ class SnapshotManager:
         """Serve the newest whole snapshot built before the published one, which is refused."""
         earlier, _ = read_others(self.path)
         refusal = self.refusal
-        for each in earlier:
-            if self._serve(each.id, each.built_at):
-                break
-        self.refusal = refusal
+        is_served = any(self._serve(each.id, each.built_at) for each in earlier)
+        self.refusal = None if is_served else refusal
+        if is_served and refusal is not None:
+            self._refuse(refusal)  # counted and logged with what is served instead
 
     def _serve(self, snapshot_id: str, checked_at: datetime) -> bool:
         """Verify, open and serve a snapshot, or refuse it; returns whether it is served."""

@@ -79,15 +79,20 @@ def read_kept(artifacts: Path) -> list[KeptSnapshot]:
 def read_others(artifacts: Path) -> tuple[list[KeptSnapshot], list[KeptSnapshot]]:
     """Return the other kept snapshots, those built before the published one and the later ones.
 
-    The newest comes first in both. All count as earlier where the published one cannot be read.
+    The newest comes first in both. Where the manifest of the published one is damaged, the time of
+    CURRENT takes the place of its `built_at`: a rollback sets both to the same. All count as
+    earlier where CURRENT is damaged.
     """
-    others = read_kept(artifacts)
-    with suppress(SnapshotUnavailable):
-        current = read_current(artifacts).id
-        for position, each in enumerate(others):
-            if each.id == current:
-                return others[position + 1 :], others[:position]
-    return others, []
+    kept = read_kept(artifacts)
+    try:
+        current = read_current(artifacts)
+    except SnapshotUnavailable:
+        return kept, []
+    times = {each.id: each.built_at for each in kept}
+    served = times.get(current.id, current.checked_at), current.id
+    others = [each for each in kept if each.id != current.id]
+    later = [each for each in others if (each.built_at, each.id) > served]
+    return others[len(later) :], later
 
 
 def is_snapshot_id(name: str) -> bool:

@@ -15,12 +15,12 @@ from indexer.cli.main import COMMANDS, parse_options
 from indexer.cli.main import main as index
 from service.__main__ import EXAMPLES
 from service.__main__ import main as run_service
-from service.replicas.__main__ import main as run_replica
+from service.fetch import main as run_fetch
 from service.server.options import option
 from service.settings import Settings, describe, variable
 from tests.support.running import run_fork, service, write_lines
 
-PROGRAMS = {"indexer": index, "service": run_service, "service.replicas": run_replica}
+PROGRAMS = {"indexer": index, "service": run_service, "service.fetch": run_fetch}
 
 
 def run(module: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -44,11 +44,6 @@ def test_the_help_of_the_service_describes_each_setting() -> None:
         assert f"  {example.format(prog='python -m service')}\n" in process.stdout
 
 
-def test_the_help_shows_no_credentials_of_the_origin_that_is_followed() -> None:
-    process = run("service", "--help", RATECARD_FOLLOW="https://user:secret@origin.example/a")
-    assert "now: https://origin.example/a)" in " ".join(process.stdout.split())
-
-
 @pytest.mark.parametrize("program", ["service", "indexer"])
 def test_both_programs_print_their_version(program: str) -> None:
     process = run(program, "--version")
@@ -61,7 +56,7 @@ def test_both_programs_print_their_version(program: str) -> None:
     [
         (["service", "--prot", "80"], "there is no option `--prot` here; did you mean `--port`?"),
         (
-            ["service.replicas", "--artifact", "x"],
+            ["service.fetch", "--artifact", "x"],
             "there is no option `--artifact` here; did you mean `--artifacts`?",
         ),
         (["service", "--zzzz"], "there is no option `--zzzz` here"),
@@ -105,7 +100,7 @@ def test_the_console_script_has_the_commands_of_both_programs() -> None:
         ).stdout
 
     commands = re.findall(r"^    (\w+) ", ratecard("--help"), re.MULTILINE)
-    assert commands == [*COMMANDS, "serve", "mcp"]
+    assert commands == [*COMMANDS, "serve", "mcp", "fetch"]
     for command in ("build", "serve"):  # of the indexer, and of the service
         assert ratecard(command, "--help").startswith(f"usage: ratecard {command} ")
 

@@ -164,10 +164,8 @@ def test_a_service_that_is_older_than_what_is_published_serves_the_one_before_it
         assert client.get("/readyz").json()["refused"]["code"] == "snapshot_unsupported"
 
 
-def test_every_metric_is_documented_and_no_other(client: httpx.Client, tmp_path: Path) -> None:
-    with serve(tmp_path, "--follow", str(client.base_url)) as replica:
-        eventually(lambda: replica.get("/readyz").status_code == 200)
-        metrics = replica.get("/metrics").text
+def test_every_metric_is_documented_and_no_other(client: httpx.Client) -> None:
+    metrics = client.get("/metrics").text
     served = set(re.findall(r"^(ratecard_\w+)", metrics, re.MULTILINE))
     described = set(re.findall(r"\bratecard_[a-z_]+", OPERATIONS))
     assert described <= served | {name.removesuffix("_bucket") for name in served}

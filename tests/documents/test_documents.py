@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import json
 import re
-import subprocess
 import tomllib
 from pathlib import Path
 from shutil import which
@@ -26,17 +25,14 @@ from indexer.sources.catalogue_file import read_catalogue_file
 from indexer.sources.records import SourceRecord
 from service import errors
 from service.api.documents.openapi import document
-from service.api.downloads import DOWNLOADS
+from service.api.snapshots import SNAPSHOTS
 from service.app import ROUTES
 from service.cli import Parser
 from service.http.metrics import SHARED_FOLDER
 from service.server.options import option
 from service.settings import ServerSettings, describe, variable
 from service.web.pages import PAGES
-from tests.support.artifacts import current
-from tests.support.clients.mirror import published_lines
-from tests.support.running import ROOT, Build, serve
-from tests.support.running import service as record
+from tests.support.running import ROOT
 
 DOCUMENTS = {
     path.relative_to(ROOT).as_posix(): path.read_text()
@@ -122,7 +118,7 @@ def test_the_settings_document_has_every_setting_as_help_describes_it(name: str)
 @pytest.mark.parametrize(
     "term",
     [
-        *(route.path for route in (*ROUTES, *DOWNLOADS)),
+        *(route.path for route in (*ROUTES, *SNAPSHOTS)),
         *(route.path for route in PAGES if "{file" not in route.path),
         *sorted(PARAMETERS),
         *sorted(codes(errors.RatecardError)),
@@ -272,30 +268,6 @@ def test_the_smallest_record_is_a_record(name: str) -> None:
 
 
 @pytest.mark.skipif(not (which("jq") and which("curl")), reason="needs curl and jq")
-def test_the_recipe_of_a_mirror_works(artifacts: Path, build: Build, tmp_path: Path) -> None:
-    (recipe,) = re.findall(r"^```sh\n(set -e\n.+?)^```$", API, re.MULTILINE | re.DOTALL)
-    numbers = range(2500)
-    assert build([record(f"s{n}", version=n % 2) for n in numbers]) == 0
-    lines, mirror = published_lines(artifacts), tmp_path / "mirror"
-    mirror.mkdir()
-    (mirror / "snapshot").write_text(current(artifacts))
-    (mirror / "services.jsonl").write_bytes(b"\n".join(lines.values()))
-    assert build([record(f"s{n}", version=1) for n in numbers[100:]] + [record("new")]) == 0
-    with serve(artifacts) as client:
-        recipe = recipe.replace("http://127.0.0.1:8000", str(client.base_url))
-        for _ in range(2):
-            subprocess.run(["/bin/sh", "-c", recipe], cwd=mirror, check=True, timeout=60)
-        assert (mirror / "snapshot").read_text().strip() == current(artifacts)
-        copy = [json.loads(line) for line in (mirror / "services.jsonl").read_text().splitlines()]
-        new = {name: json.loads(text) for name, text in published_lines(artifacts).items()}
-        assert {each["id"]: each for each in copy} == new
-        assert len(copy) == len(new)
-        (mirror / "snapshot").write_text("0" * 20)
-        process = subprocess.run(["/bin/sh", "-c", recipe], cwd=mirror, check=False, timeout=60)
-        assert process.returncode == 22  # curl's for an HTTP error
-        assert (mirror / "snapshot").read_text() == "0" * 20
-
-
 def test_the_snippets_of_the_readme_run(
     sample: Path,
     tmp_path: Path,

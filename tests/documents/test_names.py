@@ -15,8 +15,6 @@ REASONS = {
     "BUFFER": "bytes of the buffer of a file, measured for each",
     "CHUNK": "bytes or ordinals that a module handles at a time, measured for each",
     "GROWTH": "the factor of the tail of a file that is read, and that of k",
-    "INCOMING": "the folder of unfinished files in a bucket, and that of a replica",
-    "LOCK": "the lock of a bucket that is a folder, and that of an artifacts folder",
     "MAX_BODY": "bytes of an example of a seller, and of a request to the MCP server",
     "MAX_DESCRIPTION": "characters of a parameter, of a listing, and of a text for a model",
     "MAX_NAME": "characters of a service, of a protocol, of a parameter, and of an asset",

@@ -13,6 +13,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from service.fetch import fetch
 from tests.opensearch.conftest import EngineOptions
 from tests.support.cluster.cluster import Cluster
 from tests.support.running import (
@@ -183,21 +184,18 @@ def test_builds_to_two_folders_with_one_prefix_say_so_and_leave_time(
         assert served in indexes(api, prefix)
 
 
-def test_a_replica_serves_what_it_copied_with_the_same_cluster(
+def test_a_copy_serves_what_it_fetched_with_the_same_cluster(
     options: EngineOptions, artifacts: Path, tmp_path: Path
 ) -> None:
     records = [service(f"r{number}", description="tides") for number in range(5)]
     source = write_lines(tmp_path / "source.jsonl", records)
-    store = (tmp_path / "store").as_uri()
-    arguments = ("--no-semantic", "--publish", store, *options.build)
-    done = run_indexer("build", source, "--out", artifacts, *arguments)
+    done = run_indexer("build", source, "--out", artifacts, "--no-semantic", *options.build)
     assert done.returncode == 0, done.stderr
     copy = tmp_path / "copy"
-    copy.mkdir()
-    with serve(copy, "--follow", store, *options.serve) as client:
-        eventually(lambda: client.get("/readyz").status_code == 200)
+    with serve(artifacts, *options.serve) as origin:
+        assert fetch(str(origin.base_url), copy) == current(artifacts)
+    with serve(copy, *options.serve) as client:
         assert total(client, "tides") == 5
-    assert current(copy) == current(artifacts)
 
 
 def test_an_empty_catalogue_is_loaded_and_served(options: EngineOptions, artifacts: Path) -> None:

@@ -27,8 +27,9 @@ from service.api.documents.openapi import document
 from service.app import create_app
 from service.artifacts import manager
 from service.artifacts.manager import SnapshotManager
-from service.artifacts.opening import ServedSnapshot, open_served
+from service.artifacts.opening import open_served
 from service.settings import ServerSettings, Settings
+from service.snapshot import Snapshot
 from tests.support.artifacts import folder
 from tests.support.running import ROOT, Build, Json, eventually, run_fork, serve, serve_process
 from tests.support.running import service as record
@@ -68,7 +69,7 @@ def test_a_request_does_not_wait_for_the_watcher_to_open_the_first_snapshot(
     snapshots: SnapshotManager = app.state.context.snapshots
     opening, may_open = threading.Event(), threading.Event()
 
-    def open_slowly(*arguments: Any) -> ServedSnapshot:
+    def open_slowly(*arguments: Any) -> Snapshot:
         opening.set()
         assert may_open.wait(20)
         return open_served(*arguments)
@@ -118,7 +119,7 @@ def test_only_readiness_names_files_of_the_operator(
         os.truncate(folder(artifacts) / "manifest.json", 10)
     with serve(artifacts) as client:
         assert str(artifacts) in client.get("/readyz").json()["error"]["message"]
-        for path in ("/v1/services", "/v1/search/services?q=a", "/v1/snapshots", "/"):
+        for path in ("/v1/services", "/v1/search/services?q=a", "/v1/snapshots/current", "/"):
             response = client.get(path, headers={"Accept": "text/html"})
             assert response.status_code == 503
             assert artifacts.name not in response.text

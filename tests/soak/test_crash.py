@@ -25,7 +25,7 @@ from indexer import __main__ as program
 from indexer import build as pipeline
 from indexer.segments.reuse import REUSE
 from service.artifacts.downloads import DOWNLOADS, POINTER, verify_downloads
-from service.publishing.artifacts import KEPT, WHOOSH
+from service.artifacts.publishing import KEPT, WHOOSH
 from service.snapshot.manifest import verify
 from service.snapshot.publication import HISTORY, SNAPSHOTS, read_current
 from service.snapshot.snapshot import open_snapshot

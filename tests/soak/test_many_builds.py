@@ -19,7 +19,7 @@ from indexer.report import Report
 from indexer.segments.segment import read_segment
 from indexer.segments.store import LEVELS, MAX_GONE, MERGE_FACTOR
 from indexer.sources.catalogue_file import name_source
-from service.publishing.artifacts import KEPT
+from service.artifacts.publishing import KEPT
 from service.snapshot.manifest import File, verify
 from tests.benchmarks.corpus import make_documents
 from tests.benchmarks.services import change_service, make_service

@@ -107,7 +107,7 @@ async def ask_for_much(service: Service) -> None:
 
 
 async def download_slowly(service: Service) -> None:
-    """Take many places of downloads, and read 30 bytes a second of each."""
+    """Begin many downloads, and read 30 bytes a second of each."""
     reader, writer = await service.connect()
     writer.write(get("/v1/snapshots/current"))
     _, body = await read_response(reader)
@@ -137,7 +137,7 @@ def junk(service: Service) -> list[bytes]:
         b"GET /healthz HTTP/1.1\r\n\r\n",
         b"GET /healthz HTTP/1.1\r\n" + b"a:b\r\n" * 20_000 + b"\r\n",
         get("/" + "a/" * 30_000),
-        get("/v1/snapshots/patches/" + "-.json" * 10_000 + "x"),
+        get("/v1/snapshots/" + "-.json" * 10_000 + ".tar.zst"),
         get("/v1/services?" + "a=b&" * 15_000),
         get("/v1/search/services?q=" + "%ff" * 5000),
         *(post + b"content-length: %d\r\n" % len(body) + HOST + body for body in messages),

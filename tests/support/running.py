@@ -31,7 +31,7 @@ SOAK = bool(os.environ.get("RATECARD_SOAK"))
 
 _FORKS = multiprocessing.get_context("forkserver")
 _FORKS.set_forkserver_preload(  # this module last, as it freezes what was imported
-    ["service.app", "service.mcp.mount", "service.replicas.__main__", __name__]
+    ["service.app", "service.fetch", "service.mcp.mount", __name__]
 )
 gc.freeze()  # a collection in a fork would write to, and so copy, what was imported before it
 

@@ -18,7 +18,7 @@ from indexer.segments.segment import SegmentParameters, SegmentWriter
 from indexer.whoosh_index.files import open_whoosh_index
 from indexer.whoosh_index.schema import parse_query
 from indexer.whoosh_index.update import publish_whoosh_index, start_whoosh_index
-from service.publishing.artifacts import WHOOSH, stage
+from service.artifacts.publishing import WHOOSH, stage
 from tests.support.artifacts import current, listed
 
 Texts = tuple[str, str, str]

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 import pytest
 
+from service.errors import SnapshotUnavailable
+from service.fetch import fetch
 from service.schema.values import EPOCH
-from service.snapshot.manifest import MANIFEST
+from service.snapshot.manifest import MANIFEST, read_manifest, verify
 from service.snapshot.publication import SNAPSHOTS, read_current
 from tests.support.artifacts import flip_a_bit, folder
 from tests.support.crash import (
     EMPTY,
     THREADS,
     Disk,
+    Entry,
     Recorder,
     Recording,
     Sync,
@@ -25,31 +28,23 @@ from tests.support.crash import (
     Write,
     lay,
 )
-from tests.support.publishing import (
-    ARTIFACTS,
-    BUCKET,
-    Found,
-    Publishing,
-    files_of_bucket,
-    look,
-    look_at_bucket,
-    removing_at_once,
-)
+from tests.support.publishing import ARTIFACTS, Found, Publishing, look
+
+UNTOUCHED, ABSENT, REPLACED = "untouched", "absent", "replaced"
 
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """A folder that is published to.
+    """A state of the artifacts folder that is read after each crash.
 
     read: returns what is found there, or raises
     allowed: what may be found, first that of before and last that of after
-    relevant: returns the files that are read, all by default
+    passing: what may be found during some operations alone
     """
 
-    name: str
     read: Callable[[Path], object]
     allowed: Sequence[object]
-    relevant: Callable[[Tree, Path], Tree] = lambda tree, _: tree
+    passing: tuple[object, range] = (None, range(0))
 
 
 class Scenario:
@@ -95,17 +90,17 @@ class Scenario:
     def _check(self, disk: Disk, number: int, *, is_over: bool) -> Iterator[str]:
         for trees in disk.crashes():
             for part in self.parts:
-                found = self._read(part, trees)
-                if found not in (part.allowed[-1:] if is_over else part.allowed):
-                    yield f"{part.name}: {found} after {number} operations"
+                found, (passing, numbers) = self._read(part, trees), part.passing
+                is_passing = found == passing and number in numbers
+                if not is_passing and found not in part.allowed[-1 if is_over else 0 :]:
+                    yield f"{found} after {number} operations"
 
     def _read(self, part: Part, trees: Mapping[str, Tree]) -> object:
-        contents = self._recording.contents
-        files = part.relevant(trees.get(part.name, {}), contents)
+        files = trees.get(ARTIFACTS, {})
         key = part, frozenset(files.items())
         if key not in self._found:
             shutil.rmtree(self._place, ignore_errors=True)
-            lay(files, contents, self._place)
+            lay(files, self._recording.contents, self._place)
             try:
                 self._found[key] = part.read(self._place)
             except Exception as error:  # noqa: BLE001  # whatever cannot be read is a failure
@@ -114,86 +109,151 @@ class Scenario:
 
 
 def record(
-    publishing: Publishing, act: Callable[[], None], between: Callable[[Found, Found], Found]
+    publishing: Publishing,
+    act: Callable[[], object],
+    between: Callable[[Found, Found], Found],
+    *pruned: str,
 ) -> Scenario:
-    """Record an act; `between` returns what may be found on the way from before to after."""
-    before, pushed = look(publishing.artifacts), look_at_bucket(publishing.bucket)
-    last = EPOCH if before == Found() else read_current(publishing.artifacts).checked_at
+    """Record an act; `between` returns what may be found on the way from before to after.
+
+    Every snapshot that was whole before is whole after each crash, but for the pruned ones.
+    """
+    artifacts = publishing.artifacts
+    before = look(artifacts)
+    kept = find_whole(artifacts) - {*pruned}
+    last = EPOCH if before == Found() else read_current(artifacts).checked_at
     recording = Recorder(publishing.root, publishing.contents).record(act)
-    after = look(publishing.artifacts)
+    after = look(artifacts)
     assert isinstance(after, Found)
+    assert after.id in find_whole(artifacts)
     found = before if isinstance(before, Found) else after._replace(checked_at=last)
-    artifacts = Part(ARTIFACTS, look, (before, between(found, after), after))
-    allowed = pushed, look_at_bucket(publishing.bucket)
-    bucket = Part(BUCKET, look_at_bucket, allowed, files_of_bucket)
-    return Scenario(publishing.folder / "replayed", recording, artifacts, bucket)
+    published = Part(look, (before, between(found, after), after))
+    lost = Part(lambda place: kept - find_whole(place), (set(),))
+    return Scenario(publishing.folder / "replayed", recording, published, lost)
 
 
-def pointed_last(before: Found, after: Found) -> Found:
-    """Return what may be found during a build, which replaces the pointer last."""
-    return after._replace(pointed=before.pointed)
+def find_whole(artifacts: Path) -> set[str]:
+    """Return the ids of the snapshots that are whole."""
+    whole = set()
+    for path in (artifacts / SNAPSHOTS).glob("*"):
+        try:
+            whole.add(verify(path).id)
+        except SnapshotUnavailable:
+            continue
+    return whole
 
 
-def pointed_first(before: Found, after: Found) -> Found:
-    """Return what may be found during a rollback: no pointer names what CURRENT withdrew."""
-    return before._replace(pointed=after.pointed)
+def offered_last(before: Found, after: Found) -> Found:
+    """Return what may be found during a build, which names its downloads last."""
+    return after._replace(offered=before.offered)
+
+
+def offered_first(before: Found, after: Found) -> Found:
+    """Return what may be found during a rollback: no copy gets what is rolled back."""
+    return before._replace(offered=after.offered)
 
 
 def checked_last(before: Found, _after: Found) -> Found:
-    """Return what may be found once the served snapshot is mended: CURRENT has the old time."""
+    """Return what may be found once the served snapshot is replaced: CURRENT has the old time."""
     return before
 
 
 def first_build(publishing: Publishing) -> Scenario:
-    return record(publishing, partial(publishing.build, "a"), pointed_last)
+    def newest(_: Found, after: Found) -> Found:
+        """Return what is found without CURRENT: the newest snapshot, and nothing to copy."""
+        built_at = read_manifest(folder(publishing.artifacts)).built_at
+        return Found(after.id, built_at)
+
+    scenario = record(publishing, partial(publishing.build, "a"), newest)
+    published, *others = scenario.parts
+    *before, after = published.allowed
+    assert isinstance(after, Found)
+    allowed = (*before, after._replace(offered=""), after)
+    scenario.parts = [replace(published, allowed=allowed), *others]
+    return scenario
 
 
-def build_and_push(publishing: Publishing) -> Scenario:
-    options = ("--keep", "1", "--publish", publishing.bucket.as_uri())
-    publishing.build("a", *options)
-    with removing_at_once():
-        return record(publishing, partial(publishing.build, "b", *options), pointed_last)
+def build_that_prunes(publishing: Publishing) -> Scenario:
+    oldest = publishing.build("a")
+    publishing.build("b")
+    build = partial(publishing.build, "c", "--keep", "2")
+    return record(publishing, build, offered_last, oldest)
 
 
-def rollback_and_first_push(publishing: Publishing) -> Scenario:
-    for edition in ("a", "b"):
-        publishing.build(edition, "--no-downloads")
-    roll_back = partial(publishing.roll_back, "--publish", publishing.bucket.as_uri())
-    return record(publishing, roll_back, pointed_first)
+def build_after_a_denial(publishing: Publishing) -> Scenario:
+    publishing.build("a")
+    build = partial(publishing.build, "b", "--deny", "id:s0")
+    scenario = record(publishing, build, offered_last)
+    left = {path.name.partition(".")[0] for path in (publishing.artifacts / "downloads").iterdir()}
+    assert left == {folder(publishing.artifacts).name, "current"}
+    return scenario
 
 
-def rollback_of_a_pointer(publishing: Publishing) -> Scenario:
+def build_without_downloads(publishing: Publishing) -> Scenario:
+    publishing.build("a")
+    return record(publishing, partial(publishing.build, "b", "--no-downloads"), offered_last)
+
+
+def rollback_that_makes_downloads(publishing: Publishing) -> Scenario:
     publishing.build("a", "--no-downloads")
     publishing.build("b")
-    return record(publishing, publishing.roll_back, pointed_first)
+    return record(publishing, publishing.roll_back, offered_first)
 
 
-def mended_kept_snapshot(publishing: Publishing) -> Scenario:
+def build_of_a_kept_snapshot(publishing: Publishing) -> Scenario:
+    for edition in "ab":
+        publishing.build(edition)
+    return record(publishing, partial(publishing.build, "a"), offered_last)
+
+
+def replaced_kept_snapshot(publishing: Publishing) -> Scenario:
     publishing.build("a")
     damaged = folder(publishing.artifacts)
     publishing.build("b")
     damage(damaged)
-    return record(publishing, partial(publishing.build, "a"), pointed_last)
+    return record(publishing, partial(publishing.build, "a"), offered_last)
 
 
-def mended_served_snapshot(publishing: Publishing) -> Scenario:
-    publishing.build("a", "--no-downloads")
+def replaced_served_snapshot(publishing: Publishing) -> Scenario:
+    publishing.build("b")
+    publishing.build("a")
     snapshot = folder(publishing.artifacts)
     damage(snapshot)
     before = read_files(snapshot)
-    scenario = record(publishing, partial(publishing.build, "a", "--no-downloads"), checked_last)
+    scenario = record(publishing, partial(publishing.build, "a"), checked_last)
     after = read_files(snapshot)
 
-    def find_spoiled(artifacts: Path) -> list[str]:
+    def find_damaged(artifacts: Path) -> object:
         files = read_files(artifacts / SNAPSHOTS / snapshot.name)
-        return [
-            name
-            for name in before.keys() | after.keys()
-            if files.get(name) not in (before.get(name), after[name])
-        ]
+        states = {UNTOUCHED: before, ABSENT: {}, REPLACED: after}
+        names = [name for name, state in states.items() if files == state]
+        return names[0] if names else sorted(files)
 
-    scenario.parts.append(Part(ARTIFACTS, find_spoiled, ([],)))
+    renames = [
+        number
+        for number, each in enumerate(scenario.operations)
+        if isinstance(each, Entry)
+        and snapshot.name in (each.name, each.source and each.source[1])
+        and each.source is not None
+    ]
+    away, back, *others = renames
+    assert others == []
+    parent = scenario.operations[back].target
+    flushed = next(
+        number
+        for number, each in enumerate(scenario.operations)
+        if number > back and isinstance(each, Sync) and each.target == parent
+    )
+    passing = ABSENT, range(away, flushed)
+    scenario.parts.append(Part(find_damaged, (UNTOUCHED, REPLACED), passing))
     return scenario
+
+
+def fetched_copy(publishing: Publishing) -> Scenario:
+    with publishing.origin("a") as url:
+        fetch(url, publishing.artifacts)
+    with publishing.origin("b") as url:
+        return record(publishing, partial(fetch, url, publishing.artifacts), offered_last)
 
 
 def damage(snapshot: Path) -> None:
@@ -218,11 +278,14 @@ def read_files(folder: Path) -> Mapping[str, bytes]:
 
 SCENARIOS = (
     first_build,
-    build_and_push,
-    rollback_and_first_push,
-    rollback_of_a_pointer,
-    mended_kept_snapshot,
-    mended_served_snapshot,
+    build_that_prunes,
+    build_after_a_denial,
+    build_without_downloads,
+    build_of_a_kept_snapshot,
+    rollback_that_makes_downloads,
+    replaced_kept_snapshot,
+    replaced_served_snapshot,
+    fetched_copy,
 )
 
 

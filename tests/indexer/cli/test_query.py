@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from indexer.__main__ import main
-from service.publishing.artifacts import WHOOSH
+from service.artifacts.publishing import WHOOSH
 from tests.support.artifacts import current, flip_a_bit
 from tests.support.running import Build, service
 from tests.support.whoosh_index import index_published

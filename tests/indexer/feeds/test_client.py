@@ -14,12 +14,12 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from service.publishing.frames import compress
 
 import indexer.feeds
 from indexer.errors import SourceError
 from indexer.feeds.url import redirect_target
 from indexer.options import Limits
-from service.publishing.frames import compress
 from tests.indexer.feeds.test_reader import FATAL
 from tests.support.sources.feeds import (
     QUICK,

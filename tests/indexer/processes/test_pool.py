@@ -106,20 +106,6 @@ def test_renewing_ends_the_idle_processes_that_kept_much() -> None:
         assert wait_for(pool.submit(process_id)) != frugal
 
 
-def test_what_is_left_of_the_memory_is_what_no_process_takes_or_may_take() -> None:
-    memory = 16 * WORKER_MEMORY
-    with Pool(2, memory) as pool:
-        unexplained = memory - pool.left(0) - anonymous_memory(os.getpid())
-        assert abs(unexplained) < WORKER_MEMORY // 4  # it moves between two readings
-        before = pool.left(0)
-        wait_for(pool.submit(hold, 2 * WORKER_MEMORY))
-        assert pool.left(0) < before - 2 * WORKER_MEMORY
-        assert pool.left(1) > pool.left(0)
-        assert pool.left(2) < pool.left(1) - WORKER_MEMORY // 2
-    with Pool(1, memory) as pool:
-        assert pool.left(1) > memory - anonymous_memory(os.getpid()) - WORKER_MEMORY // 4
-
-
 def test_a_worker_returns_what_it_no_longer_uses() -> None:
     with Pool(2, 4 * WORKER_MEMORY) as pool:
         worker = wait_for(pool.submit(process_id))

@@ -1,4 +1,4 @@
-"""Rolling back to an earlier publication, and publishing again."""
+"""Rolling back to an earlier build, and publishing again."""
 
 from __future__ import annotations
 
@@ -6,17 +6,20 @@ import errno
 import fcntl
 import os
 import shutil
+from datetime import datetime, timedelta, tzinfo
 from pathlib import Path
 
 import pytest
 
 from indexer.__main__ import main
 from indexer.snapshot import rollback
-from service.artifacts.downloads import DOWNLOADS, POINTER, verify_downloads
-from service.artifacts.pointer import decode_pointer
-from service.snapshot.manifest import MANIFEST
+from service.artifacts.downloads import CURRENT_FILE
+from service.artifacts.publishing import DOWNLOADS
+from service.snapshot.manifest import MANIFEST, read_manifest
+from service.snapshot.publication import read_kept
 from service.snapshot.snapshot import open_snapshot
-from tests.support.artifacts import folder, snapshots
+from tests.support.artifacts import flip_a_bit, folder, snapshots
+from tests.support.publishing import look_at_downloads
 from tests.support.running import Build, service
 
 
@@ -55,9 +58,7 @@ def test_the_previous_snapshot_is_current_and_reported_in_one_line(
         "CURRENT",
         "accepted",
         "downloads",
-        "history.json",
         "last.json",
-        "pointer.json",
         "reuse",
         "snapshots",
         "sources.json",
@@ -65,29 +66,24 @@ def test_the_previous_snapshot_is_current_and_reported_in_one_line(
     }
 
 
-def test_a_rollback_restores_the_time_of_the_last_check(artifacts: Path, build: Build) -> None:
+def test_after_a_rollback_the_snapshot_was_checked_when_it_was_built(
+    artifacts: Path, build: Build
+) -> None:
     publish(artifacts, build, "a")
-    checked_at = open_snapshot(artifacts).checked_at
     publish(artifacts, build, "b")
-    assert open_snapshot(artifacts).checked_at > checked_at
     assert roll_back(artifacts) == 0
-    assert open_snapshot(artifacts).checked_at == checked_at
+    snapshot = open_snapshot(artifacts)
+    assert snapshot.checked_at == snapshot.manifest.built_at
 
 
-def pointed(artifacts: Path) -> str:
-    """Return the id of the snapshot that the pointer names."""
-    return decode_pointer((artifacts / POINTER).read_bytes()).id
-
-
-def test_a_rollback_leads_replicas_to_a_snapshot_that_was_built_without_downloads(
+def test_a_rollback_leads_copies_to_a_snapshot_that_was_built_without_downloads(
     artifacts: Path, build: Build
 ) -> None:
     assert build([service("a")], options=("--no-downloads",)) == 0
     before = open_snapshot(artifacts)
     assert build([service("b")]) == 0
     assert roll_back(artifacts) == 0
-    assert pointed(artifacts) == before.id
-    verify_downloads(artifacts / DOWNLOADS / before.id, before.manifest)
+    assert look_at_downloads(artifacts) == before.id
 
 
 def test_a_rollback_whose_downloads_cannot_be_made_is_done_and_says_so(
@@ -107,29 +103,23 @@ def test_a_rollback_whose_downloads_cannot_be_made_is_done_and_says_so(
         "its downloads cannot be made: [Errno 28] No space left on device"
         in capsys.readouterr().out
     )
-    assert (open_snapshot(artifacts).id, pointed(artifacts)) == (before, before)
+    assert (open_snapshot(artifacts).id, look_at_downloads(artifacts)) == (before, "")
 
 
-def test_a_rollback_makes_no_downloads_that_no_replica_asks_for(
-    artifacts: Path, build: Build
-) -> None:
+def test_a_rollback_makes_no_downloads_that_no_build_made(artifacts: Path, build: Build) -> None:
     for name in "ab":
         assert build([service(name)], options=("--no-downloads",)) == 0
     assert roll_back(artifacts) == 0
+    assert not (artifacts / DOWNLOADS / CURRENT_FILE).exists()
     assert not (artifacts / DOWNLOADS).exists()
-    assert not (artifacts / POINTER).exists()
 
 
-def test_repeated_rollbacks_reach_the_first_publication(
-    artifacts: Path, published: list[str], capsys: pytest.CaptureFixture[str]
+def test_repeated_rollbacks_reach_the_first_build_and_then_the_newest(
+    artifacts: Path, published: list[str]
 ) -> None:
-    for before in reversed(published[:-1]):
+    for before in (*reversed(published[:-1]), published[-1]):
         assert roll_back(artifacts) == 0
         assert open_snapshot(artifacts).id == before
-    assert roll_back(artifacts) == 1
-    reported = capsys.readouterr().err
-    assert reported == f"error: {artifacts} holds no snapshot to go back to\n"
-    assert open_snapshot(artifacts).id == published[0]
     assert snapshots(artifacts) == set(published)
 
 
@@ -142,30 +132,55 @@ def test_the_next_build_publishes_a_rolled_back_snapshot_again(
     assert open_snapshot(artifacts).id == published[1]
 
 
-def test_a_rollback_skips_rolled_back_snapshots(
-    artifacts: Path, build: Build, published: list[str]
-) -> None:
-    assert roll_back(artifacts) == 0
-    publish(artifacts, build, "d")
-    assert roll_back(artifacts) == 0
-    assert open_snapshot(artifacts).id == published[1]
-
-
-def test_a_republished_snapshot_counts_as_the_newest(
-    artifacts: Path, build: Build, published: list[str]
-) -> None:
-    publish(artifacts, build, "a")
-    publish(artifacts, build, "d")
-    assert roll_back(artifacts) == 0
-    assert open_snapshot(artifacts).id == published[0]
-
-
-def test_rolled_back_snapshots_are_pruned_first(
+def test_a_rollback_goes_to_the_newest_build_before_the_served_one(
     artifacts: Path, build: Build, published: list[str]
 ) -> None:
     assert roll_back(artifacts) == 0
     newest = publish(artifacts, build, "d")
-    assert snapshots(artifacts) == {*published[:2], newest}
+    assert snapshots(artifacts) == {*published[1:], newest}
+    assert roll_back(artifacts) == 0
+    assert open_snapshot(artifacts).id == published[2]
+
+
+def test_a_rollback_from_the_oldest_build_goes_to_the_newest_other_one(
+    artifacts: Path, build: Build
+) -> None:
+    """Its content was published again, and a build keeps the time of a snapshot that it meets."""
+    first, second = publish(artifacts, build, "a"), publish(artifacts, build, "b")
+    assert publish(artifacts, build, "a") == first
+    assert roll_back(artifacts) == 0
+    assert open_snapshot(artifacts).id == second
+
+
+def test_the_only_whole_snapshot_is_reached_though_it_was_built_later(
+    artifacts: Path, build: Build, published: list[str]
+) -> None:
+    publish(artifacts, build, "b")
+    (artifacts / "snapshots" / published[0] / MANIFEST).unlink()
+    assert roll_back(artifacts) == 0
+    assert open_snapshot(artifacts).id == published[2]
+
+
+@pytest.mark.parametrize("days", [1, 400])
+def test_a_build_with_the_clock_set_back_is_the_newest(
+    days: int, artifacts: Path, build: Build, published: list[str]
+) -> None:
+    kept = [read_manifest(artifacts / "snapshots" / each).built_at for each in published]
+
+    class Earlier(datetime):
+        @classmethod
+        def now(cls, tz: tzinfo | None = None) -> Earlier:
+            return super().now(tz) - timedelta(days=days)
+
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setattr("service.artifacts.publishing.datetime", Earlier)
+        newest = publish(artifacts, build, "d")
+    assert read_manifest(folder(artifacts)).built_at > max(kept)
+    assert snapshots(artifacts) == {*published[1:], newest}
+    assert roll_back(artifacts) == 0
+    assert open_snapshot(artifacts).id == published[2]
+    after = publish(artifacts, build, "e")
+    assert read_kept(artifacts)[0].id == after
 
 
 def test_a_damaged_snapshot_is_skipped_and_reported(
@@ -183,7 +198,7 @@ def test_without_an_intact_earlier_snapshot_current_does_not_change(
     artifacts: Path, published: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     for name in published[:2]:
-        (artifacts / "snapshots" / name / MANIFEST).write_text("{")
+        flip_a_bit(artifacts / "snapshots" / name / "records.json")
     assert roll_back(artifacts) == 1
     reported = capsys.readouterr().err
     assert reported.startswith(f"error: {artifacts} holds no snapshot to go back to")
@@ -201,22 +216,12 @@ def test_rollbacks_do_not_depend_on_file_times(
         os.utime(copy / "snapshots" / snapshot_id, (10**9 + position, 10**9 + position))
     assert roll_back(copy) == 0
     assert open_snapshot(copy).id == published[0]
-    assert roll_back(copy) == 1
-    assert open_snapshot(copy).id == published[0]
 
 
-def test_an_edited_current_rolls_back_the_later_publications(
-    artifacts: Path, published: list[str]
-) -> None:
+def test_an_edited_current_is_rolled_back_from(artifacts: Path, published: list[str]) -> None:
     (artifacts / "CURRENT").write_text(published[1])
     assert roll_back(artifacts) == 0
     assert open_snapshot(artifacts).id == published[0]
-
-
-def test_without_a_history_a_rollback_is_an_error(artifacts: Path, published: list[str]) -> None:
-    (artifacts / "history.json").unlink()
-    assert roll_back(artifacts) == 1
-    assert open_snapshot(artifacts).id == published[2]
 
 
 @pytest.mark.parametrize("damage", ["missing", "damaged", "not named"])

@@ -6,7 +6,6 @@ import gzip
 import io
 import json
 import os
-import sys
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
@@ -18,9 +17,8 @@ from indexer.cli.main import main
 from indexer.errors import SourceError
 from indexer.sources.records import SourceRecord, read_records
 from indexer.text import MAX_RECORD
-from service import publishing as service_publishing
-from service.publishing.frames import compress as compressed
 from service.snapshot.snapshot import open_snapshot
+from service.storage.zstd import zstd
 from tests.support.artifacts import listed
 from tests.support.running import PLAIN, Build, Json, run_process, service, write_lines
 from tests.support.sources.feeds import misbehaving, sending
@@ -305,8 +303,8 @@ FATAL = {
     "truncated gzip": (gzip.compress(lines().encode())[:-12], "gzip data is damaged or cut short"),
     "corrupt gzip": (gzip.compress(lines().encode())[:30] + b"x" * 99, "gzip data is damaged"),
     "zstd of nothing": (compressed(b""), "is empty"),
-    "truncated zstd": (compressed(lines().encode())[:-3], "zstd data is damaged or cut short"),
-    "corrupt zstd": (compressed(lines().encode())[:30] + b"x" * 99, "zstd data is damaged"),
+    "truncated zstd": (zstd.compress(lines().encode())[:-3], "zstd data is damaged or cut short"),
+    "corrupt zstd": (zstd.compress(lines().encode())[:30] + b"x" * 99, "zstd data is damaged"),
     "half an array": (json.dumps(RECORDS).encode()[:150], ":1: Input data was truncated"),
     "half an envelope": (b'{"services": [\n' + lines().encode()[:50], "damaged or cut short"),
     "half an envelope on one line": (b'{"a": 1, "services": [{"id":', "damaged or cut short"),

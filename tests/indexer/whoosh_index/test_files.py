@@ -10,8 +10,8 @@ import pytest
 
 from indexer.errors import IndexerError
 from indexer.whoosh_index.files import DESCRIPTION, open_whoosh_index
+from service.artifacts.publishing import WHOOSH
 from service.errors import SnapshotDamaged
-from service.publishing.artifacts import WHOOSH
 from tests.support.artifacts import DAMAGES, flip_a_bit
 from tests.support.whoosh_index import ids_of, write_index
 

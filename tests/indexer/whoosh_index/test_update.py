@@ -18,7 +18,7 @@ from indexer.whoosh_index import update
 from indexer.whoosh_index.files import check_index, open_whoosh_index
 from indexer.whoosh_index.schema import FIELDS
 from indexer.whoosh_index.update import KEYS, publish_whoosh_index, start_whoosh_index
-from service.publishing.artifacts import WHOOSH, stage
+from service.artifacts.publishing import WHOOSH, stage
 from service.search.analysis import term_of, words_of
 from tests.support.artifacts import flip_a_bit
 from tests.support.running import SOAK, examples

@@ -17,7 +17,6 @@ PATHS = (
     "/v1/ecosystem/overview",
     "/v1/ecosystem/stats",
     "/v1/ecosystem/transactions",
-    "/v1/snapshots",
     "/v1/snapshots/current",
     "/healthz",
     "/readyz",

@@ -14,7 +14,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import NODEFAULT, inspect
 
-from service.api.changes import ListChanges
 from service.api.discovery import (
     ListDiscoveryMerchant,
     ListDiscoveryResources,
@@ -37,13 +36,11 @@ KINDS: tuple[type[Operation], ...] = (
     BrowseServices,
     GetEcosystemStats,
     GetRecentTransactions,
-    ListChanges,
     ListDiscoveryMerchant,
     ListDiscoveryResources,
     ListServices,
 )
 TEXTS = {
-    "snapshot": ["0123456789abcdef0123"],
     "maxPrice": ["0", "0.05"],
     "maxUsdPrice": ["1", "0.001"],
     "urlSubstring": ["api", "/v1/"],

@@ -1,130 +1,106 @@
-"""`/v1/snapshots` over HTTP: the snapshots that are kept, and the one being served."""
+"""`/v1/snapshots/current`, the paths of earlier releases, and requests that name a snapshot."""
 
 from __future__ import annotations
 
 import asyncio
-import json
+import re
 from pathlib import Path
 
 import httpx
 import msgspec
 import pytest
+from starlette.applications import Starlette
+from starlette.routing import Mount, Route
 
-from service.app import create_app
-from service.schema.snapshots import SnapshotEnvelope, SnapshotList
+from service.app import ROUTES, create_app
+from service.schema.snapshots import SnapshotEnvelope
 from service.settings import Settings
-from service.snapshot.manifest import MANIFEST, read_manifest, sha256
-from tests.support.artifacts import current, folder
+from service.web.pages import PAGES
+from tests.support.artifacts import current
 from tests.support.running import Build, eventually, serve, service
 
-_list = msgspec.json.Decoder(SnapshotList)
+PATH = "/v1/snapshots/current"
+REMOVED = (
+    "/v1/changes",
+    "/v1/changes?since={id}",
+    "/v1/snapshots",
+    "/v1/snapshots/{id}",
+    "/v1/snapshots/{id}/datapackage.json",
+    "/v1/snapshots/{id}/{id}.tar.zst",
+    "/v1/snapshots/pointer-13.json",
+    "/v1/snapshots/manifests/0123.json",
+    "/v1/snapshots/sections/0123.json",
+    "/v1/snapshots/sections/0123.zst",
+    "/v1/snapshots/patches/{id}-{id}.json",
+    "/v1/snapshots/patches/{id}-{id}.zst",
+)
+UNKNOWN = "0" * 20
+VALUES = {"id": "tidewatch-example", "file:path": "style.css"}
+TARGETS = {
+    "/v1/search/services": "q=weather",
+    "/v1/search/endpoints": "q=weather",
+    "/v1/services/search": "q=weather",
+    "/discovery/search": "query=weather",
+    "/discovery/merchant": "payTo=0x0",
+    "/v1/listings": "host=tidewatch.example",
+}
+"""Parameters that a path needs."""
+
 _envelope = msgspec.json.Decoder(SnapshotEnvelope)
 
 
-def listed(client: httpx.Client) -> list[str]:
-    """Return the ids of the listed snapshots."""
-    response = client.get("/v1/snapshots")
-    assert (response.status_code, response.headers["cache-control"]) == (200, "no-cache")
-    return [snapshot.id for snapshot in _list.decode(response.content).snapshots]
+def error(response: httpx.Response) -> tuple[int, str, str]:
+    """Return the status, the code and the message of an error."""
+    body = response.json()["error"]
+    return response.status_code, body["code"], body["message"]
 
 
-def test_the_current_snapshot_is_described_as_its_manifest_and_readiness_do(
-    client: httpx.Client, sample: Path
-) -> None:
-    response = client.get("/v1/snapshots/current")
-    described = response.json()["snapshot"]
-    ready = client.get("/readyz").json()
+def test_the_served_snapshot_is_described_as_readiness_does(client: httpx.Client) -> None:
+    response = client.get(PATH)
+    described, ready = response.json()["snapshot"], client.get("/readyz").json()
+    assert list(described) == ["id", "built_at", "checked_at", "counts", "files"]
     assert described["id"] == ready["snapshot"] == response.headers["ratecard-snapshot"]
     assert [described[each] for each in ("built_at", "checked_at", "counts")] == [
         ready[each] for each in ("built_at", "checked_at", "counts")
     ]
-    assert client.get("/v1/snapshots").json() == {"snapshots": [described]}
     _envelope.decode(response.content)
-    manifest = json.loads((folder(sample) / MANIFEST).read_bytes())
-    archives = [file["path"] for file in described["downloads"]]
-    assert archives == [f"{described['id']}.jsonl.zst", f"{described['id']}.tar.zst"]
-    for file in described["downloads"]:
-        archive = client.get(f"/v1/snapshots/{file['path']}")
-        assert (file["bytes"], f'"{file["sha256"]}"') == (
-            len(archive.content),
-            archive.headers["etag"],
-        )
-    paths = [file["path"] for file in described["files"]]
-    assert paths == sorted(manifest["files"])
+    snapshot_id = described["id"]
+    assert [each["path"] for each in described["files"]] == [
+        f"{snapshot_id}.{kind}" for kind in ("tar.zst", "jsonl.zst", "index.jsonl.zst")
+    ]
     for file in described["files"]:
-        path = folder(sample) / file["path"]
-        assert (file["bytes"], file["sha256"]) == (path.stat().st_size, sha256(path))
+        sent = client.get(httpx.URL(PATH).join(file["path"]))
+        assert (file["bytes"], f'"{file["sha256"]}"') == (len(sent.content), sent.headers["etag"])
 
 
-def test_each_kept_snapshot_is_described_as_in_the_list(artifacts: Path, build: Build) -> None:
-    for name in "abc":
-        assert build([service(name)], options=("--keep", "2")) == 0
-    with serve(artifacts) as client:
-        items = client.get("/v1/snapshots").json()["snapshots"]
-        assert len(items) == 2
-        for item in items:
-            response = client.get(f"/v1/snapshots/{item['id']}")
-            assert response.json() == {"snapshot": item}
-            assert response.headers["ratecard-snapshot"] == item["id"]
-        unknown = client.get(f"/v1/snapshots/{'0' * 20}")
-        assert (unknown.status_code, unknown.json()["error"]["code"]) == (404, "snapshot_not_found")
-        (removed,) = read_manifest(folder(artifacts)).earlier[:1]
-        gone = client.get(f"/v1/snapshots/{removed}")
-        assert (gone.status_code, gone.json()["error"]["code"]) == (410, "snapshot_gone")
-
-
-def test_the_list_is_cached_and_compressed_until_a_snapshot_comes_or_goes(
+def test_a_description_is_tagged_until_a_build_finds_the_snapshot_up_to_date_again(
     artifacts: Path, build: Build
 ) -> None:
     assert build([service("a")]) == 0
     with serve(artifacts) as client:
-        before = client.get("/v1/snapshots", headers={"Accept-Encoding": "gzip"})
-        assert before.headers["content-encoding"] == "gzip"
-        known = {"If-None-Match": before.headers["etag"], "Accept-Encoding": "gzip"}
-        assert client.get("/v1/snapshots?unknown", headers=known).status_code == 304
-        assert "ratecard_cache_hits_total 1.0" in client.get("/metrics").text
-        assert build([service("a")]) == 0  # which changes nothing but `checked_at`
-        eventually(lambda: client.get("/v1/snapshots", headers=known).status_code == 200)
+        first = client.get(PATH)
+        assert first.headers["cache-control"] == "no-cache"
+        known = {"If-None-Match": first.headers["etag"]}
+        assert client.get(PATH, headers=known).status_code == 304
+        assert build([service("a")]) == 0
+        eventually(lambda: client.get(PATH, headers=known).status_code == 200)
+        before, after = (each.json()["snapshot"] for each in (first, client.get(PATH)))
+        assert before.pop("checked_at") < after.pop("checked_at")
+        assert before == after
 
 
-def test_the_newest_snapshots_are_listed_and_the_others_described_by_their_ids(
-    artifacts: Path, build: Build, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("service.api.snapshots.MAX_LISTED", 2)
-    published = []
-    for name in "abc":
-        assert build([service(name)]) == 0
-        published.append(current(artifacts))
-
-    async def ask() -> None:
-        transport = httpx.ASGITransport(create_app(Settings(artifacts=str(artifacts))))
-        async with httpx.AsyncClient(transport=transport, base_url="http://a.example") as client:
-            response = await client.get("/v1/snapshots")
-            listed = [snapshot.id for snapshot in _list.decode(response.content).snapshots]
-            assert listed == published[:0:-1]
-            oldest = await client.get(f"/v1/snapshots/{published[0]}")
-            assert _envelope.decode(oldest.content).snapshot.id == published[0]
-
-    asyncio.run(ask())
+def test_a_build_or_setting_without_downloads_names_no_files(artifacts: Path, build: Build) -> None:
+    assert build([service("a")]) == 0
+    with serve(artifacts, "--no-downloads") as client:
+        assert client.get(PATH).json()["snapshot"]["files"] == []
+    assert build([service("b")], options=("--no-downloads",)) == 0
+    with serve(artifacts) as client:
+        assert client.get(PATH).json()["snapshot"]["files"] == []
 
 
-def test_kept_snapshots_are_listed_newest_first_while_builds_publish_and_remove(
+def test_a_served_snapshot_that_was_removed_is_still_described(
     artifacts: Path, build: Build
 ) -> None:
-    assert build([service("a")]) == 0
-    published = [current(artifacts)]
-    with serve(artifacts) as client:
-        assert listed(client) == published
-        for name in "bc":
-            assert build([service(name)], options=("--keep", "2")) == 0
-            published.insert(0, current(artifacts))
-            eventually(lambda: listed(client) == published[:2])
-        assert build([service("c")], options=("--keep", "1")) == 0  # nothing changed
-        eventually(lambda: listed(client) == published[:1])
-        assert client.get("/v1/snapshots/current").json()["snapshot"]["id"] == published[0]
-
-
-def test_a_served_snapshot_that_was_removed_is_still_listed(artifacts: Path, build: Build) -> None:
     assert build([service("a")]) == 0
     app = create_app(Settings(artifacts=str(artifacts)))
 
@@ -134,23 +110,69 @@ def test_a_served_snapshot_that_was_removed_is_still_listed(artifacts: Path, bui
             await client.get("/healthz")
             artifacts.rename(artifacts.with_name("moved"))
             app.state.context.snapshots.poll()
-            for path in ("/v1/snapshots", "/v1/snapshots/current"):
-                assert app.state.context.snapshots.opened.id in (await client.get(path)).text
+            described = (await client.get(PATH)).json()["snapshot"]
+            assert described["id"] == app.state.context.snapshots.opened.id
+            assert described["files"] == []
 
     asyncio.run(ask())
 
 
-@pytest.mark.parametrize("path", ["/v1/snapshots", "/v1/snapshots/current"])
-def test_without_a_snapshot_they_are_unavailable(path: str, tmp_path: Path) -> None:
-    app = create_app(Settings(artifacts=str(tmp_path)))
+def test_without_a_snapshot_it_is_unavailable(tmp_path: Path) -> None:
+    with serve(tmp_path) as client:
+        assert error(client.get(PATH))[:2] == (503, "snapshot_missing")
+        assert error(client.get("/v1/services?snapshot=x"))[:2] == (503, "snapshot_missing")
+
+
+@pytest.mark.parametrize("path", REMOVED)
+@pytest.mark.parametrize("prefix", ["", "/shop"])
+def test_a_path_of_an_earlier_release_is_410_with_the_new_address(
+    path: str, prefix: str, sample: Path
+) -> None:
+    app: Starlette = create_app(Settings(artifacts=str(sample)))
+    if prefix:
+        app = Starlette(routes=[Mount(prefix, app)])
 
     async def ask() -> None:
         transport = httpx.ASGITransport(app)
         async with httpx.AsyncClient(transport=transport, base_url="http://a.example") as client:
-            response = await client.get(path)
-            assert (response.status_code, response.json()["error"]["code"]) == (
-                503,
-                "snapshot_missing",
-            )
+            response = await client.get(prefix + path.format(id=current(sample)))
+            status, code, message = error(response)
+            assert (status, code) == (410, "path_removed")
+            assert response.headers["cache-control"] == "no-store"
+            (address,) = re.findall(r"(/\S+/v1/\S+|/v1/\S+)", message)
+            assert address == f"{prefix}{PATH}"
+            assert (await client.get(address)).status_code == 200
 
     asyncio.run(ask())
+
+
+def targets() -> list[str]:
+    """Return a target of each path that answers GET requests."""
+    routes = [*ROUTES, Route(PATH, ROUTES[0].endpoint), *PAGES]
+    paths = [route.path for route in routes if route.path != "/metrics"]
+    filled = [re.sub(r"\{(.+?)\}", lambda match: VALUES[match[1]], path) for path in paths]
+    return [f"{path}?{TARGETS.get(re.sub('.*/v2/x402', '', path), '')}" for path in filled]
+
+
+@pytest.mark.parametrize("target", targets())
+def test_a_request_that_names_another_snapshot_than_the_served_one_is_410_on_every_path(
+    target: str, client: httpx.Client, sample: Path
+) -> None:
+    served = current(sample)
+    plain = client.get(target)
+    assert plain.status_code in {200, 404}, plain.text
+    for name in (UNKNOWN, "", "current", served.upper(), f"{served}&snapshot={UNKNOWN}"):
+        for method in ("GET", "HEAD"):
+            refused = client.request(method, f"{target}&snapshot={name}")
+            assert refused.status_code == 410
+            assert refused.headers["cache-control"] == "no-store"
+            assert refused.headers["ratecard-snapshot"] == served
+        text = client.get(f"{target}&snapshot={name}", headers={"Accept": "*/*"}).text
+        assert f"answers come from the served snapshot alone, {served}; leave" in text
+    pinned = client.get(f"{target}&snapshot={served}")
+    assert (pinned.status_code, pinned.headers["content-type"]) == (
+        plain.status_code,
+        plain.headers["content-type"],
+    )
+    if plain.headers["content-type"] == "application/json":
+        assert pinned.content == plain.content

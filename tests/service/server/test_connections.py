@@ -433,8 +433,9 @@ def test_pipelined_requests_over_the_limit_are_400(server: Server) -> None:
 
 def test_clients_that_pipeline_and_close_log_nothing(server: Server) -> None:
     before, files = server.log.read_text(), server.open_files()
-    (snapshot,) = [each["id"] for each in snapshots(server)]
-    download = b"GET /v1/snapshots/%b.tar.zst HTTP/1.1\r\n" % snapshot.encode() + HOST
+    (response,) = server.exchange(b"GET /v1/snapshots/current HTTP/1.1\r\n" + HOST)
+    archive = msgspec.json.decode(response.body)["snapshot"]["files"][0]["path"]
+    download = b"GET /v1/snapshots/%b HTTP/1.1\r\n" % archive.encode() + HOST
     for request, count in ((LISTING, 12), (download, 12), (LISTING + download, 6)):
         for _ in range(10):
             with server.connect(4096) as connection:
@@ -443,13 +444,6 @@ def test_clients_that_pipeline_and_close_log_nothing(server: Server) -> None:
     eventually(lambda: server.open_files() <= files)
     assert server.exchange(HEALTH)
     assert server.log.read_text() == before
-
-
-def snapshots(server: Server) -> list[dict[str, str]]:
-    """Return the kept snapshots."""
-    (response,) = server.exchange(b"GET /v1/snapshots HTTP/1.1\r\n" + HOST)
-    listed: list[dict[str, str]] = msgspec.json.decode(response.body)["snapshots"]
-    return listed
 
 
 def test_requests_that_wait_take_little_memory(server: Server) -> None:

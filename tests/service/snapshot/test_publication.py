@@ -1,108 +1,116 @@
-"""The history of publications, which ends at the snapshot that CURRENT names."""
+"""CURRENT and the kept snapshots, in order of their builds."""
 
 from __future__ import annotations
 
 import json
-import shutil
-from contextlib import nullcontext
+import os
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from service.errors import SnapshotMissing
+from service.errors import SnapshotDamaged, SnapshotMissing, SnapshotUnavailable
 from service.snapshot.manifest import MANIFEST
-from service.snapshot.publication import Publication, read_current, read_history
-from tests.support.artifacts import folder
+from service.snapshot.publication import Publication, read_current, read_kept, read_others
 
 START = datetime(2026, 5, 7, tzinfo=UTC)
+A, B, C = ("a" * 20, "b" * 20, "c" * 20)
 
 
-def write(artifacts: Path, current: str, *recorded: str) -> None:
-    """Write CURRENT and a history whose publications are a day apart."""
-    (artifacts / "CURRENT").write_text(f"{current}\n")
-    days = [(START + timedelta(days=day)).isoformat() for day in range(len(recorded))]
-    (artifacts / "history.json").write_text(json.dumps(list(zip(recorded, days, strict=True))))
+def write(artifacts: Path, snapshot_id: str, day: int, **fields: object) -> Path:
+    """Write the manifest of a snapshot that was built on a day."""
+    folder = artifacts / "snapshots" / snapshot_id
+    folder.mkdir(parents=True)
+    built_at = (START + timedelta(days=day)).isoformat()
+    content = {"id": snapshot_id, "built_at": built_at} | fields
+    (folder / MANIFEST).write_text(json.dumps(content))
+    return folder
 
 
-def ids(artifacts: Path) -> list[str]:
-    return [publication.id for publication in read_history(artifacts)]
+def point(artifacts: Path, content: str) -> None:
+    (artifacts / "CURRENT").write_text(content)
 
 
-@pytest.mark.parametrize(
-    ("current", "recorded", "history"),
-    [
-        ("c", "abc", "abc"),
-        ("b", "abc", "ab"),  # c was rolled back, or its publication was interrupted
-        ("d", "abc", "abcd"),  # interrupted before the history was written
-        ("a", "aba", "ba"),  # published again
-        ("b", "aba", "ab"),  # the second publication of a was interrupted
-        ("a", "", "a"),
-    ],
-)
-def test_the_history_ends_with_the_last_publication_of_the_current_snapshot(
-    current: str, recorded: str, history: str, tmp_path: Path
-) -> None:
-    write(tmp_path, current, *recorded)
-    assert ids(tmp_path) == list(history)
+def others(artifacts: Path) -> tuple[list[str], list[str]]:
+    earlier, later = read_others(artifacts)
+    return [each.id for each in earlier], [each.id for each in later]
 
 
-def test_the_last_publication_has_the_time_of_current(tmp_path: Path) -> None:
-    write(tmp_path, "b", "a", "b")
-    assert read_history(tmp_path) == [Publication("a", START), read_current(tmp_path)]
+def test_the_published_snapshot_has_the_time_of_current(tmp_path: Path) -> None:
+    write(tmp_path, A, 0)
+    point(tmp_path, f"{A}\n")
+    os.utime(tmp_path / "CURRENT", (10**9, 10**9))
+    assert read_current(tmp_path) == Publication(A, datetime.fromtimestamp(10**9, UTC))
 
 
-@pytest.mark.parametrize("content", [b"", b"{}", b'[["a"]]', b'[["a","never"]]', b"\xff"])
-def test_a_damaged_history_is_ignored(tmp_path: Path, content: bytes) -> None:
-    write(tmp_path, "b", "a", "b")
-    (tmp_path / "history.json").write_bytes(content)
-    assert ids(tmp_path) == ["b"]
+def test_without_current_the_newest_snapshot_is_published_since_its_build(tmp_path: Path) -> None:
+    for day, name in ((2, A), (9, B), (5, C)):
+        write(tmp_path, name, day)
+    assert read_current(tmp_path) == Publication(B, START + timedelta(days=9))
 
 
-@pytest.mark.parametrize("content", [None, b"\xff", b"a/b"])
-def test_the_whole_history_is_read_when_current_is_damaged(
-    tmp_path: Path, content: bytes | None
-) -> None:
-    write(tmp_path, "a", "a", "b")
-    (tmp_path / "CURRENT").unlink()
-    if content is not None:
-        (tmp_path / "CURRENT").write_bytes(content)
-    assert ids(tmp_path) == ["a", "b"]
+def test_a_folder_without_snapshots_has_no_published_one(tmp_path: Path) -> None:
+    with pytest.raises(SnapshotMissing, match="holds no snapshot; run `make index`"):
+        read_current(tmp_path)
+    assert read_kept(tmp_path) == []
+    assert others(tmp_path) == ([], [])
 
 
-def test_without_publications_the_history_is_empty(tmp_path: Path) -> None:
-    assert read_history(tmp_path) == []
+@pytest.mark.parametrize("content", ["", "a/b", "../" + A, A.upper(), A + "0"])
+def test_current_that_names_no_snapshot_is_damaged(tmp_path: Path, content: str) -> None:
+    write(tmp_path, A, 0)
+    point(tmp_path, content)
+    with pytest.raises(SnapshotDamaged, match="names no snapshot; rebuild it"):
+        read_current(tmp_path)
+    assert others(tmp_path) == ([A], [])
 
 
-@settings(deadline=None)
-@given(st.lists(st.sampled_from("abc"), max_size=6), st.sampled_from("abcd"))
-def test_each_snapshot_is_in_the_history_once_at_its_last_publication(
-    tmp_path_factory: pytest.TempPathFactory, recorded: list[str], current: str
-) -> None:
-    folder = tmp_path_factory.mktemp("history")
-    write(folder, current, *recorded)
-    end = len(recorded) - recorded[::-1].index(current) - 1 if current in recorded else None
-    expected: list[str] = []
-    for snapshot_id in [*recorded[:end], current]:
-        expected = [earlier for earlier in expected if earlier != snapshot_id]
-        expected.append(snapshot_id)
-    assert ids(folder) == expected
+def test_current_that_cannot_be_read_is_no_missing_one(tmp_path: Path) -> None:
+    write(tmp_path, A, 0)
+    (tmp_path / "CURRENT").write_bytes(b"\xff")
+    with pytest.raises(SnapshotUnavailable, match="CURRENT cannot be read"):
+        read_current(tmp_path)
 
 
 @pytest.mark.parametrize(
-    ("snapshots", "has_history", "is_served"),
-    [(["a" * 20], False, True), (["a" * 20, "b" * 20], False, False), (["a" * 20], True, False)],
+    "content", [b"", b"\xff", b"[", b'{"id":"' + b"[" * 10**5, b"[]", b'{"id":1}', b"{}"]
 )
-def test_the_only_snapshot_of_a_folder_without_current_and_history_is_served(
-    snapshots: list[str], has_history: bool, is_served: bool, tmp_path: Path, sample: Path
+def test_a_snapshot_with_a_damaged_manifest_is_not_kept(tmp_path: Path, content: bytes) -> None:
+    write(tmp_path, A, 0)
+    (write(tmp_path, B, 1) / MANIFEST).write_bytes(content)
+    assert [each.id for each in read_kept(tmp_path)] == [A]
+
+
+def test_folders_of_other_names_than_their_snapshots_are_not_kept(tmp_path: Path) -> None:
+    for name in ("copy", B, C[:-1]):
+        write(tmp_path, name, 0, id=A)
+    write(tmp_path, C, 1, format=1, unknown={})
+    (tmp_path / "snapshots" / "notes").write_text("of an operator")
+    assert [each.id for each in read_kept(tmp_path)] == [C]
+
+
+@given(
+    st.dictionaries(st.sampled_from("abcdef"), st.integers(0, 4)),
+    st.sampled_from("abcdef"),
+    st.integers(0, 4),
+)
+def test_the_others_are_those_built_before_and_after_the_published_one(
+    tmp_path_factory: pytest.TempPathFactory, days: dict[str, int], current: str, checked: int
 ) -> None:
-    for name in snapshots:
-        target = tmp_path / "snapshots" / name
-        target.mkdir(parents=True)
-        shutil.copy(folder(sample) / MANIFEST, target)
-    if has_history:
-        (tmp_path / "history.json").write_text("[]")
-    with nullcontext() if is_served else pytest.raises(SnapshotMissing):
-        assert read_current(tmp_path).id == snapshots[0]
+    """The time of CURRENT stands for that of a published snapshot whose manifest is damaged."""
+    artifacts = tmp_path_factory.mktemp("others")
+    for name, day in days.items():
+        write(artifacts, name * 20, day)
+    point(artifacts, current * 20)
+    time = (START + timedelta(days=checked)).timestamp()
+    os.utime(artifacts / "CURRENT", (time, time))
+    earlier, later = others(artifacts)
+    built = {name * 20: (day, name * 20) for name, day in days.items()}
+    for listed in (earlier, later):
+        assert listed == sorted(listed, key=built.__getitem__, reverse=True)
+    assert {*earlier, *later} == built.keys() - {current * 20}
+    served = days.get(current, checked), current * 20
+    assert all(built[each] < served for each in earlier)
+    assert all(built[each] > served for each in later)

@@ -1,4 +1,4 @@
-"""The difference of two snapshots: exact, in order of id, page by page."""
+"""The difference of two snapshots: exact, and in order of id."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import service.snapshot.changes
 from indexer.record_store import run_of, write_ids, write_records
-from service.snapshot.changes import ABSENT, Changes, compare_services
+from indexer.snapshot import changes
+from indexer.snapshot.changes import ABSENT, compare_services
 from service.storage.container import open_arrays, write_arrays
 from service.storage.layouts import RECORDS
 from tests.support.running import service as record
@@ -38,48 +38,31 @@ def stored(folder: Path, listing: list[tuple[str, bytes]]) -> Path:
     return folder
 
 
-def applied(lines: dict[str, bytes], changes: Changes, limit: int, size: int) -> dict[str, bytes]:
-    """Return stored services with all pages of the changes applied."""
-    lines, start, sequence = dict(lines), 0, list[str]()
-    while True:
-        page = changes.page(start, limit, size)
-        texts = [bytes(each) for each in (*page.added, *page.changed)]
-        new = {json.loads(each)["id"]: each for each in texts}
-        removed = [json.loads(bytes(each)) for each in page.removed]
-        assert page.stop - start == len(new) + len(removed) <= limit
-        assert len(new) + len(removed) == 1 or sum(map(len, (*texts, *page.removed))) <= size
-        sequence += sorted([*new, *removed])
-        lines |= new
-        for service_id in removed:
-            del lines[service_id]
-        start = page.stop
-        if start == changes.total:
-            assert sequence == sorted(set(sequence))
-            return lines
-        assert new or removed, "an empty page before the end"
-
-
-@given(st.lists(LISTING, min_size=2, max_size=5), st.integers(1, 20), st.integers(1, 3000))
+@given(st.lists(LISTING, min_size=2, max_size=5))
 def test_an_old_list_with_all_changes_applied_equals_the_new_one(
-    tmp_path_factory: pytest.TempPathFactory,
-    history: list[list[tuple[str, int]]],
-    limit: int,
-    size: int,
+    tmp_path_factory: pytest.TempPathFactory, history: list[list[tuple[str, int]]]
 ) -> None:
     root = tmp_path_factory.mktemp("history")
     listings = [[(each, text(each, version)) for each, version in listing] for listing in history]
     folders = [stored(root / str(number), listing) for number, listing in enumerate(listings)]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(service.snapshot.changes, "CHUNK", 100)
+        patch.setattr(changes, "CHUNK", 100)
         for old, new in ((0, -1), (-1, 0), *((n, n + 1) for n in range(len(history) - 1))):
-            changes = Changes(folders[old], folders[new])
             before, after = dict(listings[old]), dict(listings[new])
-            different = [k for k in before | after if before.get(k) != after.get(k)]
-            assert changes.total == len(different)
-            lines = applied(before, changes, limit, size)
-            assert [lines[each] for each in sorted(lines)] == [
-                after[each] for each in sorted(after)
-            ]
+            lines, ids = dict(before), list[str]()
+            difference = compare_services(folders[old], folders[new])
+            for earlier, later in zip(*(side.tolist() for side in difference), strict=True):
+                if later == ABSENT:
+                    ids.append(listings[old][earlier][0])
+                    del lines[ids[-1]]
+                    continue
+                service_id, content = listings[new][later]
+                assert earlier == ABSENT or listings[old][earlier][0] == service_id
+                assert (earlier == ABSENT) is (service_id not in before)
+                ids.append(service_id)
+                lines[service_id] = content
+            assert ids == sorted(k for k in before | after if before.get(k) != after.get(k))
+            assert lines == after
 
 
 def test_services_are_compared_by_their_bytes_where_hashes_collide(tmp_path: Path) -> None:
@@ -117,29 +100,7 @@ def test_an_empty_catalogue_is_all_removed_or_all_added(tmp_path: Path) -> None:
     full = stored(tmp_path / "full", [(each, text(each, 0)) for each in ("b", "a")])
     assert [side.tolist() for side in compare_services(empty, full)] == [[ABSENT] * 2, [1, 0]]
     assert [side.tolist() for side in compare_services(full, empty)] == [[1, 0], [ABSENT] * 2]
-    assert Changes(empty, empty).page(0, 10, 100).stop == 0
-
-
-def test_changes_stay_readable_when_both_snapshots_are_removed(tmp_path: Path) -> None:
-    old = stored(tmp_path / "old", [("a", text("a", 0)), ("b", text("b", 0))])
-    new = stored(tmp_path / "new", [("b", text("b", 1)), ("c", text("c", 0))])
-    changes = Changes(old, new)
-    for path in (*old.iterdir(), *new.iterdir()):
-        path.unlink()
-    page = changes.page(0, 10, 10**6)
-    assert [list(map(bytes, each)) for each in page[:3]] == [
-        [text("c", 0)],
-        [text("b", 1)],
-        [b'"a"'],
-    ]
-
-
-def test_a_page_has_one_change_however_large_it_is(tmp_path: Path) -> None:
-    old = stored(tmp_path / "old", [])
-    new = stored(tmp_path / "new", [(each, text(each, 0)) for each in "abc"])
-    changes = Changes(old, new)
-    assert [changes.page(start, 100, 1).stop for start in range(4)] == [1, 2, 3, 3]
-    assert changes.page(10**15, 100, 1).stop == 3
+    assert [side.tolist() for side in compare_services(empty, empty)] == [[], []]
 
 
 @pytest.mark.parametrize(

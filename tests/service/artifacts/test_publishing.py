@@ -16,8 +16,9 @@ import pytest
 from indexer.__main__ import main
 from service.snapshot.manifest import MANIFEST, copy_manifest
 from service.snapshot.snapshot import open_snapshot
-from tests.support.artifacts import flip_a_bit, folder, inodes, snapshots
-from tests.support.running import ROOT, Build, payment, run_indexer, service, write_lines
+from tests.support.artifacts import current, flip_a_bit, folder, reported, snapshots
+from tests.support.publishing import look_at_downloads
+from tests.support.running import ROOT, Build, payment, run_indexer, serve, service, write_lines
 
 
 def test_the_same_input_gives_the_same_snapshot(
@@ -75,7 +76,70 @@ def test_the_last_three_snapshots_are_kept(artifacts: Path, build: Build) -> Non
     assert open_snapshot(artifacts).id == published[1]
     assert snapshots(artifacts) == set(published[1:])
     assert build([service("e")]) == 0
-    assert snapshots(artifacts) == {published[1], published[3], open_snapshot(artifacts).id}
+    assert snapshots(artifacts) == {*published[2:], open_snapshot(artifacts).id}
+
+
+@pytest.mark.parametrize("keep", [1, 2])
+def test_the_served_snapshot_and_the_newest_other_one_are_always_kept(
+    keep: int, artifacts: Path, build: Build
+) -> None:
+    options = ("--keep", str(keep))
+    published = []
+    for name in "abc":
+        assert build([service(name)], options=("--keep", "9")) == 0
+        published.append(current(artifacts))
+    assert build([service("a")], options=options) == 0  # which was built first
+    assert current(artifacts) == published[0]
+    assert snapshots(artifacts) == {published[0], published[2]}
+    assert build([service("d")], options=options) == 0
+    assert snapshots(artifacts) == {published[2], current(artifacts)}
+
+
+def test_a_build_that_fails_removes_no_snapshot_that_is_needed(
+    artifacts: Path, build: Build
+) -> None:
+    for name in "ab":
+        assert build([service(name)]) == 0
+    before = snapshots(artifacts)
+    assert build([{"id": 7}], options=("--keep", "1")) == 3
+    assert snapshots(artifacts) == before
+
+
+def test_a_folder_of_the_last_release_is_built_on_and_cleared_of_its_files(
+    artifacts: Path, build: Build, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in "ab":
+        assert build([service(name)], options=("--no-downloads",)) == 0
+    manifest = folder(artifacts) / MANIFEST
+    content = json.loads(manifest.read_bytes()) | {"earlier": ["0" * 20]}
+    manifest.write_text(json.dumps(content))
+    before = current(artifacts)
+    for snapshot_id in (*snapshots(artifacts), "0" * 20):
+        old = artifacts / "downloads" / snapshot_id
+        old.mkdir(parents=True)
+        for name in (f"{snapshot_id}.tar.zst", "index.json", "patches.zst"):
+            (old / name).write_text("of the last release")
+    for name in ("history.json", "pointer.json", "following.json"):
+        (artifacts / name).write_text("[]")
+    with serve(artifacts) as client:
+        assert client.get("/readyz").json()["snapshot"] == before
+        assert client.get("/v1/snapshots/current").json()["snapshot"]["files"] == []
+    capsys.readouterr()
+    assert build([service("c")], options=("--json",)) == 0
+    (note,) = reported(capsys)["notes"]
+    assert note == (
+        "removed history.json, pointer.json, following.json, the downloads of 3 snapshots of an "
+        "earlier release"
+    )
+    kept = {path.name for path in artifacts.iterdir()}
+    assert kept.isdisjoint({"history.json", "pointer.json", "following.json"})
+    assert not [path for path in (artifacts / "downloads").iterdir() if path.is_dir()]
+    assert look_at_downloads(artifacts) == current(artifacts)
+    assert len(snapshots(artifacts)) == 3
+    assert build([service("c")], options=("--json",)) == 0
+    assert reported(capsys)["notes"] == []
+    assert main(["rollback", str(artifacts)]) == 0
+    assert current(artifacts) == before
 
 
 def set_times_of_folders(artifacts: Path, published: list[str]) -> None:
@@ -200,22 +264,37 @@ def test_a_missing_or_truncated_file_is_repaired_by_a_build(
     assert open_snapshot(artifacts).find("a") is not None
 
 
-def test_a_damaged_snapshot_is_mended_in_its_folder_file_by_file(
+def test_a_damaged_snapshot_is_replaced_whole_and_stays_readable_for_who_has_it_open(
     artifacts: Path, build: Build
 ) -> None:
     assert build([service("a")]) == 0
     snapshot = folder(artifacts)
-    (snapshot / "notes").write_text("of an operator")
-    before = inodes(snapshot)
+    opened, inode = open_snapshot(artifacts), snapshot.stat().st_ino
     (snapshot / "filters.arrays").unlink()
     flip_a_bit(snapshot / "records.json")
     with (snapshot / "records.json").open("rb") as reader:
+        damaged = reader.read()
         assert build([service("a")]) == 0
-        assert reader.read() != (snapshot / "records.json").read_bytes()
-    after = inodes(snapshot)
-    assert after.keys() == before.keys()
-    replaced = {name for name in after if after[name] != before[name]}
-    assert replaced == {"filters.arrays", "records.json", MANIFEST}
+        reader.seek(0)
+        assert reader.read() == damaged != (snapshot / "records.json").read_bytes()
+    assert opened.find("a") is not None
+    assert folder(artifacts) == snapshot
+    assert snapshot.stat().st_ino != inode
+    assert main(["verify", str(artifacts)]) == 0
+    assert not (artifacts / "staging").exists()
+
+
+def test_a_whole_snapshot_that_is_published_again_keeps_its_folder_and_time(
+    artifacts: Path, build: Build
+) -> None:
+    assert build([service("a")]) == 0
+    first, inode = open_snapshot(artifacts), folder(artifacts).stat().st_ino
+    assert build([service("b")]) == 0
+    assert build([service("a")]) == 0
+    again = open_snapshot(artifacts)
+    assert again.id == first.id
+    assert again.manifest.built_at == first.manifest.built_at
+    assert folder(artifacts).stat().st_ino == inode
 
 
 def test_a_damaged_manifest_is_replaced_by_the_next_build(artifacts: Path, build: Build) -> None:

@@ -1,1 +1,0 @@
-"""Origins that replicas follow: buckets, folders, servers that fail."""
