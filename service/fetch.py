@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import hashlib
 import re
 import shutil
 import sys
@@ -14,29 +13,36 @@ from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
-from urllib.parse import urljoin
+from typing import Self, TypeVar
+from urllib.parse import urlsplit
 
 import httpx
 import msgspec
 import stamina
+from msgspec.structs import replace
 from stamina.instrumentation import set_on_retry_hooks
 
-from service.artifacts.downloads import add_downloads, name_current, names_of
-from service.artifacts.publishing import KEPT, publish, stage, write_current
+from service.artifacts.downloads import add_downloads, name_current, names_of, read_downloads
+from service.artifacts.durable import link
+from service.artifacts.publishing import KEPT, publish, remove_obsolete, stage, write_current
 from service.cli import Parser
-from service.errors import PublishingFailed, SnapshotUnavailable
+from service.errors import REBUILD, PublishingFailed, SnapshotUnavailable
 from service.schema.snapshots import SnapshotDescription, SnapshotEnvelope, SnapshotFile
-from service.snapshot.manifest import MANIFEST, Manifest, read_manifest, verify
-from service.snapshot.publication import SNAPSHOTS, is_snapshot_id, read_current
+from service.schema.values import EPOCH
+from service.snapshot.manifest import MANIFEST, Manifest, read_manifest, sha256, verify
+from service.snapshot.publication import SNAPSHOTS, Publication, is_snapshot_id, read_current
 from service.storage.zstd import zstd
 
 CURRENT = "v1/snapshots/current"
 INCOMING = "incoming"
 """The folder of downloads that were cut, which the next attempt continues."""
 ATTEMPTS = 5
+THREADS = 2
 TIMEOUT = 30  # seconds without a byte
-CHUNK = 2**18  # bytes
+LONGEST = 600
+"""Seconds for a response; a download that takes longer is continued by another request."""
+MAX_EVERY = 10**6  # seconds
+BUFFER = 2**20  # bytes
 MAX_DESCRIPTION = 2**20  # bytes
 MAX_MANIFEST = 2**24  # bytes
 MAX_RATIO = 200
@@ -59,51 +65,48 @@ class FetchTransient(FetchFailed):
     """A copy could not be made now: another attempt may succeed."""
 
 
-def fetch(url: str, artifacts: Path, keep: int = KEPT) -> str:
+def fetch(url: str, artifacts: Path, keep: int = KEPT, *, is_verified: bool = False) -> str:
     """Publish the snapshot that an origin offers; returns its id, empty if it is served here.
 
     `url` is that of a Ratecard, or of a `current.json` beside its downloads. A download that was
     cut is continued. Every file is compared with its hash, and the id with the hashes, before the
-    snapshot is published. Raises FetchFailed, PublishingFailed, SnapshotUnavailable or OSError.
+    snapshot is published. A copy that is damaged is replaced, unless it `is_verified` already.
+    Raises FetchFailed, PublishingFailed, SnapshotUnavailable or OSError.
     """
-    address = url if url.endswith(".json") else f"{url.rstrip('/')}/{CURRENT}"
+    address = _address_of(url)
     with httpx.Client(timeout=TIMEOUT, follow_redirects=True) as client:
         described = _retry(partial(_describe, client, address))
         checked_at = min(datetime.fromisoformat(described.checked_at), datetime.now(UTC))
-        with suppress(SnapshotUnavailable):
-            current = read_current(artifacts)
-            if current.id == described.id and current.checked_at >= checked_at:
-                return ""
+        served = _read_served(artifacts)
+        is_served = served.id == described.id
+        if is_served and is_verified and served.checked_at >= checked_at:
+            return ""
         with stage(artifacts, keep) as staging:
-            with suppress(SnapshotUnavailable):  # kept: the origin checked it, or rolled back
-                manifest = verify(artifacts / SNAPSHOTS / described.id)
-                is_served = read_current(artifacts).id == described.id
+            remove_obsolete(artifacts)
+            manifest = _find_kept(artifacts, described)
+            if manifest is None:
+                manifest = _copy(client, address, described, artifacts, staging)
+                publish(artifacts, staging / described.id, manifest, checked_at)
                 name_current(artifacts, manifest, checked_at)
-                write_current(artifacts, described.id, checked_at)
-                return "" if is_served else described.id
-            incoming, files = artifacts / INCOMING, _check_files(described)
-            for file in files:
-                _retry(partial(_download, client, urljoin(address, file.path), file, incoming))
-            manifest = _extract(incoming / files[0].sha256, staging, described.id)
-            publish(artifacts, staging / described.id, manifest, checked_at)
-            for file in files:
-                (incoming / file.sha256).replace(staging / file.path)
-            add_downloads(artifacts, described.id, staging, files)
+                shutil.rmtree(artifacts / INCOMING)
+                return described.id
             name_current(artifacts, manifest, checked_at)
-            shutil.rmtree(incoming)
-    return described.id
+            write_current(artifacts, described.id, checked_at)
+    return "" if is_served else described.id
 
 
 def main(arguments: list[str], prog: str = "python -m service.fetch") -> int:
     """Fetch once, or again and again; returns the exit status."""
     options = _parse(arguments, prog)
     set_on_retry_hooks(())  # by default stamina logs a line without a cause on standard error
-    failure = ""
+    failure, is_verified = "", False
     with suppress(KeyboardInterrupt):
         while True:
             try:
-                fetched = fetch(options.url, options.artifacts, options.keep)
-                failure = ""
+                fetched = fetch(
+                    options.url, options.artifacts, options.keep, is_verified=is_verified
+                )
+                failure, is_verified = "", True
                 if fetched or options.every is None:
                     print(f"published {fetched}" if fetched else "nothing new", flush=True)
             except (PublishingFailed, SnapshotUnavailable, OSError) as error:
@@ -123,21 +126,85 @@ def _retry(act: Callable[[], T]) -> T:
     raise AssertionError("stamina raises the last error")
 
 
+def _address_of(url: str) -> str:
+    """Return the address of a description; raises FetchFailed, with nothing of a wrong URL."""
+    try:
+        parts = urlsplit(url)
+        is_usable = httpx.URL(url).scheme in ("http", "https") and bool(parts.hostname)
+    except (httpx.InvalidURL, ValueError):
+        is_usable = False
+    if not is_usable:
+        raise FetchFailed(
+            "the URL is none of http:// or https:// with a host; write the special characters of "
+            "a password as %XX"
+        )
+    if parts.path.endswith(".json"):
+        return url
+    return parts._replace(path=f"{parts.path.rstrip('/')}/{CURRENT}").geturl()
+
+
+def _beside(address: str, name: str) -> str:
+    """Return the address of a file beside a description, with the same query."""
+    parts = urlsplit(address)
+    return parts._replace(path=f"{parts.path.rpartition('/')[0]}/{name}").geturl()
+
+
+def _read_served(artifacts: Path) -> Publication:
+    with suppress(SnapshotUnavailable):
+        return read_current(artifacts)
+    return Publication("", EPOCH)
+
+
+def _find_kept(artifacts: Path, described: SnapshotDescription) -> Manifest | None:
+    """Return a snapshot that is here, whole and with its downloads: the origin rolled back."""
+    with suppress(SnapshotUnavailable):
+        manifest = verify(artifacts / SNAPSHOTS / described.id)
+        if not described.files or read_downloads(artifacts, described.id):
+            return manifest
+    return None
+
+
+def _copy(
+    client: httpx.Client,
+    address: str,
+    described: SnapshotDescription,
+    artifacts: Path,
+    staging: Path,
+) -> Manifest:
+    """Download the files of a snapshot, and extract it to the staging folder.
+
+    The downloads also stay in `incoming` until the snapshot is published, so that nothing is
+    transferred again after a crash.
+    """
+    files, incoming = _check_files(described), artifacts / INCOMING
+    incoming.mkdir(exist_ok=True)
+    for path in incoming.iterdir():
+        if path.name not in {file.sha256 for file in files}:
+            path.unlink()  # of a snapshot that the origin has replaced
+    for file in files:
+        _retry(partial(_download, client, _beside(address, file.path), file, incoming))
+    manifest = _extract(incoming / files[0].sha256, staging, described.id)
+    for file in files:
+        link(incoming / file.sha256, staging / file.path)
+    add_downloads(artifacts, described.id, staging, files)
+    return replace(manifest, inputs=None)
+
+
 def _describe(client: httpx.Client, address: str) -> SnapshotDescription:
     """Ask an origin for its snapshot."""
-    with _get(client, address) as response:
+    with _get(client, address, "give a Ratecard or a `current.json`") as response:
         body = b""
-        for chunk in response.iter_bytes(CHUNK):
+        for chunk in _read(response, address):
             body += chunk
             if len(body) > MAX_DESCRIPTION:
                 raise FetchFailed(f"{address}: is longer than {MAX_DESCRIPTION:,} bytes")
     try:
         described = _envelope.decode(body).snapshot
-        datetime.fromisoformat(described.checked_at)
+        is_dated = datetime.fromisoformat(described.checked_at).tzinfo is not None
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ValueError) as error:
         raise FetchFailed(f"{address}: describes no snapshot: {error}") from error
-    if not is_snapshot_id(described.id):
-        raise FetchFailed(f"{address}: names no snapshot id")
+    if not is_snapshot_id(described.id) or not is_dated:
+        raise FetchFailed(f"{address}: describes no snapshot: its id or its time is none")
     return described
 
 
@@ -160,33 +227,29 @@ def _is_hash(file: SnapshotFile) -> bool:
 def _download(client: httpx.Client, url: str, file: SnapshotFile, folder: Path) -> None:
     """Complete a file by what is missing, and compare it with its hash."""
     path = folder / file.sha256
-    folder.mkdir(exist_ok=True)
     size = path.stat().st_size if path.exists() else 0
     if size != file.bytes:
-        _check_room(folder, file.bytes)
-        with (
-            _get(client, url, size if size < file.bytes else 0) as response,
-            path.open("ab") as target,
-        ):
+        start = size if size < file.bytes else 0
+        _check_room(folder, file.bytes - start)
+        advice = "if the origin has published since, run this again"
+        with _get(client, url, advice, start) as response, path.open("ab") as target:
             if response.status_code != httpx.codes.PARTIAL_CONTENT:
                 target.truncate(0)
-            for chunk in response.iter_raw(CHUNK):
+            for chunk in _read(response, url):  # written as they come: a cut loses none
                 target.write(chunk)
                 if target.tell() > file.bytes:
                     break
-    with path.open("rb") as content:
-        digest = hashlib.file_digest(content, "sha256").hexdigest()
     if path.stat().st_size < file.bytes:
         raise FetchTransient(f"{url}: ends after {path.stat().st_size:,} of {file.bytes:,} bytes")
-    if digest != file.sha256:
+    if sha256(path) != file.sha256:
         path.unlink()
         kind = FetchTransient if size else FetchFailed
         raise kind(f"{url}: has another hash than its description says")
 
 
 @contextmanager
-def _get(client: httpx.Client, url: str, start: int = 0) -> Iterator[httpx.Response]:
-    """Request a URL, from a byte on; raises FetchTransient or FetchFailed."""
+def _get(client: httpx.Client, url: str, advice: str, start: int = 0) -> Iterator[httpx.Response]:
+    """Request a URL, from a byte on; raises FetchTransient, or FetchFailed with an advice."""
     headers = {"accept-encoding": "identity"}
     if start:
         headers["range"] = f"bytes={start}-"
@@ -196,16 +259,40 @@ def _get(client: httpx.Client, url: str, start: int = 0) -> Iterator[httpx.Respo
             if status >= httpx.codes.INTERNAL_SERVER_ERROR or status in TRANSIENT_STATUSES:
                 raise FetchTransient(f"{url}: answers {status}")
             if not response.is_success:
-                raise FetchFailed(f"{url}: answers {status}; give a Ratecard or a `current.json`")
+                raise FetchFailed(f"{url}: answers {status}; {advice}")
             yield response
+    except httpx.UnsupportedProtocol as error:
+        raise FetchFailed(f"{url}: redirects to a URL that is not HTTP; {advice}") from error
     except httpx.TransportError as error:
         raise FetchTransient(f"{url}: {error or type(error).__name__}") from error
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         raise FetchFailed(f"{url}: {error or type(error).__name__}") from error
 
 
+def _read(response: httpx.Response, url: str) -> Iterator[bytes]:
+    """Yield the body as it was sent, not decoded: a small one may be encoded that inflates."""
+    deadline = time.monotonic() + LONGEST
+    for chunk in response.iter_raw():
+        yield chunk
+        if time.monotonic() > deadline:
+            raise FetchTransient(f"{url}: has not ended after {LONGEST} seconds")
+
+
+class _Member(tarfile.TarInfo):
+    """A regular file; tarfile would read extended headers of any size into memory."""
+
+    @classmethod
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
+        """Parse a header; the mode of the file is that of every copy."""
+        member = super().frombuf(buf, encoding, errors)
+        if member.type != tarfile.REGTYPE or member.size < 0:
+            raise tarfile.TarError("it has other members than files")
+        member.mode, member.mtime = 0o644, 0
+        return member
+
+
 def _extract(archive: Path, staging: Path, snapshot_id: str) -> Manifest:
-    """Extract an archive and verify the snapshot in it; raises FetchFailed or SnapshotUnavailable.
+    """Extract an archive and verify the snapshot in it; raises FetchFailed.
 
     The manifest comes first and states the size of every other file, so that an inflated archive
     is refused before the disk is full.
@@ -213,7 +300,10 @@ def _extract(archive: Path, staging: Path, snapshot_id: str) -> Manifest:
     name, folder = f"the archive of {snapshot_id}", staging / snapshot_id
     limit = MAX_MANIFEST + archive.stat().st_size * MAX_RATIO
     try:
-        with zstd.open(archive) as content, tarfile.open(fileobj=content, mode="r|") as members:
+        with (
+            zstd.open(archive) as content,
+            tarfile.open(fileobj=content, mode="r|", bufsize=BUFFER, tarinfo=_Member) as members,
+        ):
             first = members.next()
             if first is None or first.name != f"{snapshot_id}/{MANIFEST}":
                 raise FetchFailed(f"{name} does not begin with its manifest")
@@ -226,10 +316,15 @@ def _extract(archive: Path, staging: Path, snapshot_id: str) -> Manifest:
                 raise FetchFailed(f"{name} is inflated to {sum(sizes.values()):,} bytes")
             _check_room(staging, sum(sizes.values()))
             while (member := members.next()) is not None:
-                if not member.isreg() or sizes.pop(member.name, -1) != member.size:
+                if sizes.pop(member.name, -1) != member.size:
                     raise FetchFailed(f"{name} has a file that its manifest does not name")
                 members.extract(member, staging, filter="data")
-        return verify(folder)
+        if sizes:
+            raise FetchFailed(f"{name} lacks {len(sizes)} files that its manifest names")
+        return verify(folder, THREADS)
+    except SnapshotUnavailable as error:
+        reason = str(error).removesuffix(f"; {REBUILD}").replace(f"{folder}/", "")
+        raise FetchFailed(f"{name} is refused: {reason}") from error
     except (zstd.ZstdError, tarfile.TarError, EOFError, ValueError) as error:
         raise FetchFailed(f"{name} cannot be read: {error}") from error
 
@@ -280,8 +375,12 @@ def _parse(arguments: list[str], prog: str) -> argparse.Namespace:
         help="snapshots that stay on disk, at least two (%(default)s)",
     )
     options = parser.parse_args(arguments)
-    if options.every is not None and not options.every > 0:
-        parser.error("--every takes seconds, more than 0")
+    if options.every is not None and not 0 < options.every <= MAX_EVERY:
+        parser.error(f"--every takes seconds, more than 0 and at most {MAX_EVERY:,}")
+    try:
+        _address_of(options.url)
+    except FetchFailed as error:
+        parser.error(str(error))
     return options
 
 

@@ -41,8 +41,14 @@ def make_downloads(artifacts: Path, folder: Path, manifest: Manifest) -> list[Sn
 
 
 def _write_archive(path: Path, folder: Path, manifest: Manifest) -> None:
-    """Write a tar file of the folder; the manifest comes first, so that readers know the sizes."""
-    with zstd.open(path, "wb") as file, tarfile.open(fileobj=file, mode="w|") as archive:
+    """Write a tar file of the folder; the manifest comes first, so that readers know the sizes.
+
+    In the format of GNU, sizes beyond 8 GiB need no extended header, which readers refuse.
+    """
+    with (
+        zstd.open(path, "wb") as file,
+        tarfile.open(fileobj=file, mode="w|", format=tarfile.GNU_FORMAT) as archive,
+    ):
         text = copy_manifest(manifest)
         archive.addfile(_member(f"{manifest.id}/{MANIFEST}", len(text)), io.BytesIO(text))
         for name, described in sorted(manifest.files.items()):

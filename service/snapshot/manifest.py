@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from datetime import datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -15,6 +14,7 @@ from msgspec.structs import replace
 
 from service.errors import REBUILD, SnapshotDamaged, SnapshotUnsupported
 from service.schema.status import Counts
+from service.schema.values import GivenTime, Whole
 
 FORMAT = 13
 """Version of the files of a snapshot: raise it when an older service could not read them."""
@@ -22,10 +22,17 @@ MANIFEST = "manifest.json"
 ID_DIGITS = 20
 
 
+FileName = Annotated[
+    str,
+    Meta(pattern=r"\A(?:[A-Za-z0-9_-][A-Za-z0-9._-]*(?:/(?!\Z)|\Z))+\Z", max_length=64),
+]
+"""A path in the folder: the manifest of a copy must not lead out of it, as `/dev/zero` does."""
+
+
 class File(Struct):
     """The size and the SHA-256 of a file."""
 
-    bytes: int
+    bytes: Whole
     sha256: str
 
 
@@ -73,14 +80,14 @@ class Manifest(Struct):
 
     format: int
     id: str
-    built_at: datetime
+    built_at: GivenTime
     counts: Counts
     sources: list[Source]
-    files: dict[str, File]
+    files: dict[FileName, File]
     denials: list[str] = []
     encoder: str = ""
     index: IndexName | None = None
-    indexed: dict[str, File] = {}
+    indexed: dict[FileName, File] = {}
     inputs: BuildInputs | None = None
 
 

@@ -19,7 +19,7 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from service.errors import REBUILD, SnapshotDamaged, SnapshotMissing, SnapshotUnavailable
-from service.schema.values import EPOCH
+from service.schema.values import EPOCH, GivenTime
 from service.snapshot.manifest import ID_DIGITS, MANIFEST
 from service.storage.json_file import read_json
 
@@ -40,7 +40,7 @@ class KeptSnapshot(Struct, frozen=True):
     """The part of a kept snapshot's manifest that every format has."""
 
     id: str
-    built_at: datetime
+    built_at: GivenTime
     denials: frozenset[str] = frozenset()
 
 

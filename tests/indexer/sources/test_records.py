@@ -88,7 +88,7 @@ FORMATS: dict[str, str] = {
 
 
 @pytest.mark.parametrize(
-    "compress", [bytes, gzip.compress, compressed], ids=["plain", "gzip", "zstd"]
+    "compress", [bytes, gzip.compress, zstd.compress], ids=["plain", "gzip", "zstd"]
 )
 @pytest.mark.parametrize("form", FORMATS)
 def test_every_format_is_recognised_by_its_content(
@@ -302,7 +302,7 @@ FATAL = {
     "gzip of nothing": (gzip.compress(b""), "is empty"),
     "truncated gzip": (gzip.compress(lines().encode())[:-12], "gzip data is damaged or cut short"),
     "corrupt gzip": (gzip.compress(lines().encode())[:30] + b"x" * 99, "gzip data is damaged"),
-    "zstd of nothing": (compressed(b""), "is empty"),
+    "zstd of nothing": (zstd.compress(b""), "is empty"),
     "truncated zstd": (zstd.compress(lines().encode())[:-3], "zstd data is damaged or cut short"),
     "corrupt zstd": (zstd.compress(lines().encode())[:30] + b"x" * 99, "zstd data is damaged"),
     "half an array": (json.dumps(RECORDS).encode()[:150], ":1: Input data was truncated"),
