@@ -61,7 +61,7 @@ DRIPS = {
     "the body": (HEAD + b"\r\n", b"1\r\n[\r\n"),
     "blanks before nothing": (HEAD + b"\r\n", b"1\r\n \r\n"),
     "padding of an empty gzip file": (
-        HEAD + b"\r\n14\r\n" + gzip.zstd.compress(b"") + b"\r\n",
+        HEAD + b"\r\n14\r\n" + gzip.compress(b"") + b"\r\n",
         b"1\r\n\0\r\n",
     ),
     "nothing at all": (b"", b""),
@@ -92,14 +92,14 @@ def bomb(mebibytes: int) -> bytes:
     """Return zeros, compressed to a thousandth."""
     compressor = zlib.compressobj(9, wbits=31)
     zeros = bytes(2**20)
-    chunks = [compressor.zstd.compress(zeros) for _ in range(mebibytes)]
+    chunks = [compressor.compress(zeros) for _ in range(mebibytes)]
     return b"".join([*chunks, compressor.flush()])
 
 
 @pytest.mark.parametrize("layers", [1, 2])
 def test_a_gzip_bomb_is_decompressed_no_further_than_the_limit(layers: int, cache: Path) -> None:
     limits = msgspec.structs.replace(QUICK, bytes=2**20)
-    body = bomb(64) if layers == 1 else gzip.zstd.compress(bomb(64))
+    body = bomb(64) if layers == 1 else gzip.compress(bomb(64))
     headers = {} if layers == 1 else {"Content-Encoding": "gzip"}
     error = failure(sending(body, headers), cache, limits)
     assert "is longer than the 1,048,576 bytes that are allowed" in error
@@ -118,7 +118,7 @@ def test_a_damaged_zstd_body_is_retried(cache: Path) -> None:
 
 @pytest.mark.parametrize(
     "body",
-    [gzip.zstd.compress(b"[]")[:9], gzip.compress(b"[]") + b"x", b"\x1f\x8b\x01" + bytes(20)],
+    [gzip.compress(b"[]")[:9], gzip.compress(b"[]") + b"x", b"\x1f\x8b\x01" + bytes(20)],
     ids=["cut short", "followed by other data", "of an unknown method"],
 )
 def test_a_damaged_gzip_body_is_retried(body: bytes, cache: Path) -> None:
