@@ -5,10 +5,16 @@ from __future__ import annotations
 import sys
 from importlib.util import find_spec
 
-from indexer.cli.main import main
 from service.errors import needs_extra
 
 __all__ = ["main", "ratecard"]
+
+
+def main(arguments: list[str] | None = None, prog: str = "python -m indexer") -> int:
+    """Run a command of the indexer; returns the exit status."""
+    from indexer.cli.main import main as run  # noqa: PLC0415  # loads NumPy, which servers do later
+
+    return run(arguments, prog)
 
 
 def ratecard() -> int:

@@ -9,6 +9,7 @@ import sys
 import tarfile
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from functools import partial
@@ -42,7 +43,7 @@ TIMEOUT = 30  # seconds without a byte
 LONGEST = 600
 """Seconds for a response; a download that takes longer is continued by another request."""
 MAX_EVERY = 10**6  # seconds
-BUFFER = 2**20  # bytes
+BUFFER = 2**15  # bytes: tarfile copies what is left of a buffer with each read
 MAX_DESCRIPTION = 2**20  # bytes
 MAX_MANIFEST = 2**24  # bytes
 MAX_RATIO = 200
@@ -181,9 +182,16 @@ def _copy(
     for path in incoming.iterdir():
         if path.name not in {file.sha256 for file in files}:
             path.unlink()  # of a snapshot that the origin has replaced
-    for file in files:
-        _retry(partial(_download, client, _beside(address, file.path), file, incoming))
-    manifest = _extract(incoming / files[0].sha256, staging, described.id)
+    downloads = [
+        partial(_retry, partial(_download, client, _beside(address, file.path), file, incoming))
+        for file in files
+    ]
+    downloads[0]()
+    with ThreadPoolExecutor(1) as pool:  # downloads the others while the archive is extracted
+        others = [pool.submit(download) for download in downloads[1:]]
+        manifest = _extract(incoming / files[0].sha256, staging, described.id)
+        for other in others:
+            other.result()
     for file in files:
         link(incoming / file.sha256, staging / file.path)
     add_downloads(artifacts, described.id, staging, files)
