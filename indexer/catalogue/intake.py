@@ -245,7 +245,8 @@ class Intake:
             advice = f"if that is right, --accept {each.source_name} takes it once"
             raise SourceFailed(f"{each.name}: gives no items; {advice}")
         before = 0.0 if source.state is None else source.state.malformed
-        if reading.kind not in {None, Kind.RECORDS} and source.state is None:
+        is_of_sellers = reading.kind is not Kind.RECORDS and not reading.entries
+        if is_of_sellers and source.state is None:
             before = tally.malformed / max(tally.records, 1)  # sellers write what a feed repeats
             if tally.records and tally.malformed == tally.records:
                 before = 0.0

@@ -176,6 +176,10 @@ def test_a_byte_order_mark_is_skipped(tmp_path: Path) -> None:
         ('[source]\nname = "x"', "names no source; write a table [[source]] for each"),
         ("[[sorce]]", "`sorce` is no table of a catalogue; did you mean `source`?"),
         ("x =", "is not TOML: Invalid value (at end of document)"),
+        (
+            f"{OWN}max_items = {'9' * 5000}",
+            "holds a number of too many digits, or is nested too deeply",
+        ),
         ('[[source]]\npath = "x"', "source 1: `name` is missing"),
         ('[[source]]\nname = ""', "source 1 (): `name`: expected 1 to 100 printable characters"),
         (
@@ -245,6 +249,17 @@ def test_a_byte_order_mark_is_skipped(tmp_path: Path) -> None:
         (
             '[[source]]\nname = "x"\nurl = "x.jsonl"',
             "source 1 (x): `url`: expected an http or https URL",
+        ),
+        (
+            '[[source]]\nname = "x"\nurl = "https://x.example/my api.json?key=c0ffee"',
+            (
+                "source 1 (x): `url`: holds a character that is not allowed in a URL; a blank is "
+                "written as %20"
+            ),
+        ),
+        (
+            '[[source]]\nname = "x"\npath = "a\\u0000b"',
+            "source 1 (x): `path`: holds a null character, which no file name has",
         ),
         (
             f'[[source]]\n{FEED}chain = "base"',
