@@ -20,7 +20,7 @@ from indexer.catalogue.normaliser import RecordNormaliser
 from indexer.catalogue.overlays import Overlays, read_overlays
 from indexer.catalogue.probed import ProbedCatalogue, probe_catalogue
 from indexer.errors import LeftOut
-from indexer.options import BuildOptions, Denial
+from indexer.options import BuildOptions, Denial, Policy
 from indexer.payments.claims import Claims
 from indexer.payments.credit import Claim, count_credits, fill_usage
 from indexer.payments.database import open_payments
@@ -76,7 +76,7 @@ class BuildContext(NamedTuple):
 class Assembled(Struct):
     """The services of a build in listing order, with the facts and decisions about them.
 
-    accepted, rules: the sources that were accepted, and the digest of the rules for them
+    accepted, rules: the sources that were accepted, and the rules for them
     denials: hashes of the denied values
     reused: the number of records that the last build had validated
     depends_on_time: whether a later build of the same inputs may differ
@@ -87,7 +87,7 @@ class Assembled(Struct):
     discovery: Discovery
     probed: ProbedCatalogue
     accepted: list[AcceptedInput]
-    rules: str
+    rules: Policy
     denials: list[str]
     reused: int
     decisions: Decisions
@@ -190,7 +190,7 @@ class Assembler:
             discovery=discovery,
             probed=probed,
             accepted=intake.accepted,
-            rules=rules.digest,
+            rules=rules.decided,
             denials=rules.denials.hashes(),
             reused=normaliser.reused,
             decisions=self._decisions,
