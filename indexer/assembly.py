@@ -272,6 +272,7 @@ class Assembler:
         if overlays.has_urls:
             _use_of_listings(overlays, catalogue, discovery)
         self._findings.unused_overlays += overlays.unused(denials.counts)
+        self._findings.unused_denials += denials.unused(self._context.options.policy.deny)
         return totals
 
     def _claims(

@@ -17,7 +17,7 @@ from msgspec import NODEFAULT, Struct
 from indexer.declarations import Declaration, declarations
 from indexer.errors import Misuse
 from indexer.options import DENIED, SCOPES, Denial, Kind, OnError, Policy, SourceOptions
-from indexer.sources.denials import fold_host
+from indexer.sources.denials import fold_host, named, normal_form
 from indexer.sources.records import STANDARD_INPUT, source_errors
 from indexer.text import printable, shorten
 from service.urls import parse_url
@@ -186,7 +186,18 @@ def _read_item(kind: type[Struct], table: object, where: str) -> Struct:
         reason = values.get("reason", "")
         if sum(bool(values.get(key)) for key in DENIED) != 1 or not reason.strip():
             raise Misuse(f"{where}: expected one of {', '.join(DENIED)}, and a `reason`")
+        check_denial(Denial(**values), where)
     return kind(**values)
+
+
+def check_denial(denial: Denial, where: str) -> None:
+    """Raise Misuse for a denial of a value that nothing has."""
+    for field, value in named(denial):
+        try:
+            normal_form(field, value)
+        except ValueError as error:
+            advice = "; leave scheme and path out" if "/" in value and field != "url" else ""
+            raise Misuse(f"{where}: `{field}`: {shorten(value)} {error}{advice}") from error
 
 
 def _check_keys(table: Iterable[str], known: Iterable[str], where: str, kind: str) -> None:

@@ -236,7 +236,8 @@ def build_edited(catalogue: CatalogueFolder, items: list[Json], edit: tuple[str,
     (catalogue.artifacts.parent / "removed.json").write_text(overlay)
     removed = {"name": "removed", "kind": "overlay", "path": "removed.json"}
     feed = source("feed", items, on_error="fail")
-    return catalogue.build(removed, feed, **{"deny": DENIED} | policy)
+    keys: Json = {"deny": DENIED} | policy
+    return catalogue.build(removed, feed, **keys)
 
 
 @pytest.mark.parametrize("edit", EDITS)

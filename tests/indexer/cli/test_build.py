@@ -82,6 +82,27 @@ def test_the_last_lines_of_the_report_name_the_served_snapshot(
         assert where == f"{verb} {artifacts}/snapshots/{folder(artifacts).name}"
 
 
+def test_a_denial_that_matches_nothing_is_reported_with_its_reason(
+    tmp_path: Path, artifacts: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    records = [service("api-one"), service("two"), service("evil", domain="evil.example")]
+    path = tmp_path / "catalogue.toml"
+    write_lines(tmp_path / "own.jsonl", records)
+    path.write_text(
+        '[[source]]\nname = "own"\npath = "own.jsonl"\n[policy]\ndeny = ['
+        '{id = "Api-One", reason = "spelt otherwise"}, {host = "evil.example", reason = "spam"},'
+        '{payee = "0xAB", reason = "left"}, {id = "two", reason = "asked for"}]'
+    )
+    assert main(["build", str(path), "--out", str(artifacts)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line for line in lines if line.startswith("unused")] == [
+        "unused denial: id:Api-One (spelt otherwise)",
+        "unused denial: payee:0xAB (left)",
+    ]
+    assert main(["check", str(path), "--out", str(artifacts), "--json"]) == 0
+    assert len(json.loads(capsys.readouterr().out)["unusedDenials"]) == 2
+
+
 def test_the_json_report_is_one_line_with_the_same_figures(
     tmp_path: Path, artifacts: Path, build: Build, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -127,6 +148,7 @@ def test_the_json_report_is_one_line_with_the_same_figures(
         "changes": None,
         "suspiciousPrices": [],
         "undescribed": 1,
+        "unusedDenials": [],
         "unusedOverlays": [f"{tmp_path / 'overlay.json'}:1: nope"],
         "notes": [],
         "findings": 1,

@@ -288,6 +288,26 @@ def test_a_byte_order_mark_is_skipped(tmp_path: Path) -> None:
             f'{OWN}[policy]\ndeny = [{{id = "x", reason = "z"}}, {{id = "y"}}]',
             "[policy]: `deny` 2: expected one of host, domain, payee, id, url, and a `reason`",
         ),
+        *(
+            (
+                f"{OWN}[policy]\ndeny = [{{{key} = '{value}', reason = 'z'}}]",
+                (
+                    f"[policy]: `deny` 1: `{key}`: {value.strip()} holds a blank or a character "
+                    f"that no {key} has{'; leave scheme and path out' * ('/' in value)}"
+                ),
+            )
+            for key, value in [
+                ("host", "https://api.scam.example"),
+                ("host", "api.scam.example/v1"),
+                ("domain", "https://api.scam.example"),
+                ("payee", "0xab "),
+                ("id", " scam-example"),
+            ]
+        ),
+        (
+            f'{OWN}[policy]\ndeny = [{{url = "foo", reason = "z"}}]',
+            "[policy]: `deny` 1: `url`: foo is not a URL with a host",
+        ),
         (
             f'{OWN}[[policy.stablecoins]]\nnetwork = "base"',
             "[policy]: `stablecoins` 1: `address` is missing",

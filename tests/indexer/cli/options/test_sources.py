@@ -188,6 +188,21 @@ def test_what_contradicts_a_catalogue_file_is_an_error(
             "ftp://…: sources are read over http and https only, or from files",
         ),
         (
+            ["--deny", "http://["],
+            "--deny: `url`: http://[ is not a URL: Invalid IPv6 URL",
+        ),
+        (
+            ["--deny", "host:api.scam.example/v1"],
+            (
+                "--deny: `host`: api.scam.example/v1 holds a blank or a character that no host "
+                "has; leave scheme and path out"
+            ),
+        ),
+        (
+            ["--deny", "payee:0xab "],
+            "--deny: `payee`: 0xab holds a blank or a character that no payee has",
+        ),
+        (
             ["https://files.example/my api.json?key=c0ffee"],
             (
                 "https://files.example/my api.json: holds a character that is not allowed in a "
