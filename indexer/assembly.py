@@ -19,7 +19,7 @@ from indexer.catalogue.known_records import open_known_records
 from indexer.catalogue.normaliser import RecordNormaliser
 from indexer.catalogue.overlays import Overlays, read_overlays
 from indexer.catalogue.probed import ProbedCatalogue, probe_catalogue
-from indexer.errors import LeftOut
+from indexer.errors import LeftOut, SourceFailed
 from indexer.options import BuildOptions, Denial, Policy
 from indexer.payments.claims import Claims
 from indexer.payments.credit import Claim, count_credits, fill_usage
@@ -38,12 +38,15 @@ from indexer.sources.decisions import Decisions, DecisionTable
 from indexer.sources.denials import Denials, TakenDown
 from indexer.sources.findings import Findings, State
 from indexer.sources.inputs import Input, Inputs
+from indexer.sources.records import LISTS
 from indexer.x402.discovery import Discovery, Place
 from indexer.x402.outline import subject_of
 from indexer.x402.pointers import drop_pointers, join_pointers
 from indexer.x402.readings import Readings
 from indexer.x402.rules import Rules
+from service.errors import SnapshotUnavailable
 from service.schema.demand import DemandInputs
+from service.snapshot.publication import read_current
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -114,6 +117,30 @@ def _taken_down(denied: Iterable[Denial]) -> Iterator[str]:
                 yield plain_id(each.domain)
 
 
+def _check_first(options: BuildOptions, accepted: Iterable[AcceptedInput]) -> None:
+    """Raise SourceFailed where rules leave out all listings of a first build.
+
+    Documents are no lists of listings: all that they describe may be free, or without a price.
+    """
+    with suppress(SnapshotUnavailable):
+        read_current(options.out)
+        return
+    lists = [each for each in accepted if each.kind in {None, *LISTS}]
+    left_out = [each for each in lists if each.tally.left_out]
+    names = list(dict.fromkeys(each.input.source_name for each in left_out))
+    if options.accept.isdisjoint({*names, *(each.input.name for each in left_out)}) and names:
+        reasons = "".join(
+            f"\n  {each.input.name}: left out: {count:,} × {rule}"
+            for each in left_out
+            for rule, count in each.tally.left_out.items()
+        )
+        records = sum(each.tally.records for each in lists)
+        raise SourceFailed(
+            f"0 of {records:,} records would be published, by a first build; change the rules that "
+            f"leave them out, or if that is right, --accept {names[0]} takes it once{reasons}"
+        )
+
+
 def _use_of_listings(overlays: Overlays, catalogue: Catalogue, discovery: Discovery) -> None:
     """Count the profiles of listed resources as used."""
     groups = (entry.group for _, entry in catalogue.entries())
@@ -175,6 +202,8 @@ class Assembler:
             totals = self._amend(catalogue, discovery, overlays, rules.denials, payments)
         probed = self._probe(inputs.probes, catalogue, discovery, rules)
         listing = catalogue.order()
+        if not listing:
+            _check_first(options, intake.accepted)
         write_demand(self._context.built, totals, catalogue.demand(listing))
         is_dated = rules.met_the_future or options.policy.max_age is not None
         is_dated |= probed.depends_on_time

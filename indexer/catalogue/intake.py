@@ -74,9 +74,13 @@ class Reading(Struct):
 
 
 class AcceptedInput(NamedTuple):
-    """A source that was accepted as it is now, and where its last accepted copy is kept."""
+    """A source that was accepted as it is now, and where its last accepted copy is kept.
+
+    kind: as that of a Reading
+    """
 
     input: Input
+    kind: Kind | None
     tally: Tally
     listings: AcceptedListings
     source: AcceptedSource
@@ -126,7 +130,7 @@ class Intake:
                 return
             reading = self._read(last, tally, progress)
         else:
-            self.accepted.append(AcceptedInput(each, tally, reading.listings, source))
+            self.accepted.append(AcceptedInput(each, reading.kind, tally, reading.listings, source))
         self._findings.notes += reading.notes
         self._catalogue.accept(reading.entries)
         self._discovery.accept(reading.found)
@@ -302,7 +306,7 @@ def store_accepted(
     `policy` has the rules that they were read by.
     """
     remove_unused(artifacts, now)
-    for each, tally, listings, source in accepted:
+    for each, _, tally, listings, source in accepted:
         if each.file is None:
             continue
         try:
