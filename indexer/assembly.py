@@ -19,8 +19,8 @@ from indexer.catalogue.known_records import open_known_records
 from indexer.catalogue.normaliser import RecordNormaliser
 from indexer.catalogue.overlays import Overlays, read_overlays
 from indexer.catalogue.probed import ProbedCatalogue, probe_catalogue
-from indexer.errors import LeftOut
-from indexer.options import BuildOptions, Denial
+from indexer.errors import LeftOut, SourceFailed
+from indexer.options import BuildOptions, Denial, Policy
 from indexer.payments.claims import Claims
 from indexer.payments.credit import Claim, count_credits, fill_usage
 from indexer.payments.database import open_payments
@@ -38,14 +38,17 @@ from indexer.sources.decisions import Decisions, DecisionTable
 from indexer.sources.denials import Denials, TakenDown
 from indexer.sources.findings import Findings, State
 from indexer.sources.inputs import Input, Inputs
+from indexer.sources.records import LISTS
 from indexer.x402.discovery import Discovery, Place
 from indexer.x402.members.dates import MICROSECOND
 from indexer.x402.outline import subject_of
 from indexer.x402.pointers import drop_pointers, join_pointers
 from indexer.x402.readings import Readings
 from indexer.x402.rules import Rules
+from service.errors import SnapshotUnavailable
 from service.schema.demand import DemandInputs
 from service.schema.values import EPOCH
+from service.snapshot.publication import read_current
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -78,7 +81,7 @@ class BuildContext(NamedTuple):
 class Assembled(Struct):
     """The services of a build in listing order, with the facts and decisions about them.
 
-    accepted, rules: the sources that were accepted, and the digest of the rules for them
+    accepted, rules: the sources that were accepted, and the rules for them
     denials: hashes of the denied values
     reused: the number of records that the last build had validated
     holds_until: until when a build of the same inputs is the same, None for ever
@@ -89,7 +92,7 @@ class Assembled(Struct):
     discovery: Discovery
     probed: ProbedCatalogue
     accepted: list[AcceptedInput]
-    rules: str
+    rules: Policy
     denials: list[str]
     reused: int
     decisions: Decisions
@@ -114,6 +117,30 @@ def _taken_down(denied: Iterable[Denial]) -> Iterator[str]:
         elif each.domain:
             with suppress(ValueError):
                 yield plain_id(each.domain)
+
+
+def _check_first(options: BuildOptions, accepted: Iterable[AcceptedInput]) -> None:
+    """Raise SourceFailed where rules leave out all listings of a first build.
+
+    Documents are no lists of listings: all that they describe may be free, or without a price.
+    """
+    with suppress(SnapshotUnavailable):
+        read_current(options.out)
+        return
+    lists = [each for each in accepted if each.kind in {None, *LISTS}]
+    left_out = [each for each in lists if each.tally.left_out]
+    names = list(dict.fromkeys(each.input.source_name for each in left_out))
+    if options.accept.isdisjoint({*names, *(each.input.name for each in left_out)}) and names:
+        reasons = "".join(
+            f"\n  {each.input.name}: left out: {count:,} × {rule}"
+            for each in left_out
+            for rule, count in each.tally.left_out.items()
+        )
+        records = sum(each.tally.records for each in lists)
+        raise SourceFailed(
+            f"0 of {records:,} records would be published, by a first build; change the rules that "
+            f"leave them out, or if that is right, --accept {names[0]} takes it once{reasons}"
+        )
 
 
 def _use_of_listings(overlays: Overlays, catalogue: Catalogue, discovery: Discovery) -> None:
@@ -177,6 +204,8 @@ class Assembler:
             totals = self._amend(catalogue, discovery, overlays, rules.denials, payments)
         probed = self._probe(inputs.probes, catalogue, discovery, rules)
         listing = catalogue.order()
+        if not listing:
+            _check_first(options, intake.accepted)
         write_demand(self._context.built, totals, catalogue.demand(listing))
         until = rules.holds_until
         holds_until = None if until is None else EPOCH + until * MICROSECOND
@@ -191,7 +220,7 @@ class Assembler:
             discovery=discovery,
             probed=probed,
             accepted=intake.accepted,
-            rules=rules.digest,
+            rules=rules.decided,
             denials=rules.denials.hashes(),
             reused=normaliser.reused,
             decisions=self._decisions,
@@ -273,6 +302,7 @@ class Assembler:
         if overlays.has_urls:
             _use_of_listings(overlays, catalogue, discovery)
         self._findings.unused_overlays += overlays.unused(denials.counts)
+        self._findings.unused_denials += denials.unused(self._context.options.policy.deny)
         return totals
 
     def _claims(

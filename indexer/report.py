@@ -68,6 +68,7 @@ class Report(Struct, rename="camel"):
     downloads: int = 0
     loaded: int = 0
     undescribed: int = 0
+    unused_denials: list[str] = []
 
 
 class LastBuild(Struct):
@@ -117,6 +118,7 @@ def make_report(
         changes=changes,
         suspicious_prices=outliers,
         unused_overlays=findings.unused_overlays,
+        unused_denials=findings.unused_denials,
         notes=findings.notes,
         findings=findings.count,
         first_findings=findings.first(),

@@ -29,9 +29,10 @@ from indexer.errors import (
 from indexer.manifests.reading import read_manifest
 from indexer.mpp.reading import read_directory
 from indexer.openapi.reading import read_openapi
-from indexer.options import BuildOptions, Kind, OnError
+from indexer.options import BuildOptions, Kind, OnError, Policy
 from indexer.progress import Stage
 from indexer.sources.accepted import AcceptedListings, AcceptedSource, remove_unused
+from indexer.sources.denials import Denials
 from indexer.sources.findings import Findings, State, Tally
 from indexer.sources.inputs import Input, distinct_name
 from indexer.sources.records import LISTS, SourceRecord, read_records
@@ -39,7 +40,7 @@ from indexer.sources.subjects import Subject
 from indexer.x402.discovery import Discovery, SourceResources
 from indexer.x402.outline import subject_of
 from indexer.x402.readings import ReadResource
-from indexer.x402.resource import given_url
+from indexer.x402.resource import given_url, read_resource
 from indexer.x402.rules import OLD, Rules
 
 OTHER_KIND = "records of another kind"
@@ -57,7 +58,7 @@ Lists are read item by item."""
 class Reading(Struct):
     """The content of one source, until the source is accepted.
 
-    left_out: URLs of listings that a rule of the operator removed, and not the source
+    left_out: URLs of listings that a new rule of the operator removed, and not the source
     notes: remarks on the source
     kind: of the document that it is, or as the operator names it
     """
@@ -73,9 +74,13 @@ class Reading(Struct):
 
 
 class AcceptedInput(NamedTuple):
-    """A source that was accepted as it is now, and where its last accepted copy is kept."""
+    """A source that was accepted as it is now, and where its last accepted copy is kept.
+
+    kind: as that of a Reading
+    """
 
     input: Input
+    kind: Kind | None
     tally: Tally
     listings: AcceptedListings
     source: AcceptedSource
@@ -113,8 +118,7 @@ class Intake:
         try:
             if each.failure is not None:
                 raise each.failure
-            has_new_rules = source.state is None or source.state.rules != self._rules.digest
-            reading = self._read(each, tally, progress, has_new_rules=has_new_rules)
+            reading = self._read(each, tally, progress, self._earlier_rules(source))
             self._judge(reading, source)
         except (SourceError, TooManyRejects) as error:
             last = self._fall_back(each, source, error)
@@ -124,12 +128,19 @@ class Intake:
             tally.state = State.SKIPPED if last is None else State.LAST
             if last is None:
                 return
-            reading = self._read(last, tally, progress, has_new_rules=False)
+            reading = self._read(last, tally, progress)
         else:
-            self.accepted.append(AcceptedInput(each, tally, reading.listings, source))
+            self.accepted.append(AcceptedInput(each, reading.kind, tally, reading.listings, source))
         self._findings.notes += reading.notes
         self._catalogue.accept(reading.entries)
         self._discovery.accept(reading.found)
+
+    def _earlier_rules(self, source: AcceptedSource) -> Rules | None:
+        """Return the rules that a source was accepted by, None where they are those of now."""
+        policy = None if source.state is None else source.state.policy
+        if policy is None or policy == self._rules.decided:
+            return None
+        return Rules(replace(policy, max_age=None), Denials(policy.deny), self._now)
 
     def _public_name(self, each: Input) -> str:
         """Return the public name of a source, with a number where another source has it."""
@@ -143,10 +154,9 @@ class Intake:
         each: Input,
         tally: Tally,
         progress: Stage,
-        *,
-        has_new_rules: bool,
+        earlier: Rules | None = None,
     ) -> Reading:
-        """Read a source; listings that new rules leave out are not missed."""
+        """Read a source; listings that `earlier` rules would have admitted are not missed."""
         number = len(self._catalogue.sources) - 1
         found = SourceResources(self._discovery, number, each.name, each.options.trust)
         reading = Reading(each, tally, [], found, AcceptedListings())
@@ -176,7 +186,9 @@ class Intake:
                 self._take_record(reading, record, result)
             except InvalidRecord as fault:
                 self._refuse(reading, record, fault)
-                is_excused = isinstance(fault, LeftOut) and (fault.rule == OLD or has_new_rules)
+                is_excused = isinstance(fault, LeftOut) and (
+                    fault.rule == OLD or _is_admitted(record, earlier)
+                )
                 if is_excused and (url := given_url(record.text)):
                     reading.left_out.add(url)
                 fault.__traceback__ = None  # refers to the record, which has the fault
@@ -247,7 +259,8 @@ class Intake:
             advice = f"if that is right, --accept {each.source_name} takes it once"
             raise SourceFailed(f"{each.name}: gives no items; {advice}")
         before = 0.0 if source.state is None else source.state.malformed
-        if reading.kind not in {None, Kind.RECORDS} and source.state is None:
+        is_of_sellers = reading.kind is not Kind.RECORDS and not reading.entries
+        if is_of_sellers and source.state is None:
             before = tally.malformed / max(tally.records, 1)  # sellers write what a feed repeats
             if tally.records and tally.malformed == tally.records:
                 before = 0.0
@@ -286,16 +299,16 @@ class Intake:
 def store_accepted(
     artifacts: Path,
     accepted: Iterable[AcceptedInput],
-    rules: str,
+    policy: Policy,
     findings: Findings,
     now: datetime,
 ) -> None:
     """Keep published sources for the next build; a fault is noted, as nothing is lost.
 
-    `rules` is the digest of the rules that they were read by.
+    `policy` has the rules that they were read by.
     """
     remove_unused(artifacts, now)
-    for each, tally, listings, source in accepted:
+    for each, _, tally, listings, source in accepted:
         if each.file is None:
             continue
         try:
@@ -305,7 +318,7 @@ def store_accepted(
                 listings,
                 tally.read_at or now,
                 tally.malformed / max(tally.records, 1),
-                rules,
+                policy,
                 is_lines=each.is_lines,
             )
         except OSError as error:
@@ -317,6 +330,17 @@ def refresh_accepted(artifacts: Path, inputs: Iterable[Input], now: datetime) ->
     for each in inputs:
         with suppress(OSError):
             AcceptedSource(artifacts, each.options).refresh(each.read_at or now)
+
+
+def _is_admitted(record: SourceRecord, rules: Rules | None) -> bool:
+    """Whether these rules, if any, admit a resource."""
+    if rules is None:
+        return False
+    try:
+        read_resource(record, rules)
+    except InvalidRecord:
+        return False
+    return True
 
 
 def _kind_of(record: SourceRecord, result: Result, declared: Kind | None) -> Kind:

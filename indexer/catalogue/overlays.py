@@ -13,10 +13,11 @@ import msgspec
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
+from indexer.catalogue.derived_ids import ascii_domain
 from indexer.compressed import decompress
 from indexer.errors import InvalidRecord, SourceError
 from indexer.options import Denial
-from indexer.sources.denials import fold_address, fold_host
+from indexer.sources.denials import normal_form
 from indexer.sources.records import source_errors
 from indexer.text import (
     BYTE_ORDER_MARK,
@@ -30,7 +31,7 @@ from indexer.text import (
 from indexer.untrusted import raw_members
 from indexer.x402.endpoints import decode_endpoints
 from service.schema.profiles import Profile
-from service.urls import ascii_host, find_url, is_url, parse_url
+from service.urls import find_url, is_url
 
 MAX_FILE = 64 * 2**20  # bytes, decompressed
 SUMMARY = "priceSummary"
@@ -111,6 +112,11 @@ class Overlays:
                 f"{place}: {key} can be removed only, by null; a patch needs the id of a service "
                 f"or domain:HOST{', a URL takes a profile alone' if is_url else ''}"
             )
+        if is_url and not _host.match(key.value):
+            raise SourceError(
+                f"{place}: {key} can be removed only, by null; a profile needs the http or https "
+                "URL of an endpoint"
+            )
         added = Patch(place, msgspec.json.encode(members), profile)
         self._patches.setdefault(key, []).append(added)
         if is_url:
@@ -125,7 +131,7 @@ class Overlays:
         """Return the patches of a service, those of its domain before those of its id."""
         if not self._patches:
             return None
-        keys = [OverlayKey("domain", fold_host(domain)), OverlayKey("id", service_id)]
+        keys = [OverlayKey("domain", _fold_domain(domain)), OverlayKey("id", service_id)]
         keys = [key for key in keys if key not in self._removals]
         self._taken.update(keys)
         patches = [patch for key in keys for patch in self._patches.get(key, ())]
@@ -249,13 +255,19 @@ def _denial(key: OverlayKey, place: str) -> Denial:
 def _parse_key(text: str) -> OverlayKey:
     """Parse a key; raises ValueError with the reason for an invalid URL or domain."""
     if is_url(text):
-        return OverlayKey("url", parse_url(text).identity)
+        return OverlayKey("url", normal_form("url", text))
     field, _, value = text.partition(":")
     if field in PREFIXES and value:
-        is_domain = field == "domain"
-        value = ascii_host(value).removesuffix(".") if is_domain else fold_address(value)
-        return OverlayKey(field, value)
+        return OverlayKey(field, normal_form(field, value))
     return OverlayKey("id", text)
+
+
+def _fold_domain(domain: str) -> str:
+    """Return the domain of a record as keys have it, and any other text unchanged."""
+    try:
+        return ascii_domain(domain).removesuffix(".")
+    except ValueError:
+        return domain
 
 
 def _refuse(constant: str) -> NoReturn:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import Any
 
+from indexer.containers.surrogates import mask_surrogates
 from indexer.errors import InvalidRecord
 from indexer.sources.denials import fold_address
 from indexer.sources.subjects import NOTHING, Subject, make_subject
@@ -39,7 +40,8 @@ def _decode(text: bytes) -> dict[str, Any]:
         pass
     try:
         check_depth(text)
-        values = json.loads(text, parse_int=str)  # of any number of digits
+        masked = mask_surrogates(text).decode()  # halves of pairs could not be encoded again
+        values = json.loads(masked, parse_int=str)  # of any number of digits
     except (InvalidRecord, ValueError, RecursionError):
         return {}
     return values if isinstance(values, dict) else {}

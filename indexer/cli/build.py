@@ -86,6 +86,7 @@ def _describe(report: Report, artifacts: Path) -> Iterator[str]:
         yield f"  and {report.findings - shown:,} more; --rejects FILE lists them all"
     yield from (f"note: {note}" for note in report.notes)
     yield from _describe_some("unused overlay:", report.unused_overlays)
+    yield from _describe_some("unused denial:", report.unused_denials)
     yield from _describe_some("suspicious price:", [*map(str, report.suspicious_prices)])
     if report.undescribed:
         yield (

@@ -11,7 +11,7 @@ from msgspec import Raw
 _surrogates = re.compile(
     rb"\\u[dD][89abAB]..\\u[dD][c-fC-F]|(?P<lone>\\u[dD][89a-fA-F][0-9a-fA-F]{2})|\\.", re.DOTALL
 )
-REPLACEMENT = rb"\ufffd"  # as long as the escape that it replaces
+REPLACEMENT = rb"\uffff"  # as long as an escape; a noncharacter, so that no URL has it
 
 
 def mask_surrogates(text: bytes) -> bytes:

@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from indexer.options import UNUSED_SECONDS, OnError, SourceOptions
+from indexer.options import UNUSED_SECONDS, OnError, Policy, SourceOptions
 from indexer.sources.findings import MAX_EXAMPLES
 from service.snapshot.manifest import sha256
 from service.storage.hash_table import text_hash
@@ -58,7 +58,7 @@ class AcceptedState(Struct):
     """A source as it was last accepted.
 
     malformed: share of its records
-    rules: hash of the rules of the operator
+    policy: the rules of the operator, with the removals of overlays; None where they are unknown
     is_lines: whether the copy is JSON lines, whatever it looks like
     copy: name of the copy of its text, empty without one
     sha256: of the copy
@@ -68,11 +68,11 @@ class AcceptedState(Struct):
     format: int
     read_at: datetime
     malformed: float
-    rules: str
     is_lines: bool
     copy: str
     sha256: str
     stamp: tuple[int, int]
+    policy: Policy | None = None
 
 
 _listings = msgspec.msgpack.Decoder(AcceptedListings)
@@ -120,7 +120,7 @@ class AcceptedSource:
         The share `allowed` of the accepted listings, or FLOOR, may go, change their payee, or cost
         PRICE_RISE times as much.
 
-        left_out: URLs of listings that a rule of the operator removed
+        left_out: URLs of listings that a new rule of the operator removed
         """
         accepted, now = self._read().facts(), listings.facts()
         kinds: dict[str, list[str]] = {"are gone": [], "pay another address": [], "cost more": []}
@@ -148,7 +148,7 @@ class AcceptedSource:
         listings: AcceptedListings,
         read_at: datetime,
         malformed: float,
-        rules: str = "",
+        policy: Policy | None = None,
         *,
         is_lines: bool,
     ) -> None:
@@ -166,7 +166,7 @@ class AcceptedSource:
             copy = known.name if known else self._copy(source, path)
         self._replace(LISTINGS, msgspec.msgpack.encode(listings))
         digest = sha256(self.folder / copy) if copy else ""
-        state = AcceptedState(FORMAT, read_at, malformed, rules, is_lines, copy, digest, stamp)
+        state = AcceptedState(FORMAT, read_at, malformed, is_lines, copy, digest, stamp, policy)
         self._replace(STATE, msgspec.json.encode(state))
         for other in self.folder.iterdir():
             if other.name not in {STATE, LISTINGS, copy}:

@@ -17,9 +17,10 @@ from msgspec import NODEFAULT, Struct
 from indexer.declarations import Declaration, declarations
 from indexer.errors import Misuse
 from indexer.options import DENIED, SCOPES, Denial, Kind, OnError, Policy, SourceOptions
-from indexer.sources.denials import fold_host
+from indexer.sources.denials import fold_host, named, normal_form
 from indexer.sources.records import STANDARD_INPUT, source_errors
 from indexer.text import printable, shorten
+from service.urls import parse_url
 
 SUFFIX = ".toml"
 VARIABLE = "env:"
@@ -48,6 +49,7 @@ def name_source(name: str, kind: Kind | None = None) -> SourceOptions:
         scheme, _, rest = shown.partition("//")
         host, slash, path = rest.partition("/")
         shown = f"{scheme}//{host.rpartition('@')[2]}{slash}{path}"
+        _check_url(name, shorten(shown.rpartition("@")[2]))
         return SourceOptions(name=shown, url=name, kind=kind or Kind.RESOURCES)
     if _scheme.match(name) and not os.path.lexists(name):
         scheme = name.partition("://")[0]
@@ -65,6 +67,9 @@ def read_catalogue_file(path: str) -> CatalogueFile:
         raise Misuse(f"{name}: is not UTF-8 at byte {error.start}; save it as UTF-8") from error
     except tomllib.TOMLDecodeError as error:
         raise Misuse(f"{name}: is not TOML: {error}") from error
+    except (ValueError, RecursionError) as error:
+        reason = "holds a number of too many digits, or is nested too deeply"
+        raise Misuse(f"{name}: {reason}") from error
     _check_keys(tables, ("source", "policy"), name, "table of a catalogue")
     sources = tables.get("source")
     if not isinstance(sources, list) or not all(isinstance(each, dict) for each in sources):
@@ -110,7 +115,10 @@ def _read_source(table: dict[str, Any], folder: Path, where: str) -> SourceOptio
     if bool(values.get("url")) == bool(values.get("path")):
         raise Misuse(f"{where}: expected one of `url` and `path`")
     if values.get("url"):
+        _check_url(values["url"], f"{where}: `url`")
         values = {"kind": Kind.RESOURCES} | values
+    elif "\0" in values["path"]:
+        raise Misuse(f"{where}: `path`: holds a null character, which no file name has")
     else:
         values = {"trust": 1, "curated": True} | values
         values["path"] = _join(folder, values["path"])
@@ -126,6 +134,15 @@ def _read_source(table: dict[str, Any], folder: Path, where: str) -> SourceOptio
         if not source.takes(key):
             raise Misuse(f"{where}: `{key}` is for {SCOPES[key]} only; remove it")
     return source
+
+
+def _check_url(url: str, where: str) -> None:
+    """Raise Misuse for a text that is no URL; the message has none of it, as it may be secret."""
+    try:
+        parse_url(url)
+    except ValueError as error:
+        reason = str(error).partition(":")[0]
+        raise Misuse(f"{where}: {reason}; a blank is written as %20") from None
 
 
 def _join(folder: Path, path: str) -> str:
@@ -169,7 +186,18 @@ def _read_item(kind: type[Struct], table: object, where: str) -> Struct:
         reason = values.get("reason", "")
         if sum(bool(values.get(key)) for key in DENIED) != 1 or not reason.strip():
             raise Misuse(f"{where}: expected one of {', '.join(DENIED)}, and a `reason`")
+        check_denial(Denial(**values), where)
     return kind(**values)
+
+
+def check_denial(denial: Denial, where: str) -> None:
+    """Raise Misuse for a denial of a value that nothing has."""
+    for field, value in named(denial):
+        try:
+            normal_form(field, value)
+        except ValueError as error:
+            advice = "; leave scheme and path out" if "/" in value and field != "url" else ""
+            raise Misuse(f"{where}: `{field}`: {shorten(value)} {error}{advice}") from error
 
 
 def _check_keys(table: Iterable[str], known: Iterable[str], where: str, kind: str) -> None:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from hashlib import blake2b
 
 from indexer.errors import LeftOut
-from indexer.options import Denial
+from indexer.options import DENIED, Denial
 from service.schema.listings import DECLINED
 from service.urls import ascii_host, parse_url
 
 HASH_SIZE = 8  # bytes
 NOTHING = re.compile("(?!)")
 TAKEN_DOWN = "taken down"
+
+_foreign = re.compile(r"[\s/?#@\\]")
 
 
 class TakenDown(LeftOut):
@@ -84,6 +86,15 @@ class Denials:
         if denial := self.find(host=host, domain=domain, payees=payees, urls=urls):
             raise TakenDown(path, denial)
 
+    def unused(self, denials: Iterable[Denial]) -> list[str]:
+        """Return those of these denials that nothing matched, with their reasons."""
+        return [
+            f"{field}:{value} ({each.reason})"
+            for each in denials
+            if each not in self.counts
+            for field, value in named(each)
+        ]
+
     def hashes(self) -> list[str]:
         """Return the sorted hashes of what is denied, whatever the reasons are."""
         patterns = (("host", pattern.pattern) for pattern, _ in self._patterns)
@@ -93,19 +104,29 @@ class Denials:
         )
 
     def _add(self, denial: Denial) -> None:
-        host = fold_host(denial.host)
-        if "*" in host:
-            self._patterns.append((host_pattern(host), denial))
-        values = {
-            "id": denial.id,
-            "host": "" if "*" in host or ":" in host else host,
-            "domain": fold_host(denial.domain) or (host if ":" in host else ""),
-            "payee": fold_address(denial.payee),
-            "url": parse_url(denial.url).identity if denial.url else "",
-        }
-        for key in values.items():
-            if key[1]:
-                self._exact[key].append(denial)
+        for field, given in named(denial):
+            value = normal_form(field, given)
+            if field == "host" and "*" in value:
+                self._patterns.append((host_pattern(value), denial))
+            else:
+                has_port = field == "host" and ":" in value
+                self._exact["domain" if has_port else field, value].append(denial)
+
+
+def named(denial: Denial) -> Iterator[tuple[str, str]]:
+    """Yield the fields that a denial names, and their values."""
+    return ((field, value) for field in DENIED if (value := getattr(denial, field)))
+
+
+def normal_form(field: str, value: str) -> str:
+    """Return the value of a denial in normal form; raises ValueError for one that nothing has."""
+    if field == "url":
+        return parse_url(value).identity
+    if not value.isprintable() or _foreign.search(value):
+        raise ValueError(f"holds a blank or a character that no {field} has")
+    if field in {"host", "domain"}:
+        return ascii_host(value).removesuffix(".")
+    return fold_address(value) if field == "payee" else value
 
 
 def host_pattern(host: str) -> re.Pattern[str]:

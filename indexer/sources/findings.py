@@ -119,6 +119,7 @@ class Findings:
         self._mark = 0, 0  # the count, and the end of the file, when a source was started
         self.tallies: list[Tally] = []
         self.unused_overlays: list[str] = []
+        self.unused_denials: list[str] = []
         self.notes: list[str] = []
 
     def tally(self, source: str, public_name: str = "") -> Tally:

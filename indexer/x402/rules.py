@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 from datetime import datetime
 from decimal import Decimal
 from functools import lru_cache
 from typing import Any
+
+from msgspec.structs import replace
 
 from indexer.assets.stablecoins import Stablecoins
 from indexer.errors import LeftOut
@@ -40,10 +41,9 @@ class Rules:
         """The last moment at which each decision is the same, in microseconds; None for ever."""
 
     @property
-    def digest(self) -> str:
-        """A hash of what the operator decided."""
-        rules = repr((self.policy, self.denials.rules)).encode()
-        return hashlib.sha256(rules).hexdigest()
+    def decided(self) -> Policy:
+        """The policy, with the removals of overlays among its denials."""
+        return replace(self.policy, deny=self.denials.rules)
 
     def hold_until(self, moment: int) -> None:
         """Note that a later build may decide otherwise after a moment, in microseconds."""

@@ -34,6 +34,8 @@ DENIALS = [
     {"id": "gone", "reason": "secret of the operator"},
 ]
 OPTIONS = ("--max-rejects", "100%")
+ACCEPTED = ("--accept", "first", "--accept", "second", "--accept", "curated")
+"""Options that publish a first build of which rules leave out everything."""
 HOSTILE: list[Any] = [
     "https://one.example/" + "a" * 2**20,
     "https://one.example/\r\nset-cookie: a=b",
@@ -110,7 +112,7 @@ def test_each_record_has_one_fate_in_its_source(
             source("first", first, trust=0, kind="resources", curated=False),
             source("second", second, trust=1, kind="resources", curated=False),
             source("curated", curated, hides=hides),
-            options=(*OPTIONS, "--rejects", str(rejects), "--quiet"),
+            options=(*OPTIONS, *ACCEPTED, "--rejects", str(rejects), "--quiet"),
             deny=DENIALS,
         )
         assert status == 0

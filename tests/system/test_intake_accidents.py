@@ -212,6 +212,57 @@ def test_a_feed_whose_listings_are_no_longer_encrypted_has_failed(
     assert catalogue.build(source("feed", plain, on_error="fail")) == 3
 
 
+DENIED = [{"host": f"*.{name}.example", "reason": "spam"} for name in ("evil", "scam")]
+REMOVED: Json = {"https://h01.example/x": None, "domain:nobody.example": None}
+EDITS: dict[str, tuple[str, Json]] = {
+    "a blank line in the overlay": ("\n" + json.dumps(REMOVED), {}),
+    "a reordered overlay": (json.dumps(dict(reversed(REMOVED.items()))), {}),
+    "a new removal": (json.dumps(REMOVED | {"domain:h02.example": None}), {}),
+    "a correction": (json.dumps(REMOVED | {"domain:h03.example": {"name": "X"}}), {}),
+    "a new denial": (json.dumps(REMOVED), {"deny": [*DENIED, {"payee": "0xab", "reason": "x"}]}),
+    "reordered denials": (json.dumps(REMOVED), {"deny": DENIED[::-1]}),
+    "no denials": (json.dumps(REMOVED), {"deny": []}),
+    "another reason": (json.dumps(REMOVED), {"deny": [each | {"reason": "x"} for each in DENIED]}),
+    "a lower price": (json.dumps(REMOVED), {"max_price": 9_000}),
+    "a higher price": (json.dumps(REMOVED), {"max_price": 11_000}),
+    "the age of listings": (json.dumps(REMOVED), {"max_age": "9999d"}),
+    "private addresses": (json.dumps(REMOVED), {"allow_private": True}),
+}
+
+
+def build_edited(catalogue: CatalogueFolder, items: list[Json], edit: tuple[str, Json]) -> int:
+    """Build from a feed beside an overlay of this text, with these keys of the policy."""
+    overlay, policy = edit
+    (catalogue.artifacts.parent / "removed.json").write_text(overlay)
+    removed = {"name": "removed", "kind": "overlay", "path": "removed.json"}
+    feed = source("feed", items, on_error="fail")
+    keys: Json = {"deny": DENIED} | policy
+    return catalogue.build(removed, feed, **keys)
+
+
+@pytest.mark.parametrize("edit", EDITS)
+def test_an_edit_of_overlays_or_policy_excuses_no_loss_of_a_source(
+    catalogue: CatalogueFolder, capsys: pytest.CaptureFixture[str], edit: str
+) -> None:
+    dear = shops(30, accepts=[accept("99000000000000")])
+    assert build_edited(catalogue, shops(30), (json.dumps(REMOVED), {})) == 0
+    assert build_edited(catalogue, dear, EDITS[edit]) == 3
+    assert " of 29 listings are gone" in failure_of(capsys)
+    assert len(ids(catalogue.artifacts)) == 29
+
+
+def test_new_rules_excuse_only_the_listings_that_they_leave_out(
+    catalogue: CatalogueFolder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    denied = [{"host": "h0*", "reason": "spam"}]
+    dear = shops(10) + shops(30, accepts=[accept("99000000000000")])[10:]
+    assert catalogue.build(source("feed", shops(30), on_error="fail")) == 0
+    assert catalogue.build(source("feed", dear, on_error="fail"), deny=denied) == 3
+    assert "20 of 30 listings are gone" in failure_of(capsys)
+    assert catalogue.build(source("feed", shops(30), on_error="fail"), deny=denied) == 0
+    assert len(ids(catalogue.artifacts)) == 20
+
+
 ODD: list[Any] = [{"services": []}, {"items": 1}, [1, 2], {"services": [service()]}, None, 7]
 
 

@@ -17,6 +17,7 @@ from indexer.options import SCOPES, BuildOptions, Kind, Limits, Policy, SourceOp
 from indexer.sources.catalogue_file import (
     SUFFIX,
     CatalogueFile,
+    check_denial,
     name_source,
     read_catalogue_file,
     resolve_variables,
@@ -70,6 +71,8 @@ def parse_reading(options: argparse.Namespace) -> dict[str, Any]:
         catalogue = _read_file(options)
     elif options.sources or options.records:
         catalogue = CatalogueFile(_name_sources(options), Policy(**given(options, Policy)))
+        for denial in catalogue.policy.deny:
+            check_denial(denial, "--deny")
     else:
         options.refuse("the following arguments are required: SOURCE")
     values = given(options, BuildOptions)

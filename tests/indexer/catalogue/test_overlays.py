@@ -277,7 +277,9 @@ def test_patches_of_a_domain_apply_to_all_its_services_before_those_of_their_ids
     ]
     first = apply(tmp_path, service("a", domain="api.example."), *contents)
     second = apply(tmp_path, service("b", domain="API.example"), *contents)
+    third = apply(tmp_path, service("c", domain="https://API.example/"), *contents)
     assert (first["name"], first["tags"]) == ("Shared", ["x"])
+    assert third["tags"] == ["x"]
     assert (second["name"], second["tags"]) == ("Own", ["x"])
 
 
@@ -352,6 +354,16 @@ FAULTS: dict[str, tuple[str | bytes, str]] = {
     ),
     "a domain without an ASCII form": ('{"domain:\u2024":null}', ':1: "domain:\\u2024" '),
     "an invalid URL": ('\n{"https://":null}', ':2: "https://" is not a URL with a host'),
+    "a profile of a tool": (
+        '{"mcp://tool/x":{"profile":{"whenToUse":"x"}}}',
+        ":1: mcp://tool/x can be removed only, by null; a profile needs the http or https URL",
+    ),
+    "a profile of a file": ('\n{"ftp://a.example/x":{"profile":{}}}', ":2: ftp://a.example/x can"),
+    "a domain with a scheme": (
+        '{"domain:https://a.example":null}',
+        ':1: "domain:https://a.example" holds a blank or a character that no domain has',
+    ),
+    "a payee with a blank": ('{"payee:0xab ":null}', ':1: "payee:0xab " holds a blank'),
     "UTF-16": ('{"a":null}'.encode("utf-16"), ": is UTF-16; save it as UTF-8"),
     "gzip cut short": (gzip.compress(b'{"a":null}')[:-9], ": the gzip data is damaged"),
     "too long": (

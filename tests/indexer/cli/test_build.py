@@ -18,7 +18,7 @@ from service.artifacts.publishing import DOWNLOADS
 from service.errors import SnapshotUnsupported
 from service.snapshot.manifest import MANIFEST, read_manifest
 from service.snapshot.snapshot import open_snapshot
-from tests.support.artifacts import STAGES, folder, overlays, reported
+from tests.support.artifacts import STAGES, folder, ids, overlays, reported
 from tests.support.running import (
     ROOT,
     Build,
@@ -31,7 +31,7 @@ from tests.support.running import (
     write_lines,
 )
 from tests.support.sources.feeds import misbehaving, pages_of
-from tests.support.sources.x402 import resource
+from tests.support.sources.x402 import accept, resource
 
 ESCAPE = "\x1b"
 
@@ -82,6 +82,51 @@ def test_the_last_lines_of_the_report_name_the_served_snapshot(
         assert where == f"{verb} {artifacts}/snapshots/{folder(artifacts).name}"
 
 
+def test_a_denial_that_matches_nothing_is_reported_with_its_reason(
+    tmp_path: Path, artifacts: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    records = [service("api-one"), service("two"), service("evil", domain="evil.example")]
+    path = tmp_path / "catalogue.toml"
+    write_lines(tmp_path / "own.jsonl", records)
+    path.write_text(
+        '[[source]]\nname = "own"\npath = "own.jsonl"\n[policy]\ndeny = ['
+        '{id = "Api-One", reason = "spelt otherwise"}, {host = "evil.example", reason = "spam"},'
+        '{payee = "0xAB", reason = "left"}, {id = "two", reason = "asked for"}]'
+    )
+    assert main(["build", str(path), "--out", str(artifacts)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line for line in lines if line.startswith("unused")] == [
+        "unused denial: id:Api-One (spelt otherwise)",
+        "unused denial: payee:0xAB (left)",
+    ]
+    assert main(["check", str(path), "--out", str(artifacts), "--json"]) == 0
+    assert len(json.loads(capsys.readouterr().out)["unusedDenials"]) == 2
+
+
+def test_a_first_build_that_leaves_everything_out_publishes_nothing_until_it_is_accepted(
+    tmp_path: Path, artifacts: Path, build: Build, capsys: pytest.CaptureFixture[str]
+) -> None:
+    dear = [resource(f"https://s{n}.example/x", accept("99000000000000")) for n in range(3)]
+    source = tmp_path / "feed.jsonl"
+    write_lines(source, dear)
+    assert build(source) == 3
+    error = capsys.readouterr().err
+    assert error.startswith("error: 0 of 3 records would be published, by a first build; ")
+    assert f"{source}: left out: 3 × implausible prices" in error
+    assert not (artifacts / "CURRENT").exists()
+    assert build(source, options=("--accept", str(source))) == 0
+    assert ids(artifacts) == []
+    assert build(source) == 0
+
+
+def test_a_first_build_of_empty_lists_is_published(
+    tmp_path: Path, artifacts: Path, build: Build
+) -> None:
+    (tmp_path / "empty.json").write_text("[]")
+    assert build(tmp_path / "empty.json") == 0
+    assert ids(artifacts) == []
+
+
 def test_the_json_report_is_one_line_with_the_same_figures(
     tmp_path: Path, artifacts: Path, build: Build, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -125,6 +170,7 @@ def test_the_json_report_is_one_line_with_the_same_figures(
         "changes": None,
         "suspiciousPrices": [],
         "undescribed": 1,
+        "unusedDenials": [],
         "unusedOverlays": [f"{tmp_path / 'overlay.json'}:1: nope"],
         "notes": [],
         "findings": 1,

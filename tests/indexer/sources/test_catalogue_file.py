@@ -176,6 +176,10 @@ def test_a_byte_order_mark_is_skipped(tmp_path: Path) -> None:
         ('[source]\nname = "x"', "names no source; write a table [[source]] for each"),
         ("[[sorce]]", "`sorce` is no table of a catalogue; did you mean `source`?"),
         ("x =", "is not TOML: Invalid value (at end of document)"),
+        (
+            f"{OWN}max_items = {'9' * 5000}",
+            "holds a number of too many digits, or is nested too deeply",
+        ),
         ('[[source]]\npath = "x"', "source 1: `name` is missing"),
         ('[[source]]\nname = ""', "source 1 (): `name`: expected 1 to 100 printable characters"),
         (
@@ -247,6 +251,17 @@ def test_a_byte_order_mark_is_skipped(tmp_path: Path) -> None:
             "source 1 (x): `url`: expected an http or https URL",
         ),
         (
+            '[[source]]\nname = "x"\nurl = "https://x.example/my api.json?key=c0ffee"',
+            (
+                "source 1 (x): `url`: holds a character that is not allowed in a URL; a blank is "
+                "written as %20"
+            ),
+        ),
+        (
+            '[[source]]\nname = "x"\npath = "a\\u0000b"',
+            "source 1 (x): `path`: holds a null character, which no file name has",
+        ),
+        (
             f'[[source]]\n{FEED}chain = "base"',
             "source 1 (feed): `chain` is for payments only; remove it",
         ),
@@ -272,6 +287,26 @@ def test_a_byte_order_mark_is_skipped(tmp_path: Path) -> None:
         (
             f'{OWN}[policy]\ndeny = [{{id = "x", reason = "z"}}, {{id = "y"}}]',
             "[policy]: `deny` 2: expected one of host, domain, payee, id, url, and a `reason`",
+        ),
+        *(
+            (
+                f"{OWN}[policy]\ndeny = [{{{key} = '{value}', reason = 'z'}}]",
+                (
+                    f"[policy]: `deny` 1: `{key}`: {value.strip()} holds a blank or a character "
+                    f"that no {key} has{'; leave scheme and path out' * ('/' in value)}"
+                ),
+            )
+            for key, value in [
+                ("host", "https://api.scam.example"),
+                ("host", "api.scam.example/v1"),
+                ("domain", "https://api.scam.example"),
+                ("payee", "0xab "),
+                ("id", " scam-example"),
+            ]
+        ),
+        (
+            f'{OWN}[policy]\ndeny = [{{url = "foo", reason = "z"}}]',
+            "[policy]: `deny` 1: `url`: foo is not a URL with a host",
         ),
         (
             f'{OWN}[[policy.stablecoins]]\nnetwork = "base"',

@@ -187,6 +187,32 @@ def test_what_contradicts_a_catalogue_file_is_an_error(
             ["ftp://files.example/?key=c0ffee"],
             "ftp://…: sources are read over http and https only, or from files",
         ),
+        (
+            ["--deny", "http://["],
+            "--deny: `url`: http://[ is not a URL: Invalid IPv6 URL",
+        ),
+        (
+            ["--deny", "host:api.scam.example/v1"],
+            (
+                "--deny: `host`: api.scam.example/v1 holds a blank or a character that no host "
+                "has; leave scheme and path out"
+            ),
+        ),
+        (
+            ["--deny", "payee:0xab "],
+            "--deny: `payee`: 0xab holds a blank or a character that no payee has",
+        ),
+        (
+            ["https://files.example/my api.json?key=c0ffee"],
+            (
+                "https://files.example/my api.json: holds a character that is not allowed in a "
+                "URL; a blank is written as %20"
+            ),
+        ),
+        (
+            ["https://me:c0/ffee@files.example"],
+            "files.example: is not a URL; a blank is written as %20",
+        ),
     ],
 )
 def test_a_flag_without_effect_or_with_a_fault_is_an_error(
