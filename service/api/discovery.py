@@ -215,6 +215,7 @@ def _pagination(page: ResourcePage, limit: int, offset: int) -> dict[str, int]:
 def _unapplied(request: Request, kind: type[Operation]) -> dict[str, list[str]]:
     """Return the member with the names of the ignored parameters, if there are any."""
     names = read(request.scope["query_string"]).keys() - parameters_of(kind).keys()
+    names -= {"snapshot"}  # the middleware compared it with the served one
     return {"unappliedFilters": sorted(names)} if names else {}
 
 

@@ -6,8 +6,7 @@ import argparse
 import os
 from collections.abc import Callable
 
-from tests.benchmarks.copies.downloads import bench_downloads
-from tests.benchmarks.copies.replicas import bench_replicas
+from tests.benchmarks.copies import bench_copies
 from tests.benchmarks.indexing.builds import bench_builds
 from tests.benchmarks.indexing.memory import bench_memory
 from tests.benchmarks.indexing.rebuilds import bench_rebuilds
@@ -46,8 +45,7 @@ PARTS: dict[str, Callable[[argparse.Namespace], None]] = {
     "builds": lambda options: bench_full_builds(options.builds),
     "rebuilds": lambda options: bench_rebuilds(options.rebuilt),
     "memory": lambda options: bench_memory(options.rebuilt),
-    "downloads": lambda options: bench_downloads(options.rebuilt),
-    "replicas": lambda options: bench_replicas(options.rebuilt),
+    "copies": lambda options: bench_copies(options.rebuilt),
     "service": lambda options: bench_services(options.served),
     "agents": lambda _: bench_agents(AGENTS_COUNT),
 }

@@ -24,12 +24,12 @@ import pytest
 from indexer import __main__ as program
 from indexer import build as pipeline
 from indexer.segments.reuse import REUSE
-from service.artifacts.downloads import DOWNLOADS, POINTER, verify_downloads
-from service.artifacts.publishing import KEPT, WHOOSH
+from service.artifacts.publishing import DOWNLOADS, KEPT, WHOOSH
 from service.snapshot.manifest import verify
-from service.snapshot.publication import HISTORY, SNAPSHOTS, read_current
+from service.snapshot.publication import SNAPSHOTS, read_current
 from service.snapshot.snapshot import open_snapshot
 from tests.support.artifacts import snapshots
+from tests.support.publishing import look_at_downloads
 from tests.support.running import ROOT, SOAK, eventually, serve, service, write_lines
 
 pytestmark = [
@@ -56,9 +56,7 @@ PUBLISHED = ("first", "second", "old")
 FILES = {
     ".lock",
     "CURRENT",
-    "history.json",
     "last.json",
-    POINTER,
     SNAPSHOTS,
     DOWNLOADS,
     REUSE,
@@ -240,6 +238,8 @@ class FaultInjector:
         self._served.add(served)
         self._check_served(served, self._ids[history[-1]])
         self._check_outcome(outcome, fault, history[-1])
+        if (self.artifacts / SNAPSHOTS / self._ids["new"]).exists():
+            history = [*PUBLISHED, "new"]  # kept, also where CURRENT does not name it yet
         link(self.artifacts, self._copy)
         next_name = "new" if call.number % 2 else "other"
         before = [name for name in history if name != next_name][-1]
@@ -291,24 +291,21 @@ class FaultInjector:
         assert snapshots(artifacts) == {self._ids[recent] for recent in published[-KEPT:]}
         assert served_hashes(artifacts) == self._hashes[self._ids[name]]
         assert {path.name for path in artifacts.iterdir()} == FILES
-        fetchable = {path.name for path in (artifacts / DOWNLOADS).iterdir()}
-        assert {self._ids[name]} <= fetchable <= snapshots(artifacts)
+        assert look_at_downloads(artifacts) == self._ids[name]
+        left = {path.name.partition(".")[0] for path in (artifacts / DOWNLOADS).iterdir()}
+        assert left - {"current"} <= snapshots(artifacts)
         for snapshot_id in snapshots(artifacts):
-            manifest = verify(artifacts / SNAPSHOTS / snapshot_id)
-            if snapshot_id in fetchable:
-                verify_downloads(artifacts / DOWNLOADS / snapshot_id, manifest)
+            verify(artifacts / SNAPSHOTS / snapshot_id)
 
     def _reset(self) -> None:
-        """Restore the snapshots, their downloads and the history; `old` is served already."""
-        for parent in (SNAPSHOTS, DOWNLOADS):
-            roots = self._pristine / parent, self.artifacts / parent
-            expected, present = ({path.name for path in root.iterdir()} for root in roots)
-            for snapshot_id in present - expected:
-                shutil.rmtree(roots[1] / snapshot_id)
-            for snapshot_id in expected - present:
-                link(*(root / snapshot_id for root in roots))
-        (self.artifacts / HISTORY).unlink()
-        os.link(self._pristine / HISTORY, self.artifacts / HISTORY)
+        """Restore the snapshots and their downloads; `old` is served already."""
+        roots = self._pristine / SNAPSHOTS, self.artifacts / SNAPSHOTS
+        expected, present = ({path.name for path in root.iterdir()} for root in roots)
+        for snapshot_id in present - expected:
+            shutil.rmtree(roots[1] / snapshot_id)
+        for snapshot_id in expected - present:
+            link(*(root / snapshot_id for root in roots))
+        link(self._pristine / DOWNLOADS, self.artifacts / DOWNLOADS)
 
 
 def fetch_all(client: httpx.Client) -> Iterator[tuple[str, Response]]:
@@ -366,10 +363,10 @@ def test_a_fault_while_writing_changes_nothing(injector: FaultInjector) -> None:
 
 
 def test_a_fault_while_making_downloads_loses_nothing(injector: FaultInjector) -> None:
-    calls = injector.calls("make_downloads", CALLS)
+    calls = injector.calls("_make_downloads", CALLS)
     lines = [DOWNLOADS in call.line for call in calls]
     for call, fault in product(calls[: len(lines) - lines[::-1].index(True)], FAULTS):
-        injector.inject("make_downloads", call, fault)
+        injector.inject("_make_downloads", call, fault)
     injector.settle()
 
 

@@ -1,1 +1,0 @@
-"""Downloads and replicas."""
