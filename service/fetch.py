@@ -93,10 +93,11 @@ def fetch(url: str, artifacts: Path, keep: int = KEPT, *, is_verified: bool = Fa
                 manifest = _copy(client, address, described, artifacts, staging)
                 publish(artifacts, staging / described.id, manifest, checked_at)
                 name_current(artifacts, manifest, checked_at)
-                shutil.rmtree(artifacts / INCOMING)
-                return described.id
-            name_current(artifacts, manifest, checked_at)
-            write_current(artifacts, described.id, checked_at)
+                is_served = False
+            else:
+                name_current(artifacts, manifest, checked_at)
+                write_current(artifacts, described.id, checked_at)
+            shutil.rmtree(artifacts / INCOMING, ignore_errors=True)  # the next copy tidies it, too
     return "" if is_served else described.id
 
 

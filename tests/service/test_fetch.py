@@ -532,7 +532,7 @@ def flip_in_archive(offer: Offer) -> None:
 
 
 def flip_in_checksummed_archive(offer: Offer) -> None:
-    options = {zstd.CompressionParameter.checksum_flag: 1}
+    options = {int(zstd.CompressionParameter.checksum_flag): 1}
     content = bytearray(zstd.compress(tar(offer.members()), options=options))
     content[-1] ^= 1
     offer.content = bytes(content)
@@ -638,7 +638,7 @@ def nest_manifest(offer: Offer) -> None:
     offer.publish([(f"{offer.id}/{MANIFEST}", text), *offer.members()[1:]])
 
 
-BOMB = 2**28
+BOMB = 2**27
 
 
 def inflate_manifest(offer: Offer) -> None:
@@ -692,6 +692,12 @@ def offset_sizes(offer: Offer) -> None:
     offer.publish()
 
 
+def nest_files(offer: Offer) -> None:
+    offer.name("a", b"x")
+    offer.name("a/b", b"x")
+    offer.publish()
+
+
 REFUSED: dict[str, tuple[Callable[[Offer], None], str]] = {
     "a bit of a file": (flip_in_content, "is not what was published"),
     "a bit of the archive": (flip_in_archive, "."),
@@ -726,7 +732,7 @@ REFUSED: dict[str, tuple[Callable[[Offer], None], str]] = {
     "a nested manifest": (nest_manifest, "is not a manifest"),
     "another format": (change_manifest(format=FORMAT + 1), f"reads format {FORMAT}$"),
     "a time without a zone": (change_manifest(built_at="2026-01-01T00:00:00"), "not a manifest"),
-    "an inflated manifest": (inflate_manifest, "has a manifest of 268,435,456 bytes"),
+    "an inflated manifest": (inflate_manifest, "has a manifest of 134,217,728 bytes"),
     "an inflated file": (inflate_file, "is inflated to"),
     "an inflated file that is not named": (inflate_unnamed, "manifest does not name"),
     "an inflated header of pax": (inflate_header(tarfile.XHDTYPE), "than files"),
@@ -747,10 +753,7 @@ REFUSED: dict[str, tuple[Callable[[Offer], None], str]] = {
     "a named slash": (name_file("a/"), "is not a manifest"),
     "a named nothing": (name_file(""), "is not a manifest"),
     "a named manifest": (name_file(MANIFEST), "manifest does not name"),
-    "a file in a file": (
-        lambda offer: (offer.name("a", b"x"), name_file("a/b")(offer))[1],
-        ".",
-    ),
+    "a file in a file": (nest_files, "."),
 }
 
 
@@ -780,14 +783,13 @@ def test_an_archive_that_is_not_the_snapshot_is_refused_and_the_served_one_stays
     said = line.removeprefix("error: ").removesuffix("; what was served before stays")
     assert re.search(reason, said), said
     assert "make index" not in said
-    assert peak < 2**27
+    assert peak < 2**25
     after = files_of(tmp_path)
     changed = {name for name in before | after if before.get(name) != after.get(name)}
     assert {name for name in changed if not name.startswith("copy/incoming/")} == set()
     assert current(copy) == editions.one
     assert not (copy / "staging").exists()
     assert not Path("/tmp/escaped-copy").exists()  # noqa: S108
-    assert fault != "an inflated header of pax" or peak < 2**24
 
 
 NO_SNAPSHOT = "describes no snapshot"
@@ -977,7 +979,6 @@ def test_a_crash_at_any_step_is_made_good_without_another_download(
     origin.served.clear()
     fetch(origin.url, copy)
     assert {each.path for each in origin.served} == {"current.json"}
-    shutil.rmtree(copy / "incoming", ignore_errors=True)
     check_equal(copy, home, editions.two)
 
 
@@ -1031,7 +1032,7 @@ def test_looking_again_outlives_failures_and_says_a_repeated_one_once(
         elif look == 12:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(fetching.time, "sleep", sleep)
+    monkeypatch.setattr("time.sleep", sleep)
     assert main([origin.url, "--artifacts", str(copy), "--every", "7"]) == 130
     output = capsys.readouterr()
     assert output.out.splitlines() == [
