@@ -89,10 +89,11 @@ def fetch(url: str, artifacts: Path, keep: int = KEPT, *, is_verified: bool = Fa
                 manifest = _copy(client, address, described, artifacts, staging)
                 publish(artifacts, staging / described.id, manifest, checked_at)
                 name_current(artifacts, manifest, checked_at)
-                shutil.rmtree(artifacts / INCOMING)
-                return described.id
-            name_current(artifacts, manifest, checked_at)
-            write_current(artifacts, described.id, checked_at)
+                is_served = False
+            else:
+                name_current(artifacts, manifest, checked_at)
+                write_current(artifacts, described.id, checked_at)
+            shutil.rmtree(artifacts / INCOMING, ignore_errors=True)  # the next copy tidies it, too
     return "" if is_served else described.id
 
 
@@ -320,6 +321,7 @@ def _extract(archive: Path, staging: Path, snapshot_id: str) -> Manifest:
             members.extract(first, staging, filter="data")
             files = read_manifest(folder).files
             sizes = {f"{snapshot_id}/{path}": file.bytes for path, file in files.items()}
+            sizes.pop(first.name, None)  # no file replaces the manifest
             if sum(sizes.values()) > limit:
                 raise FetchFailed(f"{name} is inflated to {sum(sizes.values()):,} bytes")
             _check_room(staging, sum(sizes.values()))
