@@ -21,7 +21,7 @@ from indexer.sources.decisions import Conflict, read_decisions
 from indexer.text import one_line
 from service.errors import REBUILD, SnapshotDamaged, SnapshotMissing, SnapshotUnavailable
 from service.prices import price_range
-from service.snapshot.manifest import MANIFEST, check_sizes, read_manifest
+from service.snapshot.manifest import MANIFEST, check_files, read_manifest
 from service.snapshot.publication import CURRENT, SNAPSHOTS, read_current
 
 LONGEST_SHOWN = 200  # characters
@@ -156,7 +156,7 @@ def compare_with_served(artifacts: Path, built: Path) -> tuple[str, ChangeCounts
 
 
 def find_snapshot(artifacts: Path, name: str) -> Path:
-    """Return the folder of a snapshot, having checked the sizes of the files that are compared.
+    """Return the folder of a snapshot, having checked the hashes of the files that are compared.
 
     The name is an id in `artifacts` or the start of an id, or the path of a snapshot or of an
     artifacts folder, which means its served snapshot. Raises Misuse for an ambiguous name,
@@ -165,7 +165,7 @@ def find_snapshot(artifacts: Path, name: str) -> Path:
     folder = _find(artifacts, name)
     try:
         files = read_manifest(folder).files
-        check_sizes(folder, {name: files[name] for name in COMPARED_FILES})
+        check_files(folder, {name: files[name] for name in COMPARED_FILES})
     except KeyError as error:
         raise SnapshotDamaged(f"{folder / MANIFEST} has no {error}; {REBUILD}") from error
     return folder

@@ -22,7 +22,6 @@ from service.storage.container import (
     Layout,
     arrays_path,
     open_arrays,
-    sections_of,
     write_arrays,
     writing_arrays,
 )
@@ -220,34 +219,6 @@ def test_a_write_that_fails_leaves_a_file_that_is_not_opened(tmp_path: Path) -> 
         writer.stream("text", pieces())
     with pytest.raises(SnapshotDamaged):
         open_arrays(tmp_path / "text", layout)
-
-
-@given(st.binary(max_size=200) | st.sampled_from([*DAMAGES.values()]))
-def test_sections_cover_any_file(content: bytes) -> None:
-    sections = sections_of(content)
-    assert [each.start for each in sections] == [0, *(each.stop for each in sections[:-1])]
-    assert sections[-1].stop == len(content)
-    assert all(each.start <= each.stop for each in sections)
-
-
-def test_sections_are_the_header_and_the_arrays(path: Path) -> None:
-    content = arrays_path(path).read_bytes()
-    sections = sections_of(content)
-    assert [each.name for each in sections] == ["", "offsets", "items", "matrix"]
-    assert content[sections[2].start :].startswith(arrays()["items"].tobytes())
-
-
-def test_a_changed_array_changes_no_other_section(path: Path) -> None:
-    other = path.with_name("other")
-    write_arrays(other, LAYOUT, {**arrays(), "items": np.zeros(5, np.int32)})
-    contents = [arrays_path(each).read_bytes() for each in (path, other)]
-    assert sections_of(contents[0]) == sections_of(contents[1])
-    changed = {
-        section.name
-        for section in sections_of(contents[0])
-        if len({content[section.start : section.stop] for content in contents}) > 1
-    }
-    assert changed == {"items"}
 
 
 def test_every_array_of_the_table_has_one_known_type_and_a_text() -> None:
