@@ -243,7 +243,7 @@ def test_an_unknown_download_is_not_found_and_the_message_names_the_list(
 ) -> None:
     response = server.get(f"{ROOT}/{path.format(id=current(published))}")
     assert response.status_code in {404, 410}
-    assert f"{ROOT}/current names" in response.json()["error"]["message"]
+    assert response.json()["error"]["message"].endswith(f"; see {ROOT}/current")
 
 
 def test_the_files_of_a_kept_snapshot_are_served_and_its_own_alone(

@@ -79,7 +79,7 @@ def test_a_description_is_tagged_until_a_build_finds_the_snapshot_up_to_date_aga
     assert build([service("a")]) == 0
     with serve(artifacts) as client:
         first = client.get(PATH)
-        assert first.headers["cache-control"] == "no-cache"
+        assert first.headers["cache-control"] == "public, max-age=5"
         known = {"If-None-Match": first.headers["etag"]}
         assert client.get(PATH, headers=known).status_code == 304
         assert build([service("a")]) == 0

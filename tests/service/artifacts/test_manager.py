@@ -65,7 +65,7 @@ def test_the_published_snapshot_is_opened_once(artifacts: Path, manager: Snapsho
 def test_a_failed_opening_is_cached_until_the_next_poll(
     artifacts: Path, manager: SnapshotManager
 ) -> None:
-    with pytest.raises(SnapshotUnavailable, match="/readyz says why"):
+    with pytest.raises(SnapshotUnavailable, match="the readiness check says why"):
         manager.current()
     manager.open()
     publish(artifacts, "a")
@@ -318,7 +318,7 @@ def test_a_swap_that_fails_is_retried_every_half_a_minute_at_least(
         attempts += 1
         raise MemoryError
 
-    monkeypatch.setattr("service.artifacts.manager.verify", fail)
+    monkeypatch.setattr("service.artifacts.manager.open_served", fail)
     monkeypatch.setattr(time, "monotonic", lambda: now)
     for _ in range(8):
         manager.poll()
