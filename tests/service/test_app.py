@@ -212,7 +212,6 @@ def test_the_application_of_the_module_is_created_once(
         {"max_age": -1},
         {"cache_bytes": -5},
         {"engine": "opensaerch"},
-        {"follow": "nonsense"},
         {"page": "false"},
         {"max_lag": "1"},
         {"max_lag": float("nan")},

@@ -215,13 +215,14 @@ def test_an_index_that_cannot_be_written_is_reported_and_nothing_is_left(tmp_pat
 
 
 def test_an_index_goes_with_its_snapshot(tmp_path: Path) -> None:
-    write_index(tmp_path, "one", SERVICES)
-    write_index(tmp_path, "two", SERVICES)
-    (tmp_path / "CURRENT").write_text("two\n")
-    shutil.rmtree(tmp_path / "snapshots" / "one")
+    one, two = "1" * 20, "2" * 20
+    for snapshot_id in (one, two):
+        write_index(tmp_path, snapshot_id, SERVICES)
+    (tmp_path / "CURRENT").write_text(f"{two}\n")
+    shutil.rmtree(tmp_path / "snapshots" / one)
     with stage(tmp_path):
         pass
-    assert {path.name for path in (tmp_path / WHOOSH).iterdir()} == {"two"}
+    assert {path.name for path in (tmp_path / WHOOSH).iterdir()} == {two}
 
 
 def test_terms_weigh_by_how_often_and_in_how_long_a_text_they_stand(tmp_path: Path) -> None:

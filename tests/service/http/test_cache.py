@@ -204,17 +204,17 @@ def test_the_cache_changes_no_response(sample: Path, sequence: list[str]) -> Non
     assert asyncio.run(responses(1 << 20)) == asyncio.run(responses(0))
 
 
-def test_responses_of_a_damaged_snapshot_go_when_it_is_repaired(
+def test_responses_of_a_damaged_snapshot_go_when_it_is_replaced(
     artifacts: Path, build: Build
 ) -> None:
     assert build([service("a", description="Tides")]) == 0
     records = folder(artifacts) / "records.json"
-    content = records.read_bytes()
-    records.write_bytes(content.replace(b"Tides", b"Tydes"))
     app = create_app(Settings(artifacts=str(artifacts)))
 
     async def check() -> None:
         async with client_of(app) as client:
+            assert (await client.get("/healthz")).status_code == 200
+            records.write_bytes(records.read_bytes().replace(b"Tides", b"Tydes"))
             assert "Tydes" in (await client.get("/v1/services/a")).text
             assert build([service("a", description="Tides")]) == 0
             await asyncio.to_thread(app.state.context.snapshots.poll)
