@@ -29,7 +29,7 @@ HASH_ROUNDS = 50_000  # some 10 ms
 
 Validator = Annotated[str, Meta(pattern=r"^[ -~]*\Z", max_length=1024)]
 """Text that can be sent in a header."""
-FileName = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
+Sha256 = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
 
 
 class CacheEntry(Struct):
@@ -43,7 +43,7 @@ class CacheEntry(Struct):
     """
 
     format: int
-    sha256: FileName
+    sha256: Sha256
     etag: Validator
     last_modified: Validator
     is_lines: bool

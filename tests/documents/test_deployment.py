@@ -165,6 +165,7 @@ def test_a_service_that_is_older_than_what_is_published_serves_the_one_before_it
 
 
 def test_every_metric_is_documented_and_no_other(client: httpx.Client) -> None:
+    client.get("/healthz")
     metrics = client.get("/metrics").text
     served = set(re.findall(r"^(ratecard_\w+)", metrics, re.MULTILINE))
     described = set(re.findall(r"\bratecard_[a-z_]+", OPERATIONS))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -560,16 +561,18 @@ def test_a_build_that_cannot_write_its_whoosh_index_is_published_and_says_so(
     assert capsys.readouterr().out == "a\n"
 
 
-def test_downloads_that_cannot_be_made_leave_what_the_next_build_reuses(
+def test_downloads_that_cannot_be_made_leave_what_earlier_builds_kept(
     tmp_path: Path, artifacts: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    artifacts.mkdir()
-    (artifacts / "downloads").write_text("no folder")
     source = tmp_path / "source.jsonl"
     arguments = ["build", str(source), "--out", str(artifacts), "--no-semantic", "--json"]
     write_lines(source, [service("a")])
+    assert main(arguments) == 0
+    shutil.rmtree(artifacts / "downloads")
+    (artifacts / "downloads").write_text("no folder")
+    write_lines(source, [service("c")])
     assert main(arguments) == 1
-    assert "is served, but its downloads cannot be made" in capsys.readouterr().err
+    assert "the files that others copy cannot be made" in capsys.readouterr().err
     (artifacts / "downloads").unlink()
     write_lines(source, [service("a"), service("b", name="Other")])
     assert main(arguments) == 0

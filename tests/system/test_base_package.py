@@ -133,12 +133,10 @@ def test_a_build_without_extras_makes_all_files_and_is_served(base: Installation
         ("mcp", ("mcp",)),
         ("mcp", ("mcp", "--help")),
         ("mcp", ("serve", "--mcp")),
-        ("replica", ("serve", "--follow", "https://catalogue.example")),
+        ("fetch", ("fetch", "https://catalogue.example")),
         ("opensearch", ("serve", "--engine", "opensearch", "--opensearch-url", "http://a:9200")),
         ("indexer", ("build", "https://feed.example/", "--out", "other")),
         ("indexer", ("build", "records.jsonl", "--transactions", "paid.csv", "--out", "other")),
-        ("replica", ("build", "records.jsonl", "--publish", "file:///nowhere", "--out", "other")),
-        ("signing", ("build", "records.jsonl", "--sign", "key.pem", "--out", "other")),
         (
             "opensearch",
             (
@@ -156,7 +154,6 @@ def test_a_command_that_needs_an_extra_names_it_in_one_line(
     base: Installation, extra: str, arguments: tuple[str, ...]
 ) -> None:
     (base.folder / "paid.csv").write_text("tx_hash\n")
-    (base.folder / "key.pem").write_text("key")
     done = base.run(*arguments)
     assert done.returncode in {1, 2}
     (line,) = done.stderr.splitlines()

@@ -19,7 +19,7 @@ from indexer.sources.records import SourceRecord, read_records
 from indexer.text import MAX_RECORD
 from service.snapshot.snapshot import open_snapshot
 from service.storage.zstd import zstd
-from tests.support.artifacts import listed
+from tests.support.artifacts import current, listed
 from tests.support.running import PLAIN, Build, Json, run_process, service, write_lines
 from tests.support.sources.feeds import misbehaving, sending
 
@@ -125,7 +125,7 @@ def test_the_download_of_a_catalogue_is_a_source_as_a_file_and_as_a_url(
     options = ("--no-semantic", "--quiet")
     source = write_lines(tmp_path / "own.jsonl", RECORDS)
     assert main(["build", source, "--out", str(artifacts), *options]) == 0
-    (download,) = artifacts.rglob("*.jsonl.zst")
+    (download,) = artifacts.rglob(f"{current(artifacts)}.jsonl.zst")
     with misbehaving(sending(download.read_bytes())) as server:
         for name, given in (("file", [str(download)]), ("url", ["--records", server.url])):
             out = tmp_path / name

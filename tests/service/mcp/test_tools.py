@@ -382,7 +382,7 @@ def test_null_and_empty_values_of_optional_arguments_mean_that_they_are_not_give
                         assert result == plain, (tool.name, name, blank)
         return names
 
-    assert run_client(seeded, use) >= {"query", "limit", "cursor", "detail", "values", "snapshot"}
+    assert run_client(seeded, use) >= {"query", "limit", "cursor", "detail", "values"}
 
 
 def failure_example(result: Any) -> str:
