@@ -49,7 +49,6 @@ def add_downloads(
         (staged / each.path).replace(target / each.path)
     draft = artifacts / STAGING / f"{snapshot_id}.json"
     replace_durably(target / f"{snapshot_id}.json", msgspec.json.encode(files), draft)
-    sync(artifacts)
 
 
 def name_current(artifacts: Path, manifest: Manifest, checked_at: datetime) -> None:
