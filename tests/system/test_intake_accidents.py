@@ -197,8 +197,8 @@ def test_what_overlays_and_policy_take_away_is_no_loss_of_the_source(
     nulls = [{f"domain:h{n:02}.example": None, f"s{n}": None} for n in range(30)]
     overlay = {"name": "overlay", "kind": "overlay", "items": nulls if rule == "overlay" else [{}]}
     assert catalogue.build(mine, overlay, **TAKEN_AWAY[rule]) == 0
-    is_dated = kind == "records" and rule == "max_age"  # records have no date
-    assert len(ids(catalogue.artifacts)) == (30 if is_dated else 0)
+    is_kept = kind == "records" and rule in {"max_age", "max_price"}  # neither leaves records out
+    assert len(ids(catalogue.artifacts)) == (30 if is_kept else 0)
     assert catalogue.build(mine) == 0
     assert len(ids(catalogue.artifacts)) == 30
 
