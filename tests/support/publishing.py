@@ -27,7 +27,7 @@ DAMAGED = "the served snapshot is damaged"
 
 
 class Found(NamedTuple):
-    """What a service finds in an artifacts folder, and the snapshot that copies are told of."""
+    """The snapshot that an artifacts folder publishes, and the one that it names to copies."""
 
     id: str = ""
     checked_at: datetime | None = None
