@@ -883,7 +883,7 @@ def test_what_a_hostile_archive_adds_to_a_manifest_reaches_no_build(
     assert {state.st_mode & 0o7777 for state in states} == {0o644}
 
 
-# What is on the disk
+# The folder of a copy
 
 
 def test_without_room_nothing_is_downloaded(
