@@ -37,6 +37,7 @@ _ignorable = re.compile(
 _to_brackets = bytes.maketrans(b"{}", b"[]")
 _not_structural = bytes(set(range(256)) - set(b'[]{}"'))
 _string = re.compile(b'"[^"]*"')
+_long_digits = re.compile(rb"(?<![0-9])[0-9]{4301}")
 
 T = TypeVar("T")
 
@@ -117,6 +118,15 @@ def check_depth(text: bytes) -> None:
         brackets = brackets.replace(b"[]", b"")
     if brackets:
         raise InvalidRecord("$", f"is nested too deeply: it has more than {MAX_LEVELS} levels")
+
+
+def check_digits(text: bytes) -> None:
+    """Raise InvalidRecord for well-formed JSON with an integer that Python's json refuses."""
+    if _long_digits.search(text):
+        try:
+            json.loads(text)
+        except ValueError as error:
+            raise InvalidRecord("$", "holds an integer of more than 4,300 digits") from error
 
 
 def describe_surrogate(text: bytes) -> str:

@@ -17,7 +17,7 @@ from indexer.catalogue.derived_ids import can_be_id
 from indexer.errors import InvalidRecord
 from indexer.sources.denials import fold_address
 from indexer.sources.records import SourceRecord
-from indexer.text import check_depth, decode_or_invalid
+from indexer.text import check_depth, check_digits, decode_or_invalid
 from indexer.untrusted import raw_items, raw_members
 from indexer.x402.endpoints import decode_endpoints
 from service.schema.records import CatalogueRecord, Endpoint, EndpointQuality, PriceSummary, Pricing
@@ -88,6 +88,7 @@ def normalise(source: SourceRecord) -> Normalised:
         raise source.fault
     record = decode_or_invalid(_decoder, source.text)
     check_depth(source.text)
+    check_digits(source.text)
     compact = _compact(source.text)
     if len(compact) > MAX_SERVICE:
         raise InvalidRecord(

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from indexer.cli.main import main
@@ -112,6 +112,7 @@ def test_a_faulty_item_of_few_is_rejected_alone_in_a_first_build_with_the_defaul
 
 
 @given(items, st.sampled_from(OTHERS))
+@example(ITEMS[-1], b"9" * 5000)
 def test_no_value_of_an_item_ends_a_build(
     tmp_path_factory: pytest.TempPathFactory, item: Json, faulty: bytes
 ) -> None:

@@ -171,6 +171,7 @@ def build(base: Path, step: Step, *, from_scratch: bool = False) -> Report:
         endpoints=False,
         downloads=False,
         from_scratch=from_scratch,
+        accept=frozenset(step.sources),
     )
     return build_snapshot(options)
 
