@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+import msgspec
 from msgspec import structs
 
 from indexer.build import build_snapshot
@@ -143,7 +144,7 @@ def publish(
     files = read_manifest(folder(base / "artifacts")).files
     served = {name: file.sha256 for name, file in files.items()}
     tallies = [structs.replace(each, read_at=None) for each in report.sources]
-    return served, [tallies, report.first_findings]
+    return served, [tallies, msgspec.json.encode(report.first_findings)]
 
 
 def unlike(files: dict[str, str], others: dict[str, str]) -> set[str]:
