@@ -14,8 +14,6 @@ from starlette.middleware import Middleware
 from starlette.routing import Route
 
 from service.api.discovery import DISCOVERY
-from service.api.documents.api_catalog import PATH as API_CATALOG
-from service.api.documents.api_catalog import ListApis, get_api_catalog
 from service.api.documents.llms import get_llms
 from service.api.documents.openapi import get_openapi
 from service.api.documents.service_openapi import get_service_openapi
@@ -74,7 +72,6 @@ ROUTES = [  # the most used first: each route before another one costs its reque
     Route("/metrics", get_metrics),
     CachedRoute("/openapi.json", get_openapi),
     CachedRoute("/llms.txt", get_llms),
-    OperationRoute(API_CATALOG, get_api_catalog, ListApis),
 ]
 
 _log = logging.getLogger("uvicorn.error")

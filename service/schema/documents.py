@@ -1,4 +1,4 @@
-"""The schema of documents in formats of others: OpenAPI of a service, the linkset of all."""
+"""The schema of the OpenAPI document of a service."""
 
 from __future__ import annotations
 
@@ -29,12 +29,3 @@ class ServiceDocument(Struct, kw_only=True):
     paths: dict[str, dict[str, Any]]
     service_info: dict[str, Any] | UnsetType = field(default=UNSET, name="x-service-info")
     counts: DocumentCounts = field(name="x-ratecard")
-
-
-class Linkset(Struct):
-    """The APIs of this catalogue as a linkset of RFC 9264, in the profile of RFC 9727.
-
-    The first context is this service; `next` of the catalogue leads to further services.
-    """
-
-    linkset: list[dict[str, Any]]
