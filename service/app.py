@@ -49,6 +49,7 @@ from service.http.metrics import Metrics
 from service.http.middleware import RequestMiddleware
 from service.opensearch import connector_of
 from service.settings import Settings, parse_hosts
+from service.snapshot import Snapshot
 from service.web.pages import PAGES, error_page
 
 if TYPE_CHECKING:
@@ -121,6 +122,17 @@ def _mount_mcp(snapshots: SnapshotManager, settings: Settings) -> McpMount:
             raise
         raise RuntimeError(needs_extra("RATECARD_MCP", "mcp")) from error
     return McpMount(snapshots, parse_hosts(settings.mcp_hosts), settings.mcp_share)
+
+
+def served_snapshot(app: Starlette) -> Snapshot:
+    """Return the snapshot that an application of `create_app` serves; opens the first one.
+
+    Raises SnapshotUnavailable without one.
+    """
+    context: Context = app.state.context
+    context.snapshots.open()
+    context.snapshots.start()
+    return context.snapshots.current()
 
 
 @asynccontextmanager
