@@ -289,6 +289,22 @@ def test_the_snippets_of_the_readme_run(
     assert re.match(r"\d+ \['", capsys.readouterr().out)
 
 
+def test_the_snippets_for_python_run(
+    sample: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (tmp_path / "artifacts").symlink_to(sample)
+    monkeypatch.chdir(tmp_path)
+    section = API.partition("\n## From Python\n")[2].partition("\n## ")[0]
+    snippets = re.findall(r"^```python\n(.+?)```", section, re.MULTILINE | re.DOTALL)
+    assert len(snippets) == 3
+    for snippet in snippets:
+        exec(snippet, {})  # noqa: S102  # the document's own
+        assert "-example" in capsys.readouterr().out
+
+
 def _functions(path: Path) -> set[str]:
     """Return the names of the test functions of a file."""
     tree = ast.parse(path.read_text()) if path.exists() else ast.Module([], [])
