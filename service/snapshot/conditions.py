@@ -18,7 +18,7 @@ from service.filtering.facets import (
 )
 from service.filtering.filters import Filters
 
-Condition: TypeAlias = Sequence[str] | float | bool | None
+FilterValue: TypeAlias = Sequence[str] | float | bool | None
 """A list of texts, a number, a flag or a word; None is no condition."""
 T = TypeVar("T", bound=Struct)
 
@@ -26,12 +26,12 @@ NAMES = {"counted": "facets", "services": "service", "match_all": "match"}
 """The names of conditions, by fields of filters that are called otherwise."""
 
 
-def service_filters(conditions: Mapping[str, Condition]) -> Filters:
+def service_filters(conditions: Mapping[str, FilterValue]) -> Filters:
     """Return the filters of services; raises TypeError or ValueError."""
     return _read(Filters, {"facets": SERVICE_KEYS}, SERVICE_FACETS, conditions)
 
 
-def endpoint_filters(conditions: Mapping[str, Condition]) -> EndpointFilters:
+def endpoint_filters(conditions: Mapping[str, FilterValue]) -> EndpointFilters:
     """Return the filters of endpoints; raises TypeError or ValueError."""
     groups = {"offers": OFFER_KEYS, "facets": ENDPOINT_KEYS}
     return _read(EndpointFilters, groups, ENDPOINT_FACETS, conditions)
@@ -47,7 +47,7 @@ def _read(
     kind: type[T],
     groups: Mapping[str, Collection[str]],
     facets: Collection[str],
-    conditions: Mapping[str, Condition],
+    conditions: Mapping[str, FilterValue],
 ) -> T:
     """Return filters of a kind.
 
@@ -74,7 +74,7 @@ def _read(
         raise ValueError(str(error).replace("$.", "")) from error
 
 
-def _value(name: str, value: Condition, facets: Collection[str]) -> Condition:
+def _value(name: str, value: FilterValue, facets: Collection[str]) -> FilterValue:
     """Return the value of a field."""
     if name == "match":
         return _one_of(name, value, ("any", "all")) == "all"
@@ -83,13 +83,13 @@ def _value(name: str, value: Condition, facets: Collection[str]) -> Condition:
     return _texts(name, value) if name == "service" else value
 
 
-def _one_of(name: str, value: Condition, choices: Collection[str]) -> str:
+def _one_of(name: str, value: FilterValue, choices: Collection[str]) -> str:
     if not isinstance(value, str) or value not in choices:
         raise ValueError(f"{name} has {value!r}, which is none of {', '.join(choices)}")
     return value
 
 
-def _texts(name: str, value: Condition) -> list[str]:
+def _texts(name: str, value: FilterValue) -> list[str]:
     if isinstance(value, list | tuple) and all(isinstance(each, str) for each in value):
         return [*value]
     hint = f"write {name}={[value]!r}" if isinstance(value, str) else "give strings in a list"

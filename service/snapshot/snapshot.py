@@ -10,7 +10,7 @@ from service.errors import REBUILD, SnapshotDamaged, SnapshotUnsupported
 from service.filtering.endpoint_filters import EndpointFilters
 from service.filtering.filters import Filters
 from service.snapshot.conditions import (
-    Condition,
+    FilterValue,
     check_page,
     endpoint_filters,
     service_filters,
@@ -59,7 +59,7 @@ class Snapshot(SnapshotData):
         limit: int = 24,
         offset: int = 0,
         filters: Filters | None = None,
-        **conditions: Condition,
+        **conditions: FilterValue,
     ) -> Hits:
         """Return one page of the services that satisfy conditions, best known first.
 
@@ -74,7 +74,7 @@ class Snapshot(SnapshotData):
         limit: int = 24,
         offset: int = 0,
         filters: Filters | None = None,
-        **conditions: Condition,
+        **conditions: FilterValue,
     ) -> Hits:
         """Return one page of the services that match a query and conditions, best match first.
 
@@ -92,7 +92,7 @@ class Snapshot(SnapshotData):
         limit: int = 24,
         offset: int = 0,
         filters: EndpointFilters | None = None,
-        **conditions: Condition,
+        **conditions: FilterValue,
     ) -> EndpointHits:
         """Return one page of the endpoints that match a query and conditions, best match first.
 

@@ -199,6 +199,16 @@ ENTRY = {"scheme": "exact", "network": "eip155:8453", "asset": "0x83", "amount":
 ENTRY |= {"payTo": "0x2b"}
 
 
+RESOURCE: Json = {
+    "resource": "https://api.feed.example/tides",
+    "type": "http",
+    "x402Version": 2,
+    "description": "Tides of a harbour",
+    "accepts": [ENTRY, ENTRY | {"network": "eip155:137", "asset": "0x3c", "maxTimeoutSeconds": 60}],
+    "extensions": {"bazaar": {"info": {"input": {"type": "http", "method": "GET"}}}},
+}
+
+
 def payment_of(pricing: Json, *accepts: Json, **members: Any) -> Any:
     """Return `x-payment-info` of an endpoint."""
     record = service("one", endpoints=[endpoint() | {"pricing": pricing} | members])
@@ -341,27 +351,34 @@ def test_numbers_beyond_those_of_a_machine_are_no_fault() -> None:
 
 @pytest.fixture(scope="module")
 def artifacts(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Artifacts of documents of two formats."""
+    """Artifacts of documents of two formats, and of a feed."""
     root = tmp_path_factory.mktemp("exported")
     folder = CatalogueFolder(root)
     (root / "api.json").write_text(json.dumps(DOCUMENTS["x402scan"]))
     (root / "paint.json").write_text(json.dumps(DOCUMENTS["mpp"]))
     (root / "mpp.json").write_text(json.dumps(directory(MAPS, TALK)))
-    sources = [{"name": name, "path": f"{name}.json"} for name in ("api", "paint", "mpp")]
+    (root / "feed.json").write_text(json.dumps([RESOURCE]))
+    sources = [{"name": name, "path": f"{name}.json"} for name in ("api", "paint", "mpp", "feed")]
     assert folder.build(*sources) == 0
     return folder.artifacts
 
 
 def test_documents_of_sources_are_given_out_again(artifacts: Path) -> None:
+    payments: list[list[Json]] = []
     with serve(artifacts) as client:
         services = client.get("/v1/services").json()["services"]
-        assert len(services) == 4
+        assert len(services) == 5
         for each in services:
             document = client.get(f"/v1/services/{each['id']}/openapi.json").json()
             validate(document)
             assert document["info"]["title"] == each["name"]
             assert document["x-ratecard"]["service"] == each["id"]
             assert document["x-ratecard"]["leftOut"] == 0
+            payments += [
+                operation["x-payment-info"]["protocols"]
+                for operations in document["paths"].values()
+                for operation in operations.values()
+            ]
             again = read_again(document)
             assert len(again) == len(each["endpoints"])
             for own in each["endpoints"]:
@@ -369,6 +386,8 @@ def test_documents_of_sources_are_given_out_again(artifacts: Path) -> None:
                 for name in ("amount", "minAmount", "maxAmount", "unitAmount", "unitType"):
                     assert other["pricing"].get(name) == own["pricing"].get(name)
                 assert by_name(other) == by_name(own)
+    assert [{"x402": each} for each in RESOURCE["accepts"]] in payments
+    assert any("mpp" in way for ways_ in payments for way in ways_)
 
 
 def test_a_document_is_cached_as_its_service_is(client: httpx.Client) -> None:
