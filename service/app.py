@@ -14,8 +14,6 @@ from starlette.middleware import Middleware
 from starlette.routing import Route
 
 from service.api.discovery import DISCOVERY
-from service.api.documents.api_catalog import PATH as API_CATALOG
-from service.api.documents.api_catalog import ListApis, get_api_catalog
 from service.api.documents.llms import get_llms
 from service.api.documents.openapi import get_openapi
 from service.api.documents.service_openapi import get_service_openapi
@@ -51,6 +49,7 @@ from service.http.metrics import Metrics
 from service.http.middleware import RequestMiddleware
 from service.opensearch import connector_of
 from service.settings import Settings, parse_hosts
+from service.snapshot import Snapshot
 from service.web.pages import PAGES, error_page
 
 if TYPE_CHECKING:
@@ -74,7 +73,6 @@ ROUTES = [  # the most used first: each route before another one costs its reque
     Route("/metrics", get_metrics),
     CachedRoute("/openapi.json", get_openapi),
     CachedRoute("/llms.txt", get_llms),
-    OperationRoute(API_CATALOG, get_api_catalog, ListApis),
 ]
 
 _log = logging.getLogger("uvicorn.error")
@@ -124,6 +122,17 @@ def _mount_mcp(snapshots: SnapshotManager, settings: Settings) -> McpMount:
             raise
         raise RuntimeError(needs_extra("RATECARD_MCP", "mcp")) from error
     return McpMount(snapshots, parse_hosts(settings.mcp_hosts), settings.mcp_share)
+
+
+def served_snapshot(app: Starlette) -> Snapshot:
+    """Return the snapshot that an application of `create_app` serves; opens the first one.
+
+    Raises SnapshotUnavailable without one.
+    """
+    context: Context = app.state.context
+    context.snapshots.open()
+    context.snapshots.start()
+    return context.snapshots.current()
 
 
 @asynccontextmanager

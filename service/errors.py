@@ -6,6 +6,31 @@ from typing import ClassVar
 
 from msgspec import UNSET, UnsetType
 
+CODES = {
+    400: ("invalid_parameter", "bad_request"),
+    403: ("origin_not_allowed",),
+    404: ("service_not_found", "download_not_found", "downloads_disabled", "path_not_found"),
+    405: ("method_not_allowed",),
+    406: ("not_acceptable",),
+    410: ("path_removed", "snapshot_pins_removed"),
+    413: ("body_too_large",),
+    415: ("unsupported_media_type",),
+    421: ("host_not_allowed",),
+    431: ("head_too_large",),
+    500: ("internal_error",),
+    503: (
+        "overloaded",
+        "draining",
+        "engine_unavailable",
+        "index_missing",
+        "snapshot_missing",
+        "snapshot_damaged",
+        "snapshot_unsupported",
+        "snapshot_unavailable",
+    ),
+}
+"""The codes of errors by the status of the response."""
+STATUSES = {code: status for status, codes in CODES.items() for code in codes}
 REBUILD = "rebuild it with `make index` or `ratecard build SOURCE`"
 
 
@@ -15,34 +40,37 @@ def needs_extra(user: str, extra: str) -> str:
 
 
 class RatecardError(Exception):
-    """Base class of the errors that clients and operators see.
+    """An error that clients and operators see; a subclass is for callers that catch its code.
 
-    code: stable, for programs
+    code: stable, for programs; one of CODES
     status: of the response
     retry_after: seconds after which a client may try again
     parameter: the invalid one of a query string
     see: a path of this service that helps
     """
 
-    code: ClassVar[str] = "internal_error"
-    status: ClassVar[int] = 500
+    code: str = "internal_error"
+    status: int = 500
     retry_after: ClassVar[int | None] = None
     parameter: str | UnsetType = UNSET
-    see: str = ""
+
+    def __init__(self, message: str = "", code: str = "", see: str = "") -> None:
+        super().__init__(message)
+        self.code = code or self.code
+        self.status = STATUSES[self.code]
+        self.see = see
+
+    def __init_subclass__(cls, code: str, retry_after: int | None = None) -> None:
+        """Set what a subclass declares; the rest is as in its base class."""
+        cls.code, cls.status = code, STATUSES[code]
+        cls.retry_after = retry_after or cls.retry_after
 
     def message(self, root: str) -> str:
         """Return the text for clients of a service whose paths begin with `root`."""
         return f"{self}; see {root}{self.see}" if self.see else str(self)
 
-    def __init_subclass__(
-        cls, code: str, status: int | None = None, retry_after: int | None = None
-    ) -> None:
-        """Set what a subclass declares; the rest is as in its base class."""
-        cls.code, cls.status = code, status or cls.status
-        cls.retry_after = retry_after or cls.retry_after
 
-
-class InvalidParameter(RatecardError, code="invalid_parameter", status=400):
+class InvalidParameter(RatecardError, code="invalid_parameter"):
     """A query parameter is invalid; `parameter` names it."""
 
     def __init__(self, parameter: str, message: str) -> None:
@@ -50,78 +78,19 @@ class InvalidParameter(RatecardError, code="invalid_parameter", status=400):
         self.parameter: str = parameter
 
 
-class ServiceNotFound(RatecardError, code="service_not_found", status=404):
+class ServiceNotFound(RatecardError, code="service_not_found"):
     """No service of this snapshot has the id."""
 
 
-class DownloadNotFound(RatecardError, code="download_not_found", status=404):
-    """There is no file of this name to copy."""
-
-    see = "/v1/snapshots/current"
-
-
-class DownloadsDisabled(RatecardError, code="downloads_disabled", status=404):
-    """The service offers no downloads."""
-
-
-class PathNotFound(RatecardError, code="path_not_found", status=404):
-    """The path of a request is none of the documented ones."""
-
-    see = "/openapi.json"
-
-    def __init__(self, message: str = "no resource has this path") -> None:
-        super().__init__(message)
-
-
-class PinsRemoved(RatecardError, code="snapshot_pins_removed", status=410):
-    """A request names another snapshot than the one that is served."""
-
-    def __init__(self, served: str) -> None:
-        super().__init__(
-            f"answers come from the served snapshot alone, {served}; leave `snapshot` out, and "
-            "start again where the header Ratecard-Snapshot changes"
-        )
-
-
-class PathRemoved(RatecardError, code="path_removed", status=410):
-    """The path of a request was one of an earlier release; the message names its successor."""
-
-    see = "/v1/snapshots/current"
-
-
-class MethodNotAllowed(RatecardError, code="method_not_allowed", status=405):
+class MethodNotAllowed(RatecardError, code="method_not_allowed"):
     """The path does not answer the method of the request."""
 
 
-class BadRequest(RatecardError, code="bad_request", status=400):
+class BadRequest(RatecardError, code="bad_request"):
     """The bytes received are no HTTP/1.1 request, or one of too many parameters."""
 
 
-class NotAcceptable(RatecardError, code="not_acceptable", status=406):
-    """The client does not accept the media type of the response."""
-
-
-class UnsupportedMediaType(RatecardError, code="unsupported_media_type", status=415):
-    """The body of a request has another media type than the path takes."""
-
-
-class HostNotAllowed(RatecardError, code="host_not_allowed", status=421):
-    """The `Host` of a request is none that the MCP server answers."""
-
-
-class OriginNotAllowed(RatecardError, code="origin_not_allowed", status=403):
-    """The `Origin` of a request is none that the MCP server answers."""
-
-
-class BodyTooLarge(RatecardError, code="body_too_large", status=413):
-    """The body of a request exceeds the size limit."""
-
-
-class HeadTooLarge(RatecardError, code="head_too_large", status=431):
-    """The request line and the headers exceed the size limit."""
-
-
-class SnapshotUnavailable(RatecardError, code="snapshot_unavailable", status=503, retry_after=5):
+class SnapshotUnavailable(RatecardError, code="snapshot_unavailable", retry_after=5):
     """No snapshot can be served. Base class of the reasons.
 
     A message names files, for the operator; clients get the default one of the class.
@@ -154,7 +123,7 @@ class SnapshotUnsupported(SnapshotUnavailable, code="snapshot_unsupported"):
     )
 
 
-class EngineUnavailable(RatecardError, code="engine_unavailable", status=503, retry_after=2):
+class EngineUnavailable(RatecardError, code="engine_unavailable", retry_after=2):
     """The cluster that searches does not answer, not in time, or not for all of the catalogue."""
 
 
@@ -162,11 +131,11 @@ class IndexMissing(EngineUnavailable, code="index_missing"):
     """The cluster has no index of the name that the snapshot has."""
 
 
-class Overloaded(RatecardError, code="overloaded", status=503, retry_after=1):
+class Overloaded(RatecardError, code="overloaded", retry_after=1):
     """The event loop lags, so that expensive requests are refused."""
 
 
-class Draining(RatecardError, code="draining", status=503, retry_after=5):
+class Draining(RatecardError, code="draining", retry_after=5):
     """The service is about to stop; requests belong elsewhere."""
 
 

@@ -1,4 +1,8 @@
-"""Ways to pay for an operation: `x-payment-info` in the dialects of x402scan and of MPP."""
+"""Ways to pay for an operation: `x-payment-info` in the dialects of x402scan and of MPP.
+
+Other catalogues of this kind write the first one, with a price among the terms of a protocol where
+that is another one.
+"""
 
 from __future__ import annotations
 
@@ -37,14 +41,17 @@ def read_offers(
     place = f"{path}['{EXTENSION}']"
     if not isinstance(info, dict):
         raise InvalidRecord(place, "Expected `object`")
-    offers = [*_read_price(info, place), *_read_mpp(info, place, stablecoins)]
+    prices = dict.fromkeys(_read_price(info, place, stablecoins))
+    offers = [*prices, *_read_mpp(info, place, stablecoins)]
     if len(offers) > MAX_OFFERS:
         raise InvalidRecord(place, f"has more than {MAX_OFFERS} ways to pay")
     return offers
 
 
-def _read_price(info: dict[str, Any], path: str) -> Iterator[PaymentOffer]:
-    """Yield an offer for each protocol that shares the price, in units of its currency.
+def _read_price(
+    info: dict[str, Any], path: str, stablecoins: Stablecoins
+) -> Iterator[PaymentOffer]:
+    """Yield an offer for each protocol, at the shared price unless its terms have another one.
 
     Older documents have `pricingMode` and the amounts beside it.
     """
@@ -53,36 +60,49 @@ def _read_price(info: dict[str, Any], path: str) -> Iterator[PaymentOffer]:
     price = info.get("price")
     if not isinstance(price, dict):
         price = {"amount": price, "min": info.get("minPrice"), "max": info.get("maxPrice")}
+    for protocol, terms in _protocols(info.get("protocols")):
+        if protocol == MPP and terms.get("amount"):
+            yield _read_offer(terms, path, stablecoins)
+        else:
+            yield _price_offer(protocol, terms, mapping(terms, "price") or price, path)
+
+
+def _price_offer(
+    protocol: str, terms: dict[str, Any], price: dict[str, Any], path: str
+) -> PaymentOffer:
+    """Return an offer with a price in units of its currency."""
     given = {key: value for key, value in price.items() if value != ""}
     amount, least, most = (
         amount_or_invalid(read_amount, given.get(key), f"{path}.price.{key}")
         for key in ("amount", "min", "max")
     )
     currency = line(price.get("currency"), MAX_NAME) or USD
-    for protocol, details in _protocols(info.get("protocols")):
-        yield PaymentOffer(
-            protocol=protocol,
-            stated_by=Kind.OPENAPI,
-            method=line(details.get("method"), MAX_NAME),
-            intent=line(details.get("intent"), MAX_NAME),
-            asset=line(details.get("currency"), MAX_NAME),
-            amount=amount,
-            min_amount="" if amount else least,
-            max_amount="" if amount else most,
-            currency=currency if amount or least or most else "",
-        )
+    return PaymentOffer(
+        protocol=protocol,
+        stated_by=Kind.OPENAPI,
+        method=line(terms.get("method"), MAX_NAME),
+        intent=line(terms.get("intent"), MAX_NAME),
+        asset=line(terms.get("currency"), MAX_NAME),
+        unit=read_unit(terms.get("unitType"), ""),
+        amount=amount,
+        min_amount="" if amount else least,
+        max_amount="" if amount else most,
+        currency=currency if amount or least or most else "",
+    )
 
 
 def _protocols(protocols: Any) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the protocols, each once: names, or objects of details by name; x402 where none is."""
+    """Yield the protocols: names, or objects of terms by name; x402 where none is."""
     given = protocols if isinstance(protocols, list) else [protocols]
-    found: dict[str, dict[str, Any]] = {}
+    found = False
     for each in given[: MAX_OFFERS + 1]:
         members = each if isinstance(each, dict) else {each: {}} if isinstance(each, str) else {}
         for name in islice(members, MAX_OFFERS + 1):
             if protocol := line(name, MAX_NAME).casefold():
-                found.setdefault(protocol, mapping(members, name))
-    yield from (found or {X402: {}}).items()
+                yield protocol, mapping(members, name)
+                found = True
+    if not found:
+        yield X402, {}
 
 
 def _read_mpp(info: dict[str, Any], path: str, stablecoins: Stablecoins) -> Iterator[PaymentOffer]:

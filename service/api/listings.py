@@ -113,7 +113,7 @@ async def explain_listings(request: Request, wanted: ExplainListings) -> Cacheab
         host = _parse_host(wanted.host)
         ordinals = snapshot.listings.of_host(host)
         page = ordinals[wanted.offset : wanted.offset + wanted.limit].tolist()
-        hits = EndpointHits(len(ordinals), len(ordinals), page, [NONE] * len(page), None)
+        hits = EndpointHits(len(ordinals), len(ordinals), page, [NONE] * len(page), snapshot, None)
         key = host_hash(host)
     else:
         pay_to = wanted.pay_to or ""

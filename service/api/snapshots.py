@@ -10,7 +10,7 @@ from starlette.routing import Route
 
 from service.artifacts.downloads import KINDS, describe, read_downloads
 from service.artifacts.publishing import DOWNLOADS
-from service.errors import DownloadNotFound, DownloadsDisabled, PathRemoved
+from service.errors import RatecardError
 from service.http.context import context_of, snapshot_of
 from service.http.responses import IMMUTABLE, SNAPSHOT, Cacheable, hashed_json
 from service.snapshot.publication import is_snapshot_id
@@ -34,7 +34,8 @@ async def get_file(request: Request) -> FileResponse:
     """Send a file that others copy, or a range of it."""
     context, name = context_of(request), request.scope["path"].rpartition("/")[2]
     if not context.settings.downloads:
-        raise DownloadsDisabled("downloads are switched off here (RATECARD_DOWNLOADS)")
+        message = "downloads are switched off here (RATECARD_DOWNLOADS)"
+        raise RatecardError(message, "downloads_disabled")
     snapshot_id, path = request.path_params["id"], context.snapshots.path / DOWNLOADS / name
     files = []
     if is_snapshot_id(snapshot_id):
@@ -44,17 +45,19 @@ async def get_file(request: Request) -> FileResponse:
             request.scope[SNAPSHOT] = None  # a slow client must not keep an old one mapped
             headers = {"cache-control": IMMUTABLE, "etag": f'"{file.sha256}"'}
             return FileResponse(path, headers=headers, media_type=ZSTD)
-    raise DownloadNotFound("there is no such file")
+    raise RatecardError("there is no such file", "download_not_found", see=CURRENT)
 
 
 async def refuse_changes(_: Request) -> None:
     """Name the files that replaced the changes between snapshots."""
-    raise PathRemoved("changes are found by comparing two indexes, which `files` names")
+    message = "changes are found by comparing two indexes, which `files` names"
+    raise RatecardError(message, "path_removed", see=CURRENT)
 
 
 async def refuse_removed(_: Request) -> None:
     """Name the path that replaced the other paths of snapshots."""
-    raise PathRemoved("only the served snapshot and the files to copy have addresses")
+    message = "only the served snapshot and the files to copy have addresses"
+    raise RatecardError(message, "path_removed", see=CURRENT)
 
 
 SNAPSHOTS = [

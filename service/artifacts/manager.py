@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-import time
 import weakref
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -14,43 +13,28 @@ from pathlib import Path
 
 from service.artifacts.opening import open_served
 from service.errors import SnapshotUnavailable
-from service.snapshot.publication import SNAPSHOTS, Publication, read_current, read_others
+from service.snapshot.following import SnapshotFollower
 from service.snapshot.snapshot import Connector, Snapshot
 
 POLL_INTERVAL = 0.5
 """Seconds between two looks at CURRENT."""
-FIRST_RETRY, LAST_RETRY = 1.0, 30.0
-"""The first and the longest back-off in seconds, which doubles with each failure."""
 JOIN_TIMEOUT = 5.0
 """Seconds that `stop` waits for the watcher, which a hung disk could hold up for ever."""
 
 _log = logging.getLogger("uvicorn.error")
 
 
-class SnapshotManager:
-    """Serves the snapshot that CURRENT names.
+class SnapshotManager(SnapshotFollower):
+    """Serves the snapshot that CURRENT names, as the watcher finds it.
 
-    A snapshot is verified, opened and warmed before one assignment replaces the served one:
-    requests keep the snapshot that they began with, and the last of them unmaps it. A snapshot that
-    cannot be served is refused, and tried again when CURRENT or its folder is replaced, or after a
-    back-off. `connector` connects it with the engine that has its postings, None where its files
-    have them.
+    A snapshot is warmed, too, before it is served: requests keep the snapshot that they began with,
+    and the last of them unmaps it. `connector` connects it with the engine that has its postings,
+    None where its files have them.
     """
 
     def __init__(self, path: Path, connector: Connector | None = None) -> None:
-        self.path = path
-        self.opened: Snapshot | None = None
-        """The served snapshot."""
-        self.refusal: SnapshotUnavailable | None = None
-        """Why the published snapshot is not the served one, or why there is none."""
-        self.swaps = 0
-        self.refusals = 0
+        super().__init__(path)
         self._connector = connector
-        self._current: Publication | None = None
-        self._served_folder = 0
-        self._tried: tuple[Publication, int] | None = None
-        self._retry_after, self._retry_at = FIRST_RETRY, 0.0
-        self._updating = threading.Lock()
         self._starting = threading.Lock()
         self._watcher: threading.Thread | None = None
         self._stopping = threading.Event()
@@ -117,85 +101,9 @@ class SnapshotManager:
         if self.opened is None:
             self.poll()
 
-    def poll(self) -> None:
-        """Serve the published snapshot if it is another one, or if it is time for a retry."""
-        with self._updating:
-            try:
-                self._current = current = read_current(self.path)
-            except SnapshotUnavailable as error:
-                self._refuse(error)
-                return
-            folder = _inode(self.path / SNAPSHOTS / current.id)
-            served, state = self.opened, (current, folder)
-            if served is not None and (served.id, self._served_folder) == (current.id, folder):
-                self.refusal = None
-                return
-            if state != self._tried:
-                self._retry_after = FIRST_RETRY
-            elif time.monotonic() < self._retry_at:
-                return
-            self._tried = state
-            if self._serve(current.id, current.checked_at):
-                self.refusal = None
-                return
-            self._retry_at = time.monotonic() + self._retry_after
-            self._retry_after = min(2 * self._retry_after, LAST_RETRY)
-            if self.opened is None:
-                self._serve_earlier()
-
-    def _serve_earlier(self) -> None:
-        """Serve the newest whole snapshot built before the published one, which is refused."""
-        earlier, _ = read_others(self.path)
-        refusal = self.refusal
-        is_served = any(self._serve(each.id, each.built_at) for each in earlier)
-        self.refusal = None if is_served else refusal
-        if is_served and refusal is not None:
-            self._refuse(refusal)  # counted and logged with what is served instead
-
-    def _serve(self, snapshot_id: str, checked_at: datetime) -> bool:
-        """Verify, open and serve a snapshot, or refuse it; returns whether it is served."""
-        path = self.path / SNAPSHOTS / snapshot_id
-        folder = _inode(path)
-        try:
-            snapshot = open_served(path, checked_at, self._connector)
-        except SnapshotUnavailable as error:
-            self._refuse(error)
-            return False
-        except Exception as error:  # noqa: BLE001  # too little memory, too many files
-            _log.exception("%s cannot be opened", path)
-            self._refuse(SnapshotUnavailable(f"{path} cannot be opened: {error!r}"))
-            return False
-        before, counts = self.opened, snapshot.manifest.counts
-        self.opened, self._served_folder = snapshot, folder
-        self.swaps += before is not None
-        _log.info(
-            "serving snapshot %s%s: %d services, %d endpoints, %d payments",
-            snapshot.id,
-            f" instead of {before.id}" if before else "",
-            counts.services,
-            counts.endpoints,
-            counts.payments,
-        )
-        return True
-
-    def _refuse(self, error: SnapshotUnavailable) -> None:
-        # A copy, as the traceback of the error would keep what its frames hold.
-        before, self.refusal = self.refusal, type(error)(*error.args)
-        if str(before) == str(error):
-            return
-        if self.opened is not None:
-            self.refusals += 1
-            _log.error("still serving %s: %s", self.opened.id, self.refusal)
-        elif before is not None:
-            _log.error("still without a snapshot: %s", self.refusal)
-
-
-def _inode(folder: Path) -> int:
-    """Return the inode of a folder, which a build replaces where it is damaged; 0 without one."""
-    try:
-        return folder.stat().st_ino
-    except OSError:
-        return 0
+    def _open(self, path: Path, checked_at: datetime) -> Snapshot:
+        """Open and warm the snapshot in a folder; raises SnapshotUnavailable."""
+        return open_served(path, checked_at, self._connector)
 
 
 def _watch(reference: weakref.ref[SnapshotManager], stopping: threading.Event) -> None:

@@ -6,12 +6,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from service.errors import (
-    BodyTooLarge,
-    MethodNotAllowed,
-    PathNotFound,
-    RatecardError,
-)
+from service.errors import MethodNotAllowed, RatecardError
 from service.http.context import context_of
 from service.http.responses import no_store, path_of, root_of
 from service.schema.discovery import PREFIXES, DiscoveryError
@@ -35,7 +30,7 @@ def error_response(request: Request, error: RatecardError) -> Response:
         headers["retry-after"] = str(error.retry_after)
     if isinstance(error, MethodNotAllowed):
         headers["allow"] = _methods_of(request)
-    if isinstance(error, BodyTooLarge):
+    if error.code == "body_too_large":
         headers["connection"] = "close"  # the rest of the body would be taken for a request
     root = root_of(request.scope)
     if path_of(request.scope).startswith(DISCOVERY):
@@ -47,6 +42,11 @@ def error_response(request: Request, error: RatecardError) -> Response:
         page.headers.update({"cache-control": "no-store"} | headers)
         return page
     return no_store(encode_error(error, root), error.status, headers)
+
+
+def path_not_found() -> RatecardError:
+    """Return the error of a path that is none of the documented ones."""
+    return RatecardError("no resource has this path", "path_not_found", see="/openapi.json")
 
 
 def _methods_of(request: Request) -> str:
@@ -87,7 +87,7 @@ async def _handle_ratecard_error(request: Request, error: Exception) -> Response
 
 
 async def _handle_not_found(request: Request, _: Exception) -> Response:
-    return error_response(request, PathNotFound())
+    return error_response(request, path_not_found())
 
 
 async def _handle_method_not_allowed(request: Request, _: Exception) -> Response:

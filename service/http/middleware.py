@@ -14,12 +14,17 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from service.errors import PathNotFound, PinsRemoved, RatecardError, SlowClient
+from service.errors import RatecardError, SlowClient
 from service.http.access_log import access_line
 from service.http.cache import CACHEABLE_METHODS, KEY, CachedResponse, CacheKey, is_known
 from service.http.compression import IDENTITY, negotiate
 from service.http.context import Context
-from service.http.exception_handlers import GET_METHODS, POST_METHODS, error_response
+from service.http.exception_handlers import (
+    GET_METHODS,
+    POST_METHODS,
+    error_response,
+    path_not_found,
+)
 from service.http.responses import (
     FIELDS,
     RESPONSE,
@@ -161,9 +166,9 @@ class RequestMiddleware:
         if scope["method"] == "OPTIONS":
             app = self._options(is_post=path_of(scope) in self._context.post_paths)
         if scope["path"].endswith("\n"):  # which the `$` of a route's pattern would match
-            app = error_response(Request(scope), PathNotFound())
+            app = error_response(Request(scope), path_not_found())
         elif b"snapshot" in scope["query_string"] and is_pinned(scope, writer.snapshot_id):
-            app = error_response(Request(scope), PinsRemoved(writer.snapshot_id.decode()))
+            app = error_response(Request(scope), _pins_removed(writer.snapshot_id.decode()))
         scope.pop("route", None)  # that of an outer application, which metrics would count
         try:
             await app(scope, receive, writer.send)
@@ -228,3 +233,12 @@ def is_pinned(scope: Scope, served: bytes) -> bool:
     """
     query = parse_qs(scope["query_string"].decode("utf-8", "replace"), keep_blank_values=True)
     return bool(served) and not {*query.get("snapshot", ())} <= {served.decode()}
+
+
+def _pins_removed(served: str) -> RatecardError:
+    """Return the error of a request that names another snapshot than the one that is served."""
+    message = (
+        f"answers come from the served snapshot alone, {served}; leave `snapshot` out, and start "
+        "again where the header Ratecard-Snapshot changes"
+    )
+    return RatecardError(message, "snapshot_pins_removed")

@@ -14,12 +14,7 @@ from starlette.types import Message, Receive, Scope, Send
 from service.artifacts.manager import SnapshotManager
 from service.errors import (
     BadRequest,
-    BodyTooLarge,
-    HostNotAllowed,
-    NotAcceptable,
-    OriginNotAllowed,
     RatecardError,
-    UnsupportedMediaType,
 )
 from service.http.context import context_of, snapshot_of
 from service.mcp.cards import Cards
@@ -32,13 +27,13 @@ MAX_BODY = 64 * 1024
 """Bytes of a message: the longest query, escaped, takes 24,000."""
 DISCONNECTED = "the client closed the connection"
 JSON_TYPE = "application/json"
-REFUSALS: dict[int, tuple[type[RatecardError], str]] = {
-    400: (UnsupportedMediaType, f"the body must be JSON; send `Content-Type: {JSON_TYPE}`"),
-    403: (OriginNotAllowed, "pages of this origin are not answered; see RATECARD_MCP_HOSTS"),
-    406: (NotAcceptable, f"answers are JSON; send `Accept: {JSON_TYPE}, text/event-stream`"),
-    421: (HostNotAllowed, "this host is not answered; see RATECARD_MCP_HOSTS"),
+REFUSALS = {
+    400: ("unsupported_media_type", f"the body must be JSON; send `Content-Type: {JSON_TYPE}`"),
+    403: ("origin_not_allowed", "pages of this origin are not answered; see RATECARD_MCP_HOSTS"),
+    406: ("not_acceptable", f"answers are JSON; send `Accept: {JSON_TYPE}, text/event-stream`"),
+    421: ("host_not_allowed", "this host is not answered; see RATECARD_MCP_HOSTS"),
 }
-"""Errors in place of the responses of the SDK that are not JSON, by their status."""
+"""Codes and messages in place of the responses of the SDK that are not JSON, by their status."""
 
 
 class McpMount:
@@ -81,8 +76,8 @@ class McpMount:
         headers = MutableHeaders(scope=start)
         refusal = REFUSALS.get(start["status"])
         if refusal and headers.get("content-type") != JSON_TYPE:
-            error, message = refusal
-            raise error(message)
+            code, message = refusal
+            raise RatecardError(message, code)
         headers["cache-control"] = "no-store"
         await send(start)
         while not answer.empty():  # outside of the turn, which a slow client must not prolong
@@ -151,13 +146,13 @@ def _folded(scope: Scope) -> Scope:
 
 
 async def _read_body(request: Request) -> bytes:
-    """Read the body; raises BodyTooLarge, or BadRequest where the client leaves."""
+    """Read the body; raises `body_too_large`, or BadRequest where the client leaves."""
     body = bytearray()
     try:
         async for chunk in request.stream():
             body += chunk
             if len(body) > MAX_BODY:
-                raise BodyTooLarge(f"the body exceeds {MAX_BODY} bytes")
+                raise RatecardError(f"the body exceeds {MAX_BODY} bytes", "body_too_large")
     except ClientDisconnect as error:
         raise BadRequest(DISCONNECTED) from error
     return bytes(body)

@@ -1,40 +1,30 @@
-"""The schema of documents in formats of others: OpenAPI of a service, the linkset of all."""
+"""The schema of the OpenAPI document of a service."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from msgspec import UNSET, Struct, UnsetType, field
+from msgspec import Struct, field
 
 from service.schema.values import ServiceId, Whole
 
 
 class DocumentCounts(Struct, rename="camel"):
-    """The endpoints of a service, and what its document leaves out, by reason."""
+    """The endpoints of a service, and how many of them its document leaves out."""
 
     service: ServiceId
     endpoints: Whole
-    left_out: dict[str, Whole]
+    left_out: Whole
 
 
 class ServiceDocument(Struct, kw_only=True):
     """An OpenAPI 3.1 document of a service, with `x-payment-info` of its ways to pay.
 
-    `x-ratecard` counts what OpenAPI or the dialects cannot express.
+    `x-ratecard` counts the endpoints that OpenAPI cannot express.
     """
 
     openapi: str
     info: dict[str, Any]
     servers: list[dict[str, Any]]
     paths: dict[str, dict[str, Any]]
-    service_info: dict[str, Any] | UnsetType = field(default=UNSET, name="x-service-info")
     counts: DocumentCounts = field(name="x-ratecard")
-
-
-class Linkset(Struct):
-    """The APIs of this catalogue as a linkset of RFC 9264, in the profile of RFC 9727.
-
-    The first context is this service; `next` of the catalogue leads to further services.
-    """
-
-    linkset: list[dict[str, Any]]

@@ -14,7 +14,7 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-from service.errors import BadRequest, HeadTooLarge, RatecardError, SlowClient
+from service.errors import BadRequest, RatecardError, SlowClient
 from service.http.exception_handlers import encode_error
 from service.http.middleware import COMMON_HEADERS
 
@@ -93,7 +93,7 @@ class BoundedProtocol(HttpToolsProtocol):
             self._room -= len(piece)
             super().data_received(piece)
             if not self._room or len(self.headers or ()) > MAX_FIELDS:
-                self._refuse(HeadTooLarge(TOO_LARGE))
+                self._refuse(RatecardError(TOO_LARGE, "head_too_large"))
 
     def resume_writing(self) -> None:
         """Count the progress of a client that reads a long response: its buffer fills up again."""
@@ -148,7 +148,7 @@ class BoundedProtocol(HttpToolsProtocol):
         if len(self._cycles) >= MAX_PIPELINED:
             return BadRequest("too many requests wait for their responses")
         if len(self.headers) > MAX_FIELDS:
-            return HeadTooLarge(TOO_LARGE)
+            return RatecardError(TOO_LARGE, "head_too_large")
         hosts = [name for name, _ in self.headers].count(b"host")
         if hosts > 1 or (not hosts and self.parser.get_http_version() == "1.1"):
             return BadRequest("HTTP/1.1 needs one Host header")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
@@ -13,6 +14,7 @@ from service.filtering.facets import SERVICE_KEYS, FacetCounts
 from service.filtering.filters import NO_FILTERS, FilterIndex, Filters
 from service.filtering.offers import Offers
 from service.schema.responses import Explanation
+from service.schema.values import Json
 from service.search.postings import Mask, read_header
 from service.search.query import QueryParser
 from service.search.semantic.encoders import open_encoder
@@ -31,20 +33,31 @@ from service.storage.record_store import IdTable, Records, RecordStore
 class Hits(Struct, frozen=True):
     """One page of services in order, and the exact count of all matches.
 
+    data: of the snapshot, whose files stay mapped as long as the page is in use
     facets: the counts of the facets that were asked for
     explanations: of the services of the page, on request
     """
 
     total: int
     ordinals: Sequence[int]
-    id_table: IdTable
+    data: SnapshotData
     facets: FacetCounts | None
     explanations: list[Explanation] | None = None
 
     @property
     def ids(self) -> list[str]:
         """The ids of the page."""
-        return [self.id_table[ordinal] for ordinal in self.ordinals]
+        return [self.data.id_table[ordinal] for ordinal in self.ordinals]
+
+    @property
+    def texts(self) -> list[bytes]:
+        """The services of the page as JSON, which are served as they are."""
+        return [self.data.services.text(ordinal) for ordinal in self.ordinals]
+
+    @property
+    def services(self) -> list[Json]:
+        """The services of the page, decoded."""
+        return [json.loads(text) for text in self.texts]
 
 
 class SnapshotData:
@@ -103,7 +116,12 @@ class SnapshotData:
         ordinal = self.id_table.find(service_id)
         return None if ordinal is None else self.services.text(ordinal)
 
-    def list(
+    def get(self, service_id: str) -> Json | None:
+        """Return a service, or None."""
+        text = self.find(service_id)
+        return None if text is None else json.loads(text)
+
+    def list_services(
         self,
         limit: int = 24,
         offset: int = 0,
@@ -119,4 +137,4 @@ class SnapshotData:
         total = len(self.services) if matches is None else int(np.count_nonzero(matches))
         facets = self.filters.count(filters.counted, matches) if filters.counted else None
         ordinals = self.filters.page(matches, filters.sort, limit, offset)
-        return Hits(total, ordinals.tolist(), self.id_table, facets)
+        return Hits(total, ordinals.tolist(), self, facets)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Coroutine, Sequence
 from typing import Any, Protocol, TypeVar
 
@@ -14,6 +15,7 @@ from service.filtering.facets import FacetCounts
 from service.filtering.filters import NO_FILTERS, Filters
 from service.schema.profiles import Profile
 from service.schema.responses import Explanation
+from service.schema.values import Json
 from service.search.groups import GROWTH, MARGIN, Ranked, list_groups
 from service.search.postings import Integers, Mask, block_count
 from service.search.query import ParsedQuery
@@ -32,6 +34,7 @@ class EndpointHits(Struct, frozen=True):
 
     listed: the number of matches that `per_service` leaves, over which pages run
     offers: of each endpoint the cheapest that satisfies the filters, NONE without such filters
+    data: of the snapshot, whose files stay mapped as long as the page is in use
     explanations: of the endpoints of the page, on request
     """
 
@@ -39,8 +42,20 @@ class EndpointHits(Struct, frozen=True):
     listed: int
     ordinals: Sequence[int]
     offers: Sequence[int]
+    data: SnapshotData
     facets: FacetCounts | None
     explanations: list[Explanation] | None = None
+
+    @property
+    def texts(self) -> list[bytes]:
+        """The endpoints of the page as JSON, which are served as they are."""
+        item = self.data.endpoints.item
+        return [b"".join(item(*each)) for each in zip(self.ordinals, self.offers, strict=True)]
+
+    @property
+    def endpoints(self) -> list[Json]:
+        """The endpoints of the page, decoded."""
+        return [json.loads(text) for text in self.texts]
 
 
 class Postings(Protocol):
@@ -154,10 +169,10 @@ class Engine(Struct, frozen=True):
                 matches = unpack(await ranking.matches(), data.header.groups)
                 facets = data.filters.count(filters.counted, matches)
             services = documents if data.groups is None else data.groups.of_document.take(documents)
-            hits = Hits(total, services.tolist(), data.id_table, facets)
+            hits = Hits(total, services.tolist(), data, facets)
         else:
             matches = unpack(await ranking.matches(), data.header.groups)
-            hits = data.list(limit, offset, filters, matches)
+            hits = data.list_services(limit, offset, filters, matches)
             documents = (
                 await ranking.best_documents(hits.ordinals) if filters.explain else NO_ORDINALS
             )
@@ -336,4 +351,4 @@ class Engine(Struct, frozen=True):
         index, ordinals = self.data.endpoints.filters, page.tolist()
         facets = index.count(filters.counted, matches) if filters.counted else None
         offers = index.cheapest_offers(ordinals, filters)
-        return EndpointHits(total, listed, ordinals, offers, facets)
+        return EndpointHits(total, listed, ordinals, offers, self.data, facets)

@@ -7,10 +7,17 @@ from pathlib import Path
 from typing import Protocol
 
 from service.errors import REBUILD, SnapshotDamaged, SnapshotUnsupported
-from service.filtering.filters import NO_FILTERS, Filters
+from service.filtering.endpoint_filters import EndpointFilters
+from service.filtering.filters import Filters
+from service.snapshot.conditions import (
+    FilterValue,
+    check_page,
+    endpoint_filters,
+    service_filters,
+)
 from service.snapshot.data import Hits, SnapshotData
 from service.snapshot.embedded import EmbeddedPostings, MissingPostings, run_now
-from service.snapshot.engine import Engine, Postings
+from service.snapshot.engine import EndpointHits, Engine, Postings
 from service.snapshot.manifest import Manifest, verify
 from service.snapshot.publication import SNAPSHOTS, read_current
 
@@ -47,16 +54,57 @@ class Snapshot(SnapshotData):
         """The engine: made anew, as a reference cycle would keep the files mapped."""
         return Engine(self, self._postings)
 
-    def search(
-        self, query: str, limit: int = 24, offset: int = 0, filters: Filters = NO_FILTERS
+    def list(
+        self,
+        limit: int = 24,
+        offset: int = 0,
+        filters: Filters | None = None,
+        **conditions: FilterValue,
     ) -> Hits:
-        """Return one page of the services that match a plain-text query and the filters.
+        """Return one page of the services that satisfy conditions, best known first.
+
+        Conditions have the names of the HTTP parameters in snake case; `filters` replaces them.
+        """
+        check_page(limit, offset)
+        return self.list_services(limit, offset, filters or service_filters(conditions))
+
+    def search(
+        self,
+        query: str,
+        limit: int = 24,
+        offset: int = 0,
+        filters: Filters | None = None,
+        **conditions: FilterValue,
+    ) -> Hits:
+        """Return one page of the services that match a query and conditions, best match first.
 
         Raises SnapshotUnsupported if the postings are in a cluster.
         """
+        check_page(limit, offset)
+        filters = filters or service_filters(conditions)
         return run_now(
             self.engine.search_services(self.parser.parse(query), limit, offset, filters)
         )
+
+    def search_endpoints(
+        self,
+        query: str = "",
+        limit: int = 24,
+        offset: int = 0,
+        filters: EndpointFilters | None = None,
+        **conditions: FilterValue,
+    ) -> EndpointHits:
+        """Return one page of the endpoints that match a query and conditions, best match first.
+
+        Without a query these are all that satisfy the conditions, in the order of their services.
+        Raises SnapshotUnsupported if the postings are in a cluster.
+        """
+        check_page(limit, offset)
+        filters = filters or endpoint_filters(conditions)
+        if not query:
+            return run_now(self.engine.list_endpoints(limit, offset, filters))
+        parsed = self.parser.parse(query)
+        return run_now(self.engine.rank_endpoints(parsed, limit, offset, filters))
 
 
 def open_snapshot(artifacts: str | Path) -> Snapshot:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from starlette.requests import Request
 
-from service.errors import PathNotFound
+from service.errors import RatecardError
 from service.http.responses import IMMUTABLE, NO_CACHE, Cacheable
 
 FOLDER = Path(__file__).parent / "static"
@@ -25,7 +25,7 @@ async def get_static_file(request: Request) -> Cacheable:
     """Return a static file; an address of another version gives the current file, not kept."""
     version, _, name = request.path_params["file"].partition("/")
     if name not in FILES:
-        raise PathNotFound("no static file has this name")
+        raise RatecardError("no static file has this name", "path_not_found", see="/openapi.json")
     is_current = version == VERSION
     return Cacheable(
         FILES[name],

@@ -23,11 +23,11 @@ from indexer.probing.options import ProbeOptions
 from indexer.search_options import ClusterOptions, RankingOptions
 from indexer.sources.catalogue_file import read_catalogue_file
 from indexer.sources.records import SourceRecord
-from service import errors
 from service.api.documents.openapi import document
 from service.api.snapshots import SNAPSHOTS
 from service.app import ROUTES
 from service.cli import Parser
+from service.errors import STATUSES, RatecardError
 from service.http.metrics import SHARED_FOLDER
 from service.server.options import option
 from service.settings import ServerSettings, describe, variable
@@ -81,7 +81,7 @@ FOLDERS = dict.fromkeys(("tests", "tools", "docs", "seeds", ".ci"), ROOT) | dict
 )
 
 
-def codes(error: type[errors.RatecardError]) -> set[str]:
+def codes(error: type[RatecardError]) -> set[str]:
     return {error.code}.union(*(codes(special) for special in error.__subclasses__()))
 
 
@@ -121,11 +121,17 @@ def test_the_settings_document_has_every_setting_as_help_describes_it(name: str)
         *(route.path for route in (*ROUTES, *SNAPSHOTS)),
         *(route.path for route in PAGES if "{file" not in route.path),
         *sorted(PARAMETERS),
-        *sorted(codes(errors.RatecardError)),
     ],
 )
-def test_the_api_document_has_every_path_parameter_and_error(term: str) -> None:
+def test_the_api_document_has_every_path_and_parameter(term: str) -> None:
     assert f"`{term}`" in API
+
+
+def test_the_api_document_has_every_code_with_its_status() -> None:
+    rows = re.findall(r"^\| (\d{3}) \| ((?:`\w+`(?:, )?)+) \|", API, re.MULTILINE)
+    documented = [(code, int(status)) for status, codes in rows for code in quoted(codes)]
+    assert sorted(documented) == sorted(STATUSES.items())
+    assert codes(RatecardError) <= STATUSES.keys()
 
 
 def test_the_openapi_document_has_every_path() -> None:
@@ -281,6 +287,22 @@ def test_the_snippets_of_the_readme_run(
     for snippet in snippets:
         exec(snippet, {})  # noqa: S102  # the README's own
     assert re.match(r"\d+ \['", capsys.readouterr().out)
+
+
+def test_the_snippets_for_python_run(
+    sample: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (tmp_path / "artifacts").symlink_to(sample)
+    monkeypatch.chdir(tmp_path)
+    section = API.partition("\n## From Python\n")[2].partition("\n## ")[0]
+    snippets = re.findall(r"^```python\n(.+?)```", section, re.MULTILINE | re.DOTALL)
+    assert len(snippets) == 3
+    for snippet in snippets:
+        exec(snippet, {})  # noqa: S102  # the document's own
+        assert "-example" in capsys.readouterr().out
 
 
 def _functions(path: Path) -> set[str]:

@@ -14,9 +14,6 @@ from service.api.discovery import (
     ListDiscoveryResources,
     SearchDiscoveryResources,
 )
-from service.api.documents.api_catalog import MEDIA_TYPE as LINKSET
-from service.api.documents.api_catalog import PATH as API_CATALOG
-from service.api.documents.api_catalog import ListApis
 from service.api.documents.openapi_parameters import IF_NONE_MATCH, describe, describe_id
 from service.api.ecosystem import GetEcosystemOverview, GetEcosystemStats, GetRecentTransactions
 from service.api.endpoints import SearchEndpoints
@@ -43,7 +40,7 @@ from service.schema.discovery import (
     MerchantResources,
     ResourceList,
 )
-from service.schema.documents import Linkset, ServiceDocument
+from service.schema.documents import ServiceDocument
 from service.schema.ecosystem import OverviewEnvelope, StatsEnvelope, TransactionsEnvelope
 from service.schema.listings import ListingPage, ListingReport
 from service.schema.records import Service
@@ -62,7 +59,6 @@ TAGS: dict[type[Struct], str] = {
     ServiceEnvelope: "Services",
     DemandEnvelope: "Services",
     ServiceDocument: "Services",
-    Linkset: "Services",
     EndpointList: "Endpoints",
     ListingReport: "Listings",
     ListingPage: "Listings",
@@ -194,7 +190,6 @@ def _paths(examples: dict[str, str | None]) -> Json:
             ServiceDocument,
             ServiceNotFound,
         ),
-        API_CATALOG: _operation(ListApis, Linkset, examples),
         "/v1/search/endpoints": _operation(SearchEndpoints, EndpointList, examples),
         "/v1/listings": listings,
         "/v1/ecosystem/overview": _operation(GetEcosystemOverview, OverviewEnvelope, examples),
@@ -279,9 +274,8 @@ def _error_response(error: type[RatecardError], body: type[Struct] = ErrorEnvelo
 
 def _content(*results: type[Struct]) -> Json:
     """Return the content of a response that is one of several types."""
-    media_type = LINKSET if results == (Linkset,) else JSON
     schemas = [{"$ref": f"#/components/schemas/{result.__name__}"} for result in results]
-    return {media_type: {"schema": schemas[0] if len(schemas) == 1 else {"oneOf": schemas}}}
+    return {JSON: {"schema": schemas[0] if len(schemas) == 1 else {"oneOf": schemas}}}
 
 
 def _header_refs(*names: str) -> Json:

@@ -280,9 +280,7 @@ def test_an_entity_tag_names_one_body_whatever_the_settings(sample: Path) -> Non
         for root_path in ("", "/api"):
             app = create_app(replace(Settings(artifacts=str(sample)), **switches))
             asyncio.run(visit(app, root_path))
-    assert {"/", "/llms.txt", "/.well-known/api-catalog", "/v1/search/services"} <= {
-        path for path, _ in bodies
-    }
+    assert {"/", "/llms.txt", "/v1/search/services"} <= {path for path, _ in bodies}
     assert {key: found for key, found in bodies.items() if len(found) > 1} == {}
 
 

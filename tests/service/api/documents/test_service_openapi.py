@@ -19,20 +19,8 @@ from indexer.options import Policy
 from indexer.sources.records import SourceRecord
 from indexer.x402.resource import read_resource
 from indexer.x402.rules import Rules
-from service.api.documents.service_openapi import (
-    DEFAULT,
-    NO_HTTP,
-    NO_METHOD,
-    PLACE,
-    PRICES,
-    QUERY,
-    RENAMED,
-    REPEATED,
-    SAME_NAME,
-    TEMPLATE,
-    DescribedService,
-    describe_service,
-)
+from service.api.documents.service_openapi import describe_service
+from service.schema.records import Service
 from service.urls import key_of, parse_url
 from tests.support.intake import CatalogueFolder
 from tests.support.running import Json, endpoint, examples, serve, service
@@ -136,10 +124,15 @@ endpoints = st.fixed_dictionaries(
 )
 
 
-def exported(record: Json) -> Json:
-    document: Json = json.loads(
-        describe_service(msgspec.json.decode(json.dumps(record), type=DescribedService))
-    )
+def described(text: str | bytes, *accepts: Json) -> bytes:
+    """Return the document of a record, each endpoint of which has these entries of `accepts`."""
+    decoded = msgspec.json.decode(text, type=Service)
+    entries = [msgspec.Raw(json.dumps(each).encode()) for each in accepts]
+    return describe_service(decoded, [entries] * len(decoded.endpoints))
+
+
+def exported(record: Json, *accepts: Json) -> Json:
+    document: Json = json.loads(described(json.dumps(record), *accepts))
     validate(document)
     return document
 
@@ -156,6 +149,10 @@ def read_again(document: Json) -> dict[tuple[str, str], Json]:
 
 def identity_of(url: str) -> str:
     return key_of(parse_url(url).identity)
+
+
+def by_name(given_: Json) -> list[Json]:
+    return sorted(given_.get("parameters", []), key=lambda each: str(each["name"]))
 
 
 def ways(given_: Json) -> list[Json]:
@@ -177,11 +174,8 @@ def test_a_document_is_read_again_as_the_same_endpoints(drawn: list[Json]) -> No
     document = exported(service("one", endpoints=drawn))
     found = read_again(document)
     counts = document["x-ratecard"]
-    kinds = (NO_HTTP, NO_METHOD, QUERY, TEMPLATE, REPEATED, RENAMED)
-    left_out = sum(counts["leftOut"].get(kind, 0) for kind in kinds)
-    assert counts["endpoints"] == len(drawn) == len(found) + left_out
+    assert counts["endpoints"] == len(drawn) == len(found) + counts["leftOut"]
     expressed: set[tuple[str, str]] = set()
-    other_prices = counts["leftOut"].get(PRICES, 0)
     for each in drawn:
         key = identity_of(each["url"]), each["method"]
         if key not in found or key in expressed:
@@ -193,80 +187,100 @@ def test_a_document_is_read_again_as_the_same_endpoints(drawn: list[Json]) -> No
         for parameter in each.get("parameters", []):
             found_again = described[parameter["group"], parameter["name"]]
             assert found_again == {"required": False} | parameter
-        stated, given_ = ways(again), ways(each)
-        assert all(way in given_ for way in stated)
-        other_prices -= len(given_) - len(stated)
-    assert other_prices == 0
+        assert ways(again) == ways(each)
 
 
-def test_the_dialects_are_those_of_ways_to_pay_that_are_there() -> None:
-    exact = {"amount": "0.01", "currency": "USDC", "network": "Base", "scheme": "exact"}
-    tempo: Json = {"protocol": "mpp", "method": "tempo", "intent": "charge", "statedBy": "mpp"}
-    tempo |= {"amount": "0.02", "currency": "USD", "asset": "usd", "decimals": 2}
-    of_tempo = {"amount": "0.02", "currency": "USD", "scheme": "tempo"}
-    unknown = {"amount": "", "currency": ""}
-    given_ = [
-        endpoint() | {"url": f"{BASE}/x402", "pricing": exact},
-        endpoint() | {"url": f"{BASE}/mpp", "pricing": of_tempo, "paymentOffers": [tempo]},
-        endpoint() | {"url": f"{BASE}/both", "pricing": exact, "paymentOffers": [tempo]},
-        endpoint() | {"url": f"{BASE}/none", "pricing": unknown},
-    ]
-    paths = exported(service("one", endpoints=given_))["paths"]
+EXACT: Json = {"amount": "0.01", "currency": "USDC", "network": "Base", "scheme": "exact"}
+TEMPO: Json = {"protocol": "mpp", "method": "tempo", "intent": "charge", "statedBy": "mpp"}
+TEMPO |= {"amount": "0.02", "currency": "USD", "asset": "0x20c0", "decimals": 6, "payTo": "0x1a"}
+OF_TEMPO = {"amount": "0.02", "currency": "USD", "scheme": "tempo"}
+TERMS = {"method": "tempo", "intent": "charge", "currency": "0x20c0", "payTo": "0x1a"}
+ENTRY = {"scheme": "exact", "network": "eip155:8453", "asset": "0x83", "amount": "10000"}
+ENTRY |= {"payTo": "0x2b"}
+
+
+RESOURCE: Json = {
+    "resource": "https://api.feed.example/tides",
+    "type": "http",
+    "x402Version": 2,
+    "description": "Tides of a harbour",
+    "accepts": [ENTRY, ENTRY | {"network": "eip155:137", "asset": "0x3c", "maxTimeoutSeconds": 60}],
+    "extensions": {"bazaar": {"info": {"input": {"type": "http", "method": "GET"}}}},
+}
+
+
+def payment_of(pricing: Json, *accepts: Json, **members: Any) -> Any:
+    """Return `x-payment-info` of an endpoint."""
+    record = service("one", endpoints=[endpoint() | {"pricing": pricing} | members])
+    (operations,) = exported(record, *accepts)["paths"].values()
+    return operations["get"].get("x-payment-info")
+
+
+def test_each_way_to_pay_has_its_protocol_with_its_terms() -> None:
     price = {"mode": "fixed", "currency": "USDC", "amount": "0.01"}
-    in_x402 = {"protocols": ["x402"], "price": price}
-    offer = {"amount": "2", "intent": "charge", "method": "tempo", "currency": "usd"}
-    assert paths["/x402"]["get"]["x-payment-info"] == in_x402
-    assert paths["/mpp"]["get"]["x-payment-info"] == {"offers": [offer]}
-    assert paths["/both"]["get"]["x-payment-info"] == in_x402 | {"offers": [offer]}
-    assert "x-payment-info" not in paths["/none"]["get"]
+    known = {"x402": {"scheme": "exact", "network": "Base"}}
+    assert payment_of(EXACT) == {"price": price, "protocols": [known]}
+    assert payment_of(EXACT, ENTRY) == {"price": price, "protocols": [{"x402": ENTRY}]}
+    of_tempo = {"mode": "fixed", "currency": "USD", "amount": "0.02"}
+    assert payment_of(OF_TEMPO, paymentOffers=[TEMPO]) == {
+        "price": of_tempo,
+        "protocols": [{"mpp": TERMS}],
+    }
+    assert payment_of(EXACT, ENTRY, paymentOffers=[TEMPO]) == {
+        "price": price,
+        "protocols": [{"x402": ENTRY}, {"mpp": TERMS | {"price": of_tempo}}],
+    }
+
+
+def test_terms_have_the_unit_and_the_amount_where_no_price_of_a_request_is_known() -> None:
+    session = TEMPO | {"intent": "session", "unit": "token"}
+    unknown = {"amount": "", "currency": ""}
+    price = {"mode": "fixed", "currency": "USD", "amount": "0.02"}
+    terms = TERMS | {"intent": "session", "unitType": "token", "price": price}
+    assert payment_of(unknown, paymentOffers=[session]) == {"protocols": [{"mpp": terms}]}
+    raw = {name: TEMPO[name] for name in ("protocol", "statedBy", "method", "asset")}
+    terms = {"method": "tempo", "currency": "0x20c0", "amount": "500"}
+    offered = [raw | {"baseAmount": "500"}]
+    assert payment_of(unknown, paymentOffers=offered) == {"protocols": [{"mpp": terms}]}
 
 
 @pytest.mark.parametrize(
-    ("changes", "reason"),
+    "changes",
     [
-        ([{"url": "mcp://tool/forecast"}], NO_HTTP),
-        ([{"url": "forecast"}], NO_HTTP),
-        ([{"url": "https://[::1"}], NO_HTTP),
-        ([{"method": ""}], NO_METHOD),
-        ([{"url": f"{BASE}/a#b"}], QUERY),
-        ([{"method": "SUBSCRIBE"}], NO_METHOD),
-        ([{"url": f"{BASE}/a?b=1"}], QUERY),
-        ([{"url": f"{BASE}/a/{{b"}], TEMPLATE),
-        ([{"url": f"{BASE}/{{b}}/{{b}}"}], TEMPLATE),
-        ([{}, {"url": "https://two.example/a"}], REPEATED),
-        ([{"url": f"{BASE}/:a"}, {"url": f"{BASE}/{{b}}", "method": "POST"}], RENAMED),
-        ([{"parameters": [{"group": "body", "name": "b", "type": "string"}] * 2}], SAME_NAME),
-        (
-            [{"pricing": {"amount": "", "currency": "A", "unitAmount": "1", "unitType": "b"}}],
-            PRICES,
-        ),
-        ([{"parameters": [{"group": "path", "name": "b", "type": "string"}]}], PLACE),
-        (
-            [{"parameters": [{"group": "query", "name": "b", "type": "number", "default": "x"}]}],
-            DEFAULT,
-        ),
-        (
-            [
-                {
-                    "parameters": [
-                        {
-                            "group": "query",
-                            "name": "b",
-                            "type": "string",
-                            "default": "x",
-                            "enumValues": ["y"],
-                        }
-                    ]
-                }
-            ],
-            DEFAULT,
-        ),
+        [{"url": "mcp://tool/forecast"}],
+        [{"url": "forecast"}],
+        [{"url": "https://[::1"}],
+        [{"method": ""}],
+        [{"url": f"{BASE}/a#b"}],
+        [{"method": "SUBSCRIBE"}],
+        [{"url": f"{BASE}/a?b=1"}],
+        [{"url": f"{BASE}/a/{{b"}],
+        [{"url": f"{BASE}/{{b}}/{{b}}"}],
+        [{}, {"url": "https://two.example/a"}],
+        [{"url": f"{BASE}/:a"}, {"url": f"{BASE}/{{b}}", "method": "POST"}],
     ],
 )
-def test_a_document_counts_what_it_leaves_out(changes: list[Json], reason: str) -> None:
+def test_a_document_counts_what_it_leaves_out(changes: list[Json]) -> None:
     plain = endpoint() | {"url": f"{BASE}/a"}
     document = exported(service("one", endpoints=[plain | change for change in changes]))
-    assert document["x-ratecard"]["leftOut"] == {reason: 1}
+    assert document["x-ratecard"] == {"service": "one", "endpoints": len(changes), "leftOut": 1}
+
+
+@pytest.mark.parametrize(
+    "parameter",
+    [
+        {"group": "path", "name": "b", "type": "string"},
+        {"group": "query", "name": "b", "type": "number", "default": "x"},
+        {"group": "query", "name": "b", "type": "boolean", "default": 1},
+        {"group": "query", "name": "b", "type": "string", "default": None},
+        {"group": "query", "name": "b", "type": "string", "default": "x", "enumValues": ["y"]},
+    ],
+)
+def test_faulty_parameters_and_defaults_are_left_out(parameter: Json) -> None:
+    given_ = [endpoint() | {"parameters": [parameter, parameter]}]
+    (operations,) = exported(service("one", endpoints=given_))["paths"].values()
+    assert len(operations["get"].get("parameters", [])) == (parameter["group"] == "query")
+    assert "default" not in json.dumps(operations)
 
 
 @pytest.mark.parametrize(
@@ -275,14 +289,14 @@ def test_a_document_counts_what_it_leaves_out(changes: list[Json], reason: str) 
         (
             {"amount": "0.2", "currency": "USDC", "scheme": "Upto", "minAmount": "0.1"},
             {
-                "protocols": ["x402"],
+                "protocols": [{"x402": {"scheme": "Upto"}}],
                 "price": {"mode": "dynamic", "currency": "USDC", "min": "0.1", "max": "0.2"},
             },
         ),
         (
             {"amount": "0.2", "currency": "USD", "scheme": "stripe"},
             {
-                "protocols": ["stripe"],
+                "protocols": [{"stripe": {"scheme": "stripe"}}],
                 "price": {"mode": "fixed", "currency": "USD", "amount": "0.2"},
             },
         ),
@@ -290,18 +304,7 @@ def test_a_document_counts_what_it_leaves_out(changes: list[Json], reason: str) 
     ],
 )
 def test_a_price_of_a_record_is_that_of_its_scheme(pricing: Json, payment: Json | None) -> None:
-    document = exported(service("one", endpoints=[endpoint() | {"pricing": pricing}]))
-    (operations,) = document["paths"].values()
-    assert operations["get"].get("x-payment-info") == payment
-
-
-def test_base_units_are_exact() -> None:
-    offer: Json = {"protocol": "mpp", "statedBy": "mpp", "method": "tempo", "asset": "0x7"}
-    offer |= {"amount": "12345678901.123456789012345678", "currency": "A", "decimals": 18}
-    record = service("one", endpoints=[endpoint() | {"paymentOffers": [offer]}])
-    (operations,) = exported(record)["paths"].values()
-    (exact,) = operations["get"]["x-payment-info"]["offers"]
-    assert exact["amount"] == "12345678901123456789012345678"
+    assert payment_of(pricing) == payment
 
 
 anything = st.recursive(
@@ -312,9 +315,9 @@ anything = st.recursive(
 
 
 @settings(max_examples=examples(200), deadline=None)
-@given(anything, anything, anything, anything, st.text(), st.text())
+@given(anything, anything, anything, st.text(), st.text())
 def test_any_record_that_an_index_accepts_has_a_document(
-    guidance: Any, info: Any, default: Any, decimals: Any, scheme: str, url: str
+    extra: Any, default: Any, decimals: Any, scheme: str, url: str
 ) -> None:
     parameter = {"group": "query", "name": "q", "type": "number", "default": default}
     offer = {"protocol": "mpp", "statedBy": "mpp", "asset": "a", "amount": "1"}
@@ -324,59 +327,67 @@ def test_any_record_that_an_index_accepts_has_a_document(
         endpoint() | members | {"url": url or "a"},
         endpoint() | members | {"pricing": pricing},
     ]
-    record = service("one", endpoints=given_) | {"x-guidance": guidance, "x-service-info": info}
+    record = service("one", endpoints=given_)
     text = json.dumps(record).encode()
     try:
         normalise(SourceRecord("", text))
     except InvalidRecord:
         return
-    document = describe_service(msgspec.json.decode(text, type=DescribedService))
-    assert len(document) < 2 * len(text) + 1000
+    entry = ENTRY | {"extra": extra}
+    document = described(text, entry)
+    assert len(document) < 2 * len(text) + 2 * len(json.dumps(entry)) + 1000
     read(document)
 
 
-def test_numbers_beyond_those_of_a_machine_are_no_defaults() -> None:
+def test_numbers_beyond_those_of_a_machine_are_no_fault() -> None:
     text = json.dumps(service("one", endpoints=[endpoint() | {"parameters": [DEFAULTING]}]))
     text = text.replace('"LARGE"', "1e99999999999999999999")
     try:
         normalise(SourceRecord("", text.encode()))
     except InvalidRecord:
         return
-    document = json.loads(describe_service(msgspec.json.decode(text, type=DescribedService)))
-    assert document["x-ratecard"]["leftOut"] == {DEFAULT: 1}
+    assert json.loads(described(text))["x-ratecard"]["leftOut"] == 0
 
 
 @pytest.fixture(scope="module")
 def artifacts(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Artifacts of documents of two formats."""
+    """Artifacts of documents of two formats, and of a feed."""
     root = tmp_path_factory.mktemp("exported")
     folder = CatalogueFolder(root)
     (root / "api.json").write_text(json.dumps(DOCUMENTS["x402scan"]))
     (root / "paint.json").write_text(json.dumps(DOCUMENTS["mpp"]))
     (root / "mpp.json").write_text(json.dumps(directory(MAPS, TALK)))
-    sources = [{"name": name, "path": f"{name}.json"} for name in ("api", "paint", "mpp")]
+    (root / "feed.json").write_text(json.dumps([RESOURCE]))
+    sources = [{"name": name, "path": f"{name}.json"} for name in ("api", "paint", "mpp", "feed")]
     assert folder.build(*sources) == 0
     return folder.artifacts
 
 
 def test_documents_of_sources_are_given_out_again(artifacts: Path) -> None:
+    payments: list[list[Json]] = []
     with serve(artifacts) as client:
         services = client.get("/v1/services").json()["services"]
-        assert len(services) == 4
+        assert len(services) == 5
         for each in services:
             document = client.get(f"/v1/services/{each['id']}/openapi.json").json()
             validate(document)
             assert document["info"]["title"] == each["name"]
             assert document["x-ratecard"]["service"] == each["id"]
-            assert document["x-ratecard"]["leftOut"] == {}
-            assert "accepts" not in json.dumps(document)
+            assert document["x-ratecard"]["leftOut"] == 0
+            payments += [
+                operation["x-payment-info"]["protocols"]
+                for operations in document["paths"].values()
+                for operation in operations.values()
+            ]
             again = read_again(document)
             assert len(again) == len(each["endpoints"])
             for own in each["endpoints"]:
                 other = again[identity_of(own["url"]), own["method"]]
                 for name in ("amount", "minAmount", "maxAmount", "unitAmount", "unitType"):
                     assert other["pricing"].get(name) == own["pricing"].get(name)
-                assert other.get("parameters") == own.get("parameters")
+                assert by_name(other) == by_name(own)
+    assert [{"x402": each} for each in RESOURCE["accepts"]] in payments
+    assert any("mpp" in way for ways_ in payments for way in ways_)
 
 
 def test_a_document_is_cached_as_its_service_is(client: httpx.Client) -> None:
