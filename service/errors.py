@@ -94,7 +94,7 @@ class MethodNotAllowed(RatecardError, code="method_not_allowed", status=405):
 
 
 class BadRequest(RatecardError, code="bad_request", status=400):
-    """The bytes received are no HTTP/1.1 request, or one of too many parameters."""
+    """The request has too many parameters, or its body ended early."""
 
 
 class NotAcceptable(RatecardError, code="not_acceptable", status=406):
@@ -115,10 +115,6 @@ class OriginNotAllowed(RatecardError, code="origin_not_allowed", status=403):
 
 class BodyTooLarge(RatecardError, code="body_too_large", status=413):
     """The body of a request exceeds the size limit."""
-
-
-class HeadTooLarge(RatecardError, code="head_too_large", status=431):
-    """The request line and the headers exceed the size limit."""
 
 
 class SnapshotUnavailable(RatecardError, code="snapshot_unavailable", status=503, retry_after=5):
@@ -168,10 +164,6 @@ class Overloaded(RatecardError, code="overloaded", status=503, retry_after=1):
 
 class Draining(RatecardError, code="draining", status=503, retry_after=5):
     """The service is about to stop; requests belong elsewhere."""
-
-
-class SlowClient(Exception):  # no response has it
-    """A client reads its response too slowly: the server closes the connection."""
 
 
 class PublishingFailed(Exception):  # no response has it
