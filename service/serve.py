@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import os
 import re
-import resource
 import signal
 import sys
 import tempfile
@@ -152,7 +151,6 @@ def serve(parser: Parser, settings: Settings, arguments: list[str]) -> None:
         "class": "service.http.line_writer.LogHandler",
         "formatter": "default",
     }
-    _raise_file_limit()
     # uvicorn raises the signal once more when it has stopped: exit with 0 then.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit())
     workers = context.params["workers"] or int(os.environ.get("WEB_CONCURRENCY", "1"))
@@ -163,10 +161,3 @@ def serve(parser: Parser, settings: Settings, arguments: list[str]) -> None:
         # uvicorn catches it itself, but not while it imports the application.
         stack.enter_context(suppress(KeyboardInterrupt))
         uvicorn.main.invoke(stack.enter_context(context))
-
-
-def _raise_file_limit() -> None:
-    """Raise the soft limit of open files, often 1,024, to the hard one: a connection is a file."""
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with suppress(ValueError, OSError):  # some systems allow less than they say
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

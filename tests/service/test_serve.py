@@ -196,14 +196,3 @@ def test_a_variable_of_an_earlier_release_is_a_warning_that_says_what_to_do(samp
     assert error.startswith("error: RATECARD_MAX_AGE: ")
     assert "warning: RATECARD_HOST has no effect any more: use --host or UVICORN_HOST" in warnings
     assert all(line.startswith("warning: RATECARD_") for line in warnings)
-
-
-def test_the_limit_of_open_files_is_raised_to_the_hard_limit(sample: Path) -> None:
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
-    try:
-        with run_service(sample) as server:
-            limits = Path(f"/proc/{server.process.pid}/limits").read_text()
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    assert re.findall(r"Max open files +(\d+) +(\d+)", limits)[0] == (str(hard), str(hard))
