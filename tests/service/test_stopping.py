@@ -108,6 +108,12 @@ def test_ctrl_c_while_the_application_is_imported_is_no_error(sample: Path) -> N
     assert (ended.returncode, ended.stderr) == (0, "")
 
 
+def test_a_client_that_reads_nothing_does_not_hold_up_the_end(large: Path) -> None:
+    with run_service(large, "--timeout-graceful-shutdown", "1") as server, begin_reading(server):
+        server.process.terminate()
+        assert server.process.wait(30) == 0
+
+
 def test_no_connection_is_accepted_while_requests_in_flight_complete(large: Path) -> None:
     with run_service(large) as server:
         with begin_reading(server):
