@@ -81,7 +81,7 @@ test-cluster: $(if $(WHEEL),,.venv/installed-dev)
 	@cd $(or $(WHEEL),.) && PATH="$$PWD/.venv/bin:$$PATH" $(PYTEST_ALONE) tests/opensearch
 
 # The tests of the HTTP service with the oldest dependencies that are declared; TESTS=tests runs all.
-test-floors: TESTS = tests/service/http tests/service/server tests/service/test_app.py
+test-floors: TESTS = tests/service/http tests/service/test_serve.py tests/service/test_stopping.py tests/service/test_app.py
 test-floors:
 	@rm -rf build/floors
 	@$(PYTHON) -m venv build/floors

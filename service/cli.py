@@ -36,12 +36,22 @@ class Parser(argparse.ArgumentParser):
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
     ) -> tuple[argparse.Namespace, list[str]]:
         """Parse as `ArgumentParser` does, but end with an error for unknown arguments."""
-        options, unknown = super().parse_known_args(args, namespace)
+        options, unknown = self.parse_some(args, namespace)
         if unknown:
-            name = unknown[0].partition("=")[0]
-            kind = "option" if name.startswith("-") else "argument"
-            self.refuse(kind, name, re.findall(r"(?<![\w-])--?[a-z-]+", self.format_help()))
+            self.refuse_unknown(unknown[0])
         return options, unknown
+
+    def parse_some(
+        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
+    ) -> tuple[argparse.Namespace, list[str]]:
+        """Return the options that are known, and the arguments that are not."""
+        return super().parse_known_args(args, namespace)
+
+    def refuse_unknown(self, argument: str) -> NoReturn:
+        """End the program because of an argument that is unknown."""
+        name = argument.partition("=")[0]
+        kind = "option" if name.startswith("-") else "argument"
+        self.refuse(kind, name, re.findall(r"(?<![\w-])--?[a-z-]+", self.format_help()))
 
     def refuse(self, kind: str, given: str, known: Iterable[str]) -> NoReturn:
         """End the program because nothing of this kind has this name; suggests a similar one."""
@@ -52,8 +62,11 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """End the program with status 2, an example, and where the help is."""
         advice = [f"  for example: {example}" for example in self._examples[:1]]
-        advice.append(f"  see: {self.prog} --help")
-        self.exit(2, "\n".join([f"error: {message}", *advice, ""]))
+        self.end("\n".join([message, *advice, f"  see: {self.prog} --help"]))
+
+    def end(self, message: str) -> NoReturn:
+        """End the program with status 2."""
+        self.exit(2, f"error: {message}\n")
 
 
 def version() -> str:

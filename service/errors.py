@@ -16,7 +16,6 @@ CODES = {
     413: ("body_too_large",),
     415: ("unsupported_media_type",),
     421: ("host_not_allowed",),
-    431: ("head_too_large",),
     500: ("internal_error",),
     503: (
         "overloaded",
@@ -87,7 +86,7 @@ class MethodNotAllowed(RatecardError, code="method_not_allowed"):
 
 
 class BadRequest(RatecardError, code="bad_request"):
-    """The bytes received are no HTTP/1.1 request, or one of too many parameters."""
+    """The request has too many parameters, or its body ended early."""
 
 
 class SnapshotUnavailable(RatecardError, code="snapshot_unavailable", retry_after=5):
@@ -137,10 +136,6 @@ class Overloaded(RatecardError, code="overloaded", retry_after=1):
 
 class Draining(RatecardError, code="draining", retry_after=5):
     """The service is about to stop; requests belong elsewhere."""
-
-
-class SlowClient(Exception):  # no response has it
-    """A client reads its response too slowly: the server closes the connection."""
 
 
 class PublishingFailed(Exception):  # no response has it

@@ -1,55 +1,52 @@
-"""Settings, each from one environment variable."""
+"""Settings: each is an environment variable and a command-line option."""
 
 from __future__ import annotations
 
 import os
 import re
 from collections.abc import Mapping
-from functools import cache
-from ipaddress import IPv4Address, IPv6Address
-from typing import Annotated, Any, Literal, Self, get_type_hints
+from typing import Annotated, Any, Literal, Self
 
 import msgspec
 from msgspec import Meta, Struct
+from msgspec.structs import FieldInfo, fields
 
 PREFIX = "RATECARD_"
-PORTS = range(1, 65536)
 HOSTS_EXAMPLE = (
     "write names, IPv4 addresses or [IPv6] addresses, with or without a port, separated by commas: "
     "catalogue.example,127.0.0.1:8000,[::1]"
 )
+REMOVED = {
+    "host": "use --host or UVICORN_HOST",
+    "port": "use --port or UVICORN_PORT",
+    "workers": "use --workers or UVICORN_WORKERS",
+    "root_path": "use --root-path or UVICORN_ROOT_PATH",
+    "trusted_proxies": "use --forwarded-allow-ips or FORWARDED_ALLOW_IPS",
+    "client_timeout": "let the gateway bound slow clients, as docs/gateway.md shows",
+    "drain": "let the gateway stop sending before SIGTERM, or retry on another instance",
+    "mcp_share": "run `ratecard mcp --http` as a service of its own",
+}
+"""Settings of earlier releases, and what replaces them."""
 
-_label = "[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?"
-_host = re.compile(
-    rf"(?:\[(?P<ipv6>[0-9a-f:.]+)\]|(?P<name>{_label}(?:\.{_label})*))(?::(?P<port>[0-9]{{1,5}}))?"
-)
+_host = re.compile(r"(?:\[[0-9a-f:]+\]|[a-z0-9_-]+(?:\.[a-z0-9_-]+)*)(?::[0-9]{1,5})?")
 
 
 class Settings(Struct, frozen=True, kw_only=True):
-    """Settings of the application; `RATECARD_ARTIFACTS` sets `artifacts`, and so on."""
+    """Settings of the service; `RATECARD_ARTIFACTS` sets `artifacts`, and so on."""
 
     artifacts: Annotated[str, Meta(description="the folder that the indexer publishes to")] = (
         "artifacts"
     )
     max_age: Annotated[
         int,
-        Meta(
-            ge=0,
-            description="seconds for which clients and gateways may reuse a response without "
-            "asking again (`Cache-Control`); 0 makes them revalidate every time",
-        ),
+        Meta(ge=0, description="seconds for which caches reuse a response; 0: none without asking"),
     ] = 60
     cache_bytes: Annotated[
-        int,
-        Meta(ge=0, description="memory of each worker for cached responses"),
+        int, Meta(ge=0, description="memory of each worker for cached responses")
     ] = 64 << 20
     max_lag: Annotated[
         float,
-        Meta(
-            ge=0,
-            description="seconds of event loop lag above which searches and filtered lists are "
-            "refused with 503; 0 never refuses any",
-        ),
+        Meta(ge=0, description="seconds of event loop lag above which searches get 503; 0: never"),
     ] = 1.0
     drain: Annotated[
         float,
@@ -66,18 +63,14 @@ class Settings(Struct, frozen=True, kw_only=True):
         bool, Meta(description="serve the pages for people; `false` leaves the JSON API alone")
     ] = True
     downloads: Annotated[
-        bool,
-        Meta(description="serve the files that `ratecard fetch` and mirrors copy"),
+        bool, Meta(description="serve the files that `ratecard fetch` and mirrors copy")
     ] = True
     mcp: Annotated[
-        bool,
-        Meta(description="serve MCP, for agents, at `/mcp`; needs the extra `mcp`"),
+        bool, Meta(description="serve MCP, for agents, at `/mcp`; needs the extra `mcp`")
     ] = False
     mcp_hosts: Annotated[
         str,
-        Meta(
-            description="names of hosts, separated by commas, whose requests `/mcp` answers",
-        ),
+        Meta(description="names of hosts, separated by commas, whose requests `/mcp` answers"),
     ] = "localhost,127.0.0.1,[::1]"
     mcp_share: Annotated[
         float,
@@ -90,25 +83,17 @@ class Settings(Struct, frozen=True, kw_only=True):
     ] = 0.4
     engine: Annotated[
         Literal["embedded", "opensearch"],
-        Meta(
-            description="what searches: `embedded`, from the files of the snapshot, or "
-            "`opensearch`, a cluster; needs the extra `opensearch`",
-        ),
+        Meta(description="what searches; `opensearch` is a cluster, and needs the extra"),
     ] = "embedded"
     opensearch_url: Annotated[
         str,
-        Meta(
-            description="URLs of nodes of the cluster, separated by commas; a user and a password "
-            "may stand before the host: https://user:password@search.example:9200",
-        ),
+        Meta(description="nodes of the cluster, with commas: https://user:password@a.example:9200"),
     ] = ""
     opensearch_credentials: Annotated[
-        str,
-        Meta(description="file with `user:password` of the cluster, read at the start"),
+        str, Meta(description="file with `user:password` of the cluster, read at the start")
     ] = ""
     opensearch_ca: Annotated[
-        str,
-        Meta(description="file of the certificates that the cluster's must be signed by"),
+        str, Meta(description="file of the certificates that the cluster's must be signed by")
     ] = ""
     opensearch_timeout: Annotated[
         float,
@@ -116,8 +101,8 @@ class Settings(Struct, frozen=True, kw_only=True):
     ] = 5.0
 
     def __post_init__(self) -> None:
-        for name, kind in _types(type(self)).items():
-            _convert(name, getattr(self, name), kind, strict=True)
+        for field in fields(self):
+            _convert(field, getattr(self, field.name), strict=True)
         parse_hosts(self.mcp_hosts)
         if (self.engine == "opensearch") != bool(self.opensearch_url):
             raise ValueError(
@@ -129,87 +114,28 @@ class Settings(Struct, frozen=True, kw_only=True):
         """Read the variables that are set; raises ValueError for a value that is not valid."""
         return cls(
             **{
-                name: _convert(name, environment[variable(name)], kind, strict=False)
-                for name, kind in _types(cls).items()
-                if variable(name) in environment
+                field.name: _convert(field, environment[variable(field.name)], strict=False)
+                for field in fields(cls)
+                if variable(field.name) in environment
             }
         )
-
-
-class ServerSettings(Settings, frozen=True, kw_only=True):
-    """Settings of `python -m service`: those of the application and of the server that runs it."""
-
-    host: Annotated[str, Meta(description="the address to listen on")] = "127.0.0.1"
-    port: Annotated[
-        int, Meta(ge=0, le=65535, description="the port to listen on; 0 takes a free one")
-    ] = 8000
-    workers: Annotated[
-        int,
-        Meta(
-            ge=1,
-            description="number of processes; they share the snapshot's memory, and one that dies "
-            "is replaced",
-        ),
-    ] = 1
-    root_path: Annotated[
-        str,
-        Meta(
-            pattern=r"^(/[!-~]*[!-.0-~])?$",
-            description="the path prefix that a gateway strips before it forwards a request",
-        ),
-    ] = ""
-    trusted_proxies: Annotated[
-        str,
-        Meta(
-            description="addresses or networks, separated by commas, whose `X-Forwarded-For` and "
-            "`X-Forwarded-Proto` are trusted"
-        ),
-    ] = ""
-    client_timeout: Annotated[
-        int,
-        Meta(
-            ge=1,
-            description="seconds after which a client that neither completes a request nor reads "
-            "its response is disconnected",
-        ),
-    ] = 30
 
 
 def parse_hosts(hosts: str) -> list[str]:
     """Return the hosts of `mcp_hosts` in lower case; raises ValueError for what is no host."""
     names = [host.strip().lower() for host in hosts.split(",")]
     for name in names:
-        match = _host.fullmatch(name)
-        if match is None or not _is_address(match) or int(match["port"] or 1) not in PORTS:
+        if not _host.fullmatch(name):
             raise ValueError(f"{variable('mcp_hosts')}: `{name[:100]}` is no host; {HOSTS_EXAMPLE}")
     return names
 
 
-def _is_address(match: re.Match[str]) -> bool:
-    """Return whether a host is a name, or an address with all its parts."""
-    try:
-        if match["ipv6"]:
-            IPv6Address(match["ipv6"])
-        elif match["name"].rpartition(".")[2].isdigit():
-            IPv4Address(match["name"])
-    except ValueError:
-        return False
-    return True
-
-
-@cache
-def _types(settings: type[Settings]) -> dict[str, Any]:
-    """Return the type of each setting."""
-    types = get_type_hints(settings, include_extras=True)
-    return {name: types[name] for name in settings.__struct_fields__}
-
-
-def _convert(name: str, value: object, kind: Any, *, strict: bool) -> Any:
+def _convert(field: FieldInfo, value: object, *, strict: bool) -> Any:
     """Convert a value to the type of its setting; raises ValueError."""
     try:
-        return msgspec.convert(value, kind, strict=strict)
+        return msgspec.convert(value, field.type, strict=strict)
     except msgspec.ValidationError as error:
-        raise ValueError(f"{variable(name)}: {error}") from error
+        raise ValueError(f"{variable(field.name)}: {error}") from error
 
 
 def variable(name: str) -> str:
@@ -217,7 +143,17 @@ def variable(name: str) -> str:
     return PREFIX + name.upper()
 
 
-def describe(name: str) -> str:
+def option(name: str) -> str:
+    """Return the command-line option of a setting."""
+    return "--" + name.replace("_", "-")
+
+
+def describe(field: FieldInfo) -> str:
     """Return the one-line description of a setting."""
-    (meta,) = _types(ServerSettings)[name].__metadata__
+    (meta,) = field.type.__metadata__
     return str(meta.description)
+
+
+def as_text(value: object) -> str:
+    """Return a value as an environment variable has it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from service.errors import RatecardError, SlowClient
+from service.errors import RatecardError
 from service.http.access_log import access_line
 from service.http.cache import CACHEABLE_METHODS, KEY, CachedResponse, CacheKey, is_known
 from service.http.compression import IDENTITY, negotiate
@@ -172,8 +172,6 @@ class RequestMiddleware:
         scope.pop("route", None)  # that of an outer application, which metrics would count
         try:
             await app(scope, receive, writer.send)
-        except SlowClient:
-            raise
         except Exception:
             _log.exception("request %s failed", writer.request_id.decode())
             if writer.status:  # closing the connection is all that can still end the response

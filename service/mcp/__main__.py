@@ -9,24 +9,19 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import anyio
-from msgspec.structs import replace
 
 from service.artifacts.manager import SnapshotManager
 from service.errors import needs_extra
 from service.opensearch import connector_of
-from service.server.options import option, parse_settings, settings_parser
-from service.server.run import serve
-from service.settings import ServerSettings, Settings, variable
+from service.serve import read_settings, serve, settings_parser
+from service.settings import Settings, option, variable
 
 EXAMPLES = (
     "{prog} --artifacts artifacts",
     "{prog} --http --port 8001 --mcp-hosts mcp.example.com",
 )
-NAMES = [name for name in ServerSettings.__struct_fields__ if name not in ("page", "mcp")]
-STDIO = {
-    name for name in NAMES if name in ("artifacts", "engine") or name.startswith("opensearch_")
-}
-"""The settings that do not need `--http`."""
+STDIO = ("artifacts", "engine", "opensearch_")
+"""How the names of settings begin that do not need `--http`."""
 
 
 def main(arguments: list[str] | None = None, prog: str = "python -m service.mcp") -> int:
@@ -35,21 +30,22 @@ def main(arguments: list[str] | None = None, prog: str = "python -m service.mcp"
         print(f"error: {needs_extra(prog, 'mcp')}", file=sys.stderr)
         return 2
     description = "Serve the published snapshot to agents by MCP, over standard input and output."
-    parser = settings_parser(prog, "[--http] [OPTION...]", description, EXAMPLES, NAMES)
+    parser = settings_parser(prog, "[--http] [OPTION...]", description, EXAMPLES, ("page", "mcp"))
     parser.add_argument(
         "--http", action="store_true", help="serve streamable HTTP at /mcp, for many clients"
     )
-    given = vars(parser.parse_args(arguments))
-    is_http = given.pop("http")
-    unused = sorted(given.keys() - STDIO)
-    if unused and not is_http:
-        parser.error(f"`{option(unused[0])}` needs `--http`")
-    if is_http and variable("mcp_share") not in os.environ:
-        given.setdefault("mcp_share", "1")  # No searches over HTTP need their half of the time.
-    settings = parse_settings(parser, given)
-    if is_http:
-        serve(replace(settings, mcp=True, page=False))
+    known, rest = parser.parse_some(arguments)
+    given = vars(known)
+    if given.pop("http"):
+        if variable("mcp_share") not in os.environ:
+            given.setdefault("mcp_share", "1")  # No searches over HTTP need their half of the time.
+        settings = read_settings(parser, given | {"mcp": True, "page": False})
+        serve(parser, settings, rest)
     else:
+        unused = [option(name) for name in given if not name.startswith(STDIO)] + rest
+        if unused:
+            parser.error(f"`{unused[0]}` needs `--http`")
+        settings = read_settings(parser, given)
         # Standard input is read by a thread, which an exception of Ctrl-C would wait for.
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         anyio.run(serve_stdio, settings)

@@ -15,7 +15,8 @@ from typing import Any
 import httpx
 import pytest
 
-from service.settings import ServerSettings, variable
+from service.serve import DEFAULTS
+from service.settings import Settings, variable
 from service.snapshot.manifest import MANIFEST
 from tests.support.running import ROOT, Build, eventually, serve, service
 
@@ -56,8 +57,8 @@ def test_the_image_serves_from_an_empty_folder_and_its_health_check_tells(
     settings = environment() | {
         "PATH": os.environ["PATH"],
         "RATECARD_ARTIFACTS": str(sample),
-        "RATECARD_HOST": "127.0.0.1",
-        "RATECARD_PORT": "0",
+        "UVICORN_HOST": "127.0.0.1",
+        "UVICORN_PORT": "0",
         "TMPDIR": str(tmp_path),
         "http_proxy": "http://127.0.0.1:9",  # as Docker may set it in every container
     }
@@ -68,7 +69,7 @@ def test_the_image_serves_from_an_empty_folder_and_its_health_check_tells(
 
     def healthy(port: str) -> int:
         check = python(instruction("HEALTHCHECK"))
-        known = settings | {"RATECARD_PORT": port}
+        known = settings | {"UVICORN_PORT": port}
         return subprocess.run(
             check, env=known, check=False, timeout=30, stderr=subprocess.DEVNULL
         ).returncode
@@ -115,7 +116,7 @@ def test_the_image_is_built_of_what_it_is_given_and_needs() -> None:
 def test_only_settings_that_exist_are_named(text: str) -> None:
     named = set(re.findall(r"RATECARD_[A-Z_]+", text))
     assert named
-    assert named <= {variable(name) for name in ServerSettings.__struct_fields__}
+    assert named <= {variable(name) for name in Settings.__struct_fields__}
 
 
 @analysed
@@ -142,11 +143,9 @@ def analyse(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_there_is_time_to_stop() -> None:
-    settings = dict(re.findall(r"^Environment=(\w+)=(.*)$", UNIT, re.MULTILINE))
-    needed = float(settings[variable("drain")]) + ServerSettings().client_timeout
     (allowed,) = re.findall(r"^TimeoutStopSec=(\d+)$", UNIT, re.MULTILINE)
-    assert needed < int(allowed)
-    (of_docker,) = re.findall(r"--stop-timeout (\d+) --env RATECARD_DRAIN=5 ", OPERATIONS)
+    assert DEFAULTS["timeout_graceful_shutdown"] < int(allowed)
+    (of_docker,) = re.findall(r"--stop-timeout (\d+) ", OPERATIONS)
     assert int(of_docker) == int(allowed)
 
 

@@ -307,6 +307,4 @@ def test_the_help_shows_no_password(
     for command in (serve_main, main):
         with pytest.raises(SystemExit):
             command(["--help"] if command is serve_main else ["build", "--help"])
-        shown = capsys.readouterr().out.replace("\n", "").replace(" ", "")
-        assert "https://search.example:9200" in shown
-        assert PASSWORD not in shown
+        assert PASSWORD not in capsys.readouterr().out

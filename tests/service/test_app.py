@@ -22,16 +22,15 @@ from starlette.routing import Mount
 from starlette.types import ASGIApp, Message
 
 import service.app
-from service.__main__ import main as run_service
 from service.api.documents.openapi import document
 from service.app import create_app
 from service.artifacts import manager
 from service.artifacts.manager import SnapshotManager
 from service.artifacts.opening import open_served
-from service.settings import ServerSettings, Settings
+from service.settings import Settings
 from service.snapshot import Snapshot
 from tests.support.artifacts import folder
-from tests.support.running import ROOT, Build, Json, eventually, run_fork, serve, serve_process
+from tests.support.running import ROOT, Build, eventually, serve, serve_process
 from tests.support.running import service as record
 
 
@@ -145,40 +144,6 @@ def test_a_port_in_use_is_a_startup_error(workers: str, sample: Path) -> None:
     assert "Traceback" not in process.stderr
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("PORT", "http"),
-        ("PORT", "65536"),
-        ("PORT", "-1"),
-        ("WORKERS", "0"),
-        ("WORKERS", "2.5"),
-        *(("ROOT_PATH", path) for path in ("api", "/api/", "/ä", "/")),
-    ],
-)
-def test_an_invalid_setting_is_an_error_that_names_its_variable(name: str, value: str) -> None:
-    with pytest.raises(ValueError, match=f"RATECARD_{name}: "):
-        ServerSettings.from_environment({f"RATECARD_{name}": value})
-    process = run_fork(run_service, environ=os.environ | {f"RATECARD_{name}": value})
-    assert process.returncode == 2
-    assert process.stderr.startswith(f"error: RATECARD_{name}: ")
-    assert process.stderr.count("\n") == 1
-
-
-def test_settings_are_read_from_environment_variables() -> None:
-    environment = {"RATECARD_ARTIFACTS": "x", "RATECARD_PORT": "81", "OTHER": "y"}
-    assert ServerSettings.from_environment(environment) == ServerSettings(artifacts="x", port=81)
-    assert Settings.from_environment(environment) == Settings(artifacts="x")
-
-
-def test_the_application_ignores_the_settings_of_the_server(
-    sample: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("RATECARD_PORT", "abc")
-    monkeypatch.setenv("RATECARD_ARTIFACTS", str(sample))
-    assert asyncio.run(fetch(create_app(), "/readyz")).status_code == 200
-
-
 def test_importing_the_module_builds_no_application() -> None:
     program = (
         "import sys, threading, service.app; assert 'app' not in vars(service.app); "
@@ -204,26 +169,6 @@ def test_the_application_of_the_module_is_created_once(
     with pytest.raises(AttributeError, match="no attribute `nothing`"):
         service.app.nothing  # noqa: B018  # the look-up is the test
     monkeypatch.delitem(vars(service.app), "app")
-
-
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"max_age": -1},
-        {"cache_bytes": -5},
-        {"engine": "opensaerch"},
-        {"page": "false"},
-        {"max_lag": "1"},
-        {"max_lag": float("nan")},
-        {"artifacts": None},
-    ],
-)
-def test_settings_in_code_are_checked_as_those_of_the_environment(settings: Json) -> None:
-    (name,) = settings
-    with pytest.raises(ValueError, match=f"^RATECARD_{name.upper()}: "):
-        Settings(**settings)
-    with pytest.raises(ValueError, match=f"^RATECARD_{name.upper()}: "):
-        ServerSettings(**settings)
 
 
 @pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")

@@ -1,4 +1,7 @@
-"""A good client beside forty hostile ones: it notices no more of them than of honest searchers."""
+"""A good client beside forty hostile ones, behind the documented nginx.
+
+It notices no more of them than of honest searchers.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +20,7 @@ import numpy as np
 import pytest
 
 from indexer.processes.resources import anonymous_memory
+from tests.support.gateways import BOUNDS, INSTANCES, TWO_SERVICES, nginx
 from tests.support.hostile_clients import HOSTILE, WORDS, search
 from tests.support.processes import ServiceProcess, run_service
 from tests.support.running import ROOT, SOAK, Json, endpoint, run_indexer, service, write_lines
@@ -72,21 +76,21 @@ def artifacts(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @contextmanager
-def clients(server: ServiceProcess, seconds: float, names: Sequence[str]) -> Iterator[None]:
+def clients(port: int, seconds: float, names: Sequence[str]) -> Iterator[None]:
     """Run clients of these kinds in a process of their own."""
     program = "tests.support.hostile_clients"
-    command = [sys.executable, "-m", program, str(server.port), str(seconds), *names]
+    command = [sys.executable, "-m", program, str(port), str(seconds), *names]
     with subprocess.Popen(command, cwd=ROOT) as process:
         yield
         assert process.wait() == 0
 
 
-def visit(server: ServiceProcess, seconds: float, memory: list[int]) -> Times:
+def visit(server: ServiceProcess, port: int, seconds: float, memory: list[int]) -> Times:
     """Send one request after another, and sample the memory of the service between them."""
     times, failures = [], 0
     numbers = count()
     end = time.monotonic() + seconds
-    with httpx.Client(base_url=f"http://127.0.0.1:{server.port}", timeout=60) as client:
+    with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60) as client:
         while time.monotonic() < end:
             number = next(numbers)
             for path in (
@@ -100,24 +104,32 @@ def visit(server: ServiceProcess, seconds: float, memory: list[int]) -> Times:
                 times.append(time.perf_counter() - started)
                 failures += status != 200
             memory.append(anonymous_memory(server.process.pid))
-            time.sleep(0.02)
+            time.sleep(0.05)  # within the rate of the gateway
     return Times(times, failures)
 
 
 @pytest.mark.soak
 def test_a_good_client_notices_no_more_of_hostile_clients_than_of_honest_ones(
-    artifacts: Path,
+    artifacts: Path, tmp_path: Path
 ) -> None:
     honest = [search.__name__] * CLIENTS
     hostile = [client.__name__ for client in HOSTILE] * (CLIENTS // len(HOSTILE))
     options = ("--mcp", "--cache-bytes", str(CACHE_BYTES))
     memory: list[int] = []
-    with run_service(artifacts, *options) as server:
+    with (
+        run_service(artifacts, *options) as server,
+        nginx(
+            tmp_path / "nginx",
+            BOUNDS + INSTANCES,
+            dict.fromkeys(TWO_SERVICES, f"127.0.0.1:{server.port}"),
+        ) as gateway,
+    ):
+        port = gateway.base_url.port or 80
         seconds = max(SECONDS / 10, min(SECONDS, 10))
-        with clients(server, seconds, honest):
-            beside_honest = visit(server, seconds, [])
-        with clients(server, SECONDS, hostile):
-            beside_hostile = visit(server, SECONDS, memory)
+        with clients(port, seconds, honest):
+            beside_honest = visit(server, port, seconds, [])
+        with clients(port, SECONDS, hostile):
+            beside_hostile = visit(server, port, SECONDS, memory)
         log = server.log
     assert "Traceback" not in log
     assert "ERROR" not in log

@@ -2,7 +2,7 @@
 
     python -m tests.support.hostile_clients PORT SECONDS KIND...
 
-runs a client of each kind that is named, until the time is over.
+runs a client of each kind that is named, each from an address of its own, until the time is over.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ class Service:
 
     def __init__(self, port: int, seed: int) -> None:
         self.port = port
+        self._own_address = f"127.0.1.{seed + 1}"
         self.rng = random.Random(seed)  # noqa: S311  # no secret
 
     def query(self, words: int) -> str:
@@ -45,6 +46,7 @@ class Service:
         connection.setblocking(False)
         if buffer:
             connection.setsockopt(SOL_SOCKET, SO_RCVBUF, buffer)
+        connection.bind((self._own_address, 0))
         await asyncio.get_running_loop().sock_connect(connection, ("127.0.0.1", self.port))
         return await asyncio.open_connection(sock=connection, limit=buffer or 2**20)
 

@@ -115,7 +115,7 @@ def is_worker(process: str) -> bool:
 
 REPLACED_WITHIN = 120.0
 """Seconds for a killed worker to be replaced: a supervisor that has just asked whether it is alive
-waits `service.server.run.WORKER_TIMEOUT` for the answer."""
+waits `timeout_worker_healthcheck` of `service.serve.DEFAULTS` for the answer."""
 
 
 def kill_worker(server: ServiceProcess, worker: int) -> None:

@@ -22,7 +22,7 @@ from typing import IO, Any
 import httpx
 
 from indexer.cli.main import main as index
-from service.__main__ import main as run_service
+from service.serve import main as run_service
 
 ROOT = Path(__file__).parents[2]
 SHARED = ROOT.parent / "shared" / "data"

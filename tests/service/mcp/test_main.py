@@ -18,7 +18,7 @@ pytest.importorskip("mcp", reason="the extra `mcp` is not installed")
 from mcp import Client, StdioServerParameters
 
 from service.mcp.__main__ import main
-from service.settings import ServerSettings, Settings
+from service.settings import Settings
 from tests.support.artifacts import current
 from tests.support.clients.mcp import ERAS, call, message_of, text_of
 from tests.support.running import ROOT, Build, open_client, service, wait_for_address
@@ -152,12 +152,12 @@ def test_over_http_calls_do_not_pause_unless_a_share_is_given(
     share: float,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    served: list[ServerSettings] = []
-    monkeypatch.setattr("service.mcp.__main__.serve", served.append)
+    served: list[Settings] = []
+    monkeypatch.setattr("service.mcp.__main__.serve", lambda *given: served.append(given[1]))
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     assert main(["--http", *arguments]) == 0
-    assert [settings.mcp_share for settings in served] == [share]
+    assert [(each.mcp, each.page, each.mcp_share) for each in served] == [(True, False, share)]
     assert Settings().mcp_share == 0.4
 
 
@@ -165,12 +165,13 @@ def test_over_http_calls_do_not_pause_unless_a_share_is_given(
     ("arguments", "message"),
     [
         (["--port", "1"], "`--port` needs `--http`"),
-        (["--http", "--port", "x"], "RATECARD_PORT: "),
+        (["--http", "--port", "x"], "Invalid value for '--port'"),
         (["--mcp-share", "1"], "`--mcp-share` needs `--http`"),
         (["--http", "--mcp-share", "0"], "RATECARD_MCP_SHARE: "),
         (["--http", "--mcp-share", "1.1"], "RATECARD_MCP_SHARE: "),
         (["--http", "--mcp-hosts", "a b"], "RATECARD_MCP_HOSTS: `a b` is no host; write names"),
-        (["--htpp"], "there is no option `--htpp` here; did you mean `--http`?"),
+        (["--htpp"], "`--htpp` needs `--http`"),
+        (["--http", "--prot", "1"], "there is no option `--prot` here; did you mean `--port`?"),
     ],
 )
 def test_wrong_options_are_an_error(

@@ -1,4 +1,4 @@
-"""Draining, graceful shutdown, crashed workers, and load shedding."""
+"""Graceful shutdown, workers and their signals, a crash, and load shedding."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 
@@ -41,6 +43,32 @@ def read_all(connection: socket.socket) -> bytes:
         return stream.read()
 
 
+@contextmanager
+def stopped(process: int) -> Iterator[None]:
+    """Stop a process (SIGSTOP) while the body runs."""
+    os.kill(process, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(process, signal.SIGCONT)
+
+
+def is_empty(group: int) -> bool:
+    """Return whether a process group has no process any more."""
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return True
+    return False
+
+
+def stops_cleanly(server: ServiceProcess) -> bool:
+    """Return whether the service exits with 0 and leaves no process and no file behind."""
+    assert server.wait_for_exit() == 0
+    eventually(lambda: is_empty(server.process.pid))
+    return {path.name for path in server.folder.iterdir()} == {"stdout", "stderr"}
+
+
 @pytest.fixture(scope="module")
 def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Artifacts with a page of 20 MB, more than the buffers of a socket hold."""
@@ -49,44 +77,6 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
     source = write_lines(folder / "large.jsonl", records)
     assert main(["build", source, "--out", str(folder / "artifacts"), "--quiet"]) == 0
     return folder / "artifacts"
-
-
-@pytest.mark.parametrize("workers", [1, 2])
-def test_a_second_sigterm_ends_the_drain(workers: int, sample: Path) -> None:
-    with run_service(sample, "--drain", "600", workers=workers) as server:
-        with server.client() as client:
-            server.process.terminate()
-            eventually(lambda: client.get("/readyz").status_code == 503)
-        os.killpg(server.process.pid, signal.SIGTERM)
-        eventually(lambda: server.process.poll() is not None)
-        assert server.wait_for_exit() == 0
-
-
-@pytest.mark.parametrize("workers", [1, 2])
-def test_while_draining_only_readiness_is_503(workers: int, sample: Path) -> None:
-    with run_service(sample, "--drain", "600", workers=workers) as server:
-        with server.client() as client:
-            assert client.get("/readyz").json()["status"] == "ready"
-            server.process.terminate()
-            eventually(lambda: server.log.count("draining: not ready for more") == workers)
-            for path in [*ALL_PATHS, "/healthz", "/metrics"] * workers:
-                assert client.get(path).status_code == 200
-                readiness = client.get("/readyz")
-                assert (readiness.status_code, readiness.json()["error"]["code"]) == (
-                    503,
-                    "draining",
-                )
-                assert int(readiness.headers["retry-after"]) > 0
-        os.killpg(server.process.pid, signal.SIGTERM)
-        assert server.wait_for_exit() == 0
-
-
-def test_a_drain_ends_after_its_time(sample: Path) -> None:
-    with run_service(sample, "--drain", "0.2") as server:
-        server.process.terminate()
-        assert server.wait_for_exit() == 0
-        assert server.log.count("stopping in 0.2 seconds") == 1
-        assert server.refuses_connections()
 
 
 @pytest.mark.parametrize(
@@ -110,12 +100,18 @@ def test_shutdown_completes_requests_in_flight(
 def test_ctrl_c_while_the_application_is_imported_is_no_error(sample: Path) -> None:
     program = (
         "import signal, sys, uvicorn; from service.__main__ import main; "
-        "uvicorn.run = lambda *_, **options: signal.raise_signal(signal.SIGINT); "
+        "uvicorn.main.invoke = lambda _: signal.raise_signal(signal.SIGINT); "
         f"sys.exit(main(['--artifacts', {str(sample)!r}]))"
     )
     command = [sys.executable, "-c", program]
     ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert (ended.returncode, ended.stderr) == (0, "")
+
+
+def test_a_client_that_reads_nothing_does_not_hold_up_the_end(large: Path) -> None:
+    with run_service(large, "--timeout-graceful-shutdown", "1") as server, begin_reading(server):
+        server.process.terminate()
+        assert server.process.wait(30) == 0
 
 
 def test_no_connection_is_accepted_while_requests_in_flight_complete(large: Path) -> None:
@@ -141,6 +137,54 @@ def test_a_killed_worker_is_replaced_while_another_serves(sample: Path) -> None:
         assert survivor in server.workers
         server.process.terminate()
         assert server.wait_for_exit() == 0
+
+
+def test_sigttin_adds_a_worker_and_sigttou_removes_one(sample: Path) -> None:
+    with run_service(sample, workers=2) as server:
+        two = set(server.workers)
+        server.process.send_signal(signal.SIGTTIN)
+        eventually(lambda: count_ready(server) == 3)
+        three = set(server.workers)
+        assert (two < three, len(three)) == (True, 3)
+        server.process.send_signal(signal.SIGTTOU)
+        eventually(lambda: len(server.workers) == 2)
+        with server.client() as client:
+            assert client.get("/readyz").status_code == 200
+        server.process.terminate()
+        assert stops_cleanly(server)
+
+
+def test_sighup_replaces_all_workers(sample: Path) -> None:
+    with run_service(sample, workers=2) as server:
+        before = set(server.workers)
+        server.process.send_signal(signal.SIGHUP)
+        eventually(lambda: before.isdisjoint(server.workers) and len(server.workers) == 2)
+        with server.client() as client:
+            assert client.get("/readyz").status_code == 200
+        server.process.terminate()
+        assert stops_cleanly(server)
+
+
+def test_workers_share_settings_and_generate_different_request_ids(sample: Path) -> None:
+    ids = []
+    with run_service(sample, "--max-age", "7", workers=2) as server:
+        for other in server.workers:
+            with stopped(other), server.client() as client:
+                for _ in range(3):
+                    response = client.get("/v1/services?limit=1")
+                    assert response.headers["cache-control"] == "public, max-age=7"
+                    ids.append(response.headers["x-request-id"])
+    assert len(set(ids)) == 6
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_worker_that_is_still_starting_is_stopped(number: signal.Signals, sample: Path) -> None:
+    with run_service(sample, workers=2) as server:
+        with stopped(server.workers[0]):  # the supervisor waits for its health check
+            for each in (signal.SIGUSR1, signal.SIGTTIN, number):
+                os.kill(server.process.pid, each)
+        assert stops_cleanly(server)
+        assert "increasing the number" in server.log
 
 
 def test_a_truncated_file_kills_the_service_and_a_restart_serves_the_previous_snapshot(

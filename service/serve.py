@@ -1,0 +1,163 @@
+"""Serving the application with uvicorn, whose options and variables are passed through."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import signal
+import sys
+import tempfile
+from collections.abc import Collection, Iterable
+from contextlib import ExitStack, suppress
+from importlib.util import find_spec
+from typing import Any
+
+import click
+import uvicorn
+from msgspec.structs import fields
+from uvicorn.config import LOGGING_CONFIG
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from service.cli import Parser
+from service.errors import needs_extra
+from service.http.metrics import SHARED_FOLDER
+from service.opensearch import connector_of
+from service.settings import REMOVED, Settings, as_text, describe, option, variable
+
+MAX_HEAD = 64 * 1024
+"""Bytes of a request line with its headers, and of a chunked body between two pieces of data."""
+EXAMPLES = (
+    "{prog}",
+    "{prog} --artifacts artifacts --port 8080 --workers 2",
+    "RATECARD_MCP=true {prog} --root-path /api",
+)
+UVICORN_OPTIONS = (
+    "--host, --port, --workers, --root-path, --forwarded-allow-ips, --timeout-graceful-shutdown "
+    "and all others of `uvicorn --help` are passed to uvicorn, which also reads UVICORN_HOST and "
+    "so on."
+)
+DEFAULTS: dict[str, Any] = {
+    "http": "service.serve:BoundedProtocol",
+    "ws": "none",
+    "access_log": False,
+    "server_header": False,
+    "timeout_keep_alive": 75,  # longer than gateways keep connections, so that they close first
+    "timeout_graceful_shutdown": 30,
+    "timeout_worker_healthcheck": 60,  # for a worker to start or to answer, else it is replaced
+}
+"""Options of uvicorn with other defaults here."""
+
+
+class BoundedProtocol(HttpToolsProtocol):
+    """uvicorn's HTTP protocol with a size limit for the head of a request."""
+
+    _unparsed = 0  # bytes since the last complete head, or the last piece of a body
+
+    def data_received(self, data: bytes) -> None:
+        """Refuse a head that has not ended within the limit."""
+        self._unparsed += len(data)
+        super().data_received(data)
+        if self._unparsed > MAX_HEAD and not self.transport.is_closing():
+            self.send_400_response(f"The request line and headers exceed {MAX_HEAD} bytes.")
+
+    def on_headers_complete(self) -> None:
+        """Expect the body, or another head."""
+        self._unparsed = 0
+        super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        """Expect more of the body, or another head."""
+        self._unparsed = 0
+        super().on_body(body)
+
+
+def main(arguments: list[str] | None = None, prog: str = "python -m service") -> int:
+    """Serve until stopped; returns the exit status."""
+    parser = settings_parser(
+        prog, "[OPTION...]", f"Serve the published snapshot over HTTP. {UVICORN_OPTIONS}", EXAMPLES
+    )
+    given, rest = parser.parse_some(arguments)
+    serve(parser, read_settings(parser, vars(given)), rest)
+    return 0
+
+
+def settings_parser(
+    prog: str,
+    usage: str,
+    description: str,
+    examples: Iterable[str],
+    without: Collection[str] = (),
+) -> Parser:
+    """Return a parser with an option for each setting; examples may have `{prog}`."""
+    parser = Parser(
+        prog=prog,
+        usage=f"%(prog)s {usage}",
+        description=description,
+        examples=[example.format(prog=prog) for example in examples],
+    )
+    parser.add_version()
+    group = parser.add_argument_group("settings, which override their environment variables")
+    for field in fields(Settings):
+        if field.name not in without:
+            is_flag = isinstance(field.default, bool)
+            text = f"{describe(field)} ({variable(field.name)}, "
+            text += f"default: {as_text(field.default) or 'none'})"
+            kind: dict[str, Any] = {"metavar": field.name.rpartition("_")[2].upper()}
+            group.add_argument(
+                option(field.name),
+                default=argparse.SUPPRESS,
+                help=text.replace("%", "%%"),
+                **({"action": argparse.BooleanOptionalAction} if is_flag else kind),
+            )
+    return parser
+
+
+def read_settings(parser: Parser, given: dict[str, str | bool]) -> Settings:
+    """Return the settings of the environment and of these options, or end the program.
+
+    Warns of variables of earlier releases.
+    """
+    for name, advice in REMOVED.items():
+        if variable(name) in os.environ and name not in Settings.__struct_fields__:
+            sys.stderr.write(f"warning: {variable(name)} has no effect any more: {advice}\n")
+    options = {variable(name): as_text(value) for name, value in given.items()}
+    try:
+        settings = Settings.from_environment(os.environ | options)
+        connector_of(settings)
+    except (OSError, RuntimeError, ValueError) as error:
+        parser.end(f"{error}; `{parser.prog} --help` lists all settings")
+    if settings.mcp and find_spec("mcp") is None:
+        parser.end(needs_extra(variable("mcp"), "mcp"))
+    return settings
+
+
+def serve(parser: Parser, settings: Settings, arguments: list[str]) -> None:
+    """Serve with these options of uvicorn until SIGTERM or SIGINT."""
+    try:
+        context = uvicorn.main.make_context(
+            parser.prog, ["service.app:app", *arguments], default_map=DEFAULTS
+        )
+    except click.NoSuchOption as error:
+        parser.refuse_unknown(error.option_name)
+    except click.UsageError as error:
+        parser.error(error.format_message())
+    root_path = context.params["root_path"]
+    if not re.fullmatch("(/[!-~]*[!-.0-~])?", root_path):
+        parser.error(f"the root path `{root_path}` is none; write /api, without a slash at its end")
+    for name in settings.__struct_fields__:  # the workers read them
+        os.environ[variable(name)] = as_text(getattr(settings, name))
+    LOGGING_CONFIG["handlers"]["default"] = {  # standard error may be stalled
+        "class": "service.http.line_writer.LogHandler",
+        "formatter": "default",
+    }
+    # uvicorn raises the signal once more when it has stopped: exit with 0 then.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit())
+    workers = context.params["workers"] or int(os.environ.get("WEB_CONCURRENCY", "1"))
+    with ExitStack() as stack:
+        if workers > 1 and SHARED_FOLDER not in os.environ:
+            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="ratecard-"))
+            os.environ[SHARED_FOLDER] = folder
+        # uvicorn catches it itself, but not while it imports the application.
+        stack.enter_context(suppress(KeyboardInterrupt))
+        uvicorn.main.invoke(stack.enter_context(context))

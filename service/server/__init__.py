@@ -1,1 +1,0 @@
-"""How uvicorn is run: options, workers, limits of connections; for entry points only."""

@@ -1,0 +1,71 @@
+"""Settings of variables, of options and in code."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from service.serve import main
+from service.settings import REMOVED, Settings, variable
+from tests.support.running import Json, run_fork
+
+INVALID = [
+    {"max_age": "-1"},
+    {"max_age": "1.5"},
+    {"cache_bytes": "x"},
+    {"engine": "opensaerch"},
+    {"page": "maybe"},
+    {"max_lag": "nan"},
+    {"opensearch_timeout": "0"},
+    {"mcp_hosts": "https://a.example"},
+]
+
+
+def test_settings_are_read_from_environment_variables() -> None:
+    environment = {"RATECARD_ARTIFACTS": "x", "RATECARD_PAGE": "false", "OTHER": "y"}
+    assert Settings.from_environment(environment) == Settings(artifacts="x", page=False)
+
+
+@pytest.mark.parametrize("settings", INVALID)
+def test_an_invalid_setting_is_an_error_that_names_its_variable(settings: dict[str, str]) -> None:
+    ((name, value),) = settings.items()
+    with pytest.raises(ValueError, match=f"^{variable(name)}: "):
+        Settings.from_environment({variable(name): value})
+    as_option = run_fork(main, f"--{name.replace('_', '-')}={value}")
+    for process in (run_fork(main, environ=os.environ | {variable(name): value}), as_option):
+        if name != "page" or process is not as_option:  # that option takes no value
+            assert process.stderr.startswith(f"error: {variable(name)}: ")
+            assert process.stderr.count("\n") == 1
+        assert process.returncode == 2
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"max_age": -1},
+        {"cache_bytes": -5},
+        {"engine": "opensaerch"},
+        {"page": "false"},
+        {"max_lag": "1"},
+        {"max_lag": float("nan")},
+        {"artifacts": None},
+    ],
+)
+def test_settings_in_code_are_checked_as_those_of_the_environment(settings: Json) -> None:
+    (name,) = settings
+    with pytest.raises(ValueError, match=f"^{variable(name)}: "):
+        Settings(**settings)
+
+
+def test_a_root_path_that_would_break_links_is_an_error() -> None:
+    for path in ("api", "/api/", "/\u00e4", "/"):
+        process = run_fork(main, "--root-path", path)
+        assert process.returncode == 2
+        assert process.stderr.startswith(f"error: the root path `{path}` is none; write /api")
+
+
+def test_no_setting_is_removed_and_present() -> None:
+    present = Settings.__struct_fields__
+    assert REMOVED.keys() & set(present) <= {"drain", "mcp_share"}
+    assert len([name for name in present if name not in REMOVED]) <= 10 + 5
