@@ -27,7 +27,7 @@ VOLUME /artifacts
 EXPOSE 8000
 STOPSIGNAL SIGTERM
 # Not /readyz: starting again mends a process that hangs, but brings no snapshot where there is
-# none, and would cut a drain short. Not urllib: it would ask a proxy of the environment.
+# none. Not urllib: it would ask a proxy of the environment.
 HEALTHCHECK --interval=10s --timeout=5s --start-period=30s --retries=3 CMD ["python", "-c", \
     "import http.client, os, sys; service = http.client.HTTPConnection('127.0.0.1', int(os.environ['RATECARD_PORT']), timeout=4); service.request('GET', '/healthz'); sys.exit(service.getresponse().status != 200)"]
 ENTRYPOINT ["python", "-m"]

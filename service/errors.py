@@ -166,10 +166,6 @@ class Overloaded(RatecardError, code="overloaded", status=503, retry_after=1):
     """The event loop lags, so that expensive requests are refused."""
 
 
-class Draining(RatecardError, code="draining", status=503, retry_after=5):
-    """The service is about to stop; requests belong elsewhere."""
-
-
 class SlowClient(Exception):  # no response has it
     """A client reads its response too slowly: the server closes the connection."""
 

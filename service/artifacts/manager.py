@@ -7,7 +7,7 @@ import logging
 import threading
 import time
 import weakref
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import datetime
 from pathlib import Path
@@ -34,10 +34,15 @@ class SnapshotManager:
     requests keep the snapshot that they began with, and the last of them unmaps it. A snapshot that
     cannot be served is refused, and tried again when CURRENT or its folder is replaced, or after a
     back-off. `connector` connects it with the engine that has its postings, None where its files
-    have them.
+    have them. `observe` is called after each look at CURRENT.
     """
 
-    def __init__(self, path: Path, connector: Connector | None = None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        connector: Connector | None = None,
+        observe: Callable[[SnapshotManager], None] = lambda _: None,
+    ) -> None:
         self.path = path
         self.opened: Snapshot | None = None
         """The served snapshot."""
@@ -46,6 +51,7 @@ class SnapshotManager:
         self.swaps = 0
         self.refusals = 0
         self._connector = connector
+        self._observe = observe
         self._current: Publication | None = None
         self._served_folder = 0
         self._tried: tuple[Publication, int] | None = None
@@ -119,6 +125,11 @@ class SnapshotManager:
 
     def poll(self) -> None:
         """Serve the published snapshot if it is another one, or if it is time for a retry."""
+        self._update()
+        with self._updating:
+            self._observe(self)
+
+    def _update(self) -> None:
         with self._updating:
             try:
                 self._current = current = read_current(self.path)

@@ -15,8 +15,6 @@ SNAPSHOT = "ratecard.snapshot"
 """Scope key of the snapshot that a request is pinned to until its response is complete."""
 RESPONSE = "ratecard.response"
 """Scope key of a response that the middleware is to send."""
-FIELDS = "ratecard.fields"
-"""Scope key of the request headers that this service reads: name to value, repeated ones joined."""
 JSON = "application/json"
 IMMUTABLE = "public, max-age=31536000, immutable"
 NO_CACHE = "no-cache"
@@ -73,10 +71,9 @@ def hashed_json(
 class ResponseWriter(Struct):
     """Sends one response, adding headers to it; records its route, status and size."""
 
-    request_id: bytes
+    forward: Send
     headers: RawHeaders
     snapshot_id: bytes
-    forward: Send
     route: str = NO_ROUTE
     status: int = 0
     size: int = 0

@@ -14,6 +14,7 @@ from typing import Any
 import uvicorn
 from uvicorn.config import LOGGING_CONFIG
 
+from service.http.logs import STDERR
 from service.http.metrics import SHARED_FOLDER
 from service.settings import ServerSettings, variable
 
@@ -32,7 +33,8 @@ def serve(settings: ServerSettings) -> None:
     # uvicorn raises the signal once more when it has stopped: exit with 0 then.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit())
     with ExitStack() as stack:
-        if settings.workers > 1 and SHARED_FOLDER not in os.environ:
+        os.environ.pop(SHARED_FOLDER, None)
+        if settings.workers > 1:
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="ratecard-"))
             os.environ[SHARED_FOLDER] = folder
         # uvicorn catches it itself, but not while it imports the application.
@@ -64,7 +66,8 @@ def _log_config() -> dict[str, Any]:
     config = copy.deepcopy(LOGGING_CONFIG)
     config["filters"] = {"faults": {"()": "service.server.protocol.IgnoreClientFaults"}}
     config["handlers"]["default"] = {
-        "class": "service.http.line_writer.LogHandler",
+        "()": "service.http.logs.LineHandler",
+        "descriptor": STDERR,
         "formatter": "default",
         "filters": ["faults"],
     }

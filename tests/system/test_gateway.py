@@ -550,7 +550,7 @@ class Clients:
 def test_restarting_both_instances_in_turn_causes_no_client_errors(
     special_ids: Path, tmp_path: Path
 ) -> None:
-    with instances(special_ids, tmp_path, ("--drain", "0.3"), ()) as both:
+    with instances(special_ids, tmp_path, (), ()) as both:
         addresses = dict(zip(TWO_SERVICES, [one.address for one in both], strict=True))
         with gateway(tmp_path / "nginx", INSTANCES, addresses) as client:
             clients = Clients(client)

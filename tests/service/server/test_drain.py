@@ -1,4 +1,4 @@
-"""Draining, graceful shutdown, crashed workers, and load shedding."""
+"""Graceful shutdown, crashed workers, and load shedding."""
 
 from __future__ import annotations
 
@@ -32,7 +32,6 @@ from tests.support.running import ROOT, Build, eventually, serve, service, write
 
 NEVER_SHED = ("/v1/services?limit=1", "/v1/services/tidewatch-example", "/v1/ecosystem/overview")
 SEARCH = "/v1/search/services?q="
-ALL_PATHS = (*NEVER_SHED, f"{SEARCH}harbour")
 
 
 def read_all(connection: socket.socket) -> bytes:
@@ -49,44 +48,6 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
     source = write_lines(folder / "large.jsonl", records)
     assert main(["build", source, "--out", str(folder / "artifacts"), "--quiet"]) == 0
     return folder / "artifacts"
-
-
-@pytest.mark.parametrize("workers", [1, 2])
-def test_a_second_sigterm_ends_the_drain(workers: int, sample: Path) -> None:
-    with run_service(sample, "--drain", "600", workers=workers) as server:
-        with server.client() as client:
-            server.process.terminate()
-            eventually(lambda: client.get("/readyz").status_code == 503)
-        os.killpg(server.process.pid, signal.SIGTERM)
-        eventually(lambda: server.process.poll() is not None)
-        assert server.wait_for_exit() == 0
-
-
-@pytest.mark.parametrize("workers", [1, 2])
-def test_while_draining_only_readiness_is_503(workers: int, sample: Path) -> None:
-    with run_service(sample, "--drain", "600", workers=workers) as server:
-        with server.client() as client:
-            assert client.get("/readyz").json()["status"] == "ready"
-            server.process.terminate()
-            eventually(lambda: server.log.count("draining: not ready for more") == workers)
-            for path in [*ALL_PATHS, "/healthz", "/metrics"] * workers:
-                assert client.get(path).status_code == 200
-                readiness = client.get("/readyz")
-                assert (readiness.status_code, readiness.json()["error"]["code"]) == (
-                    503,
-                    "draining",
-                )
-                assert int(readiness.headers["retry-after"]) > 0
-        os.killpg(server.process.pid, signal.SIGTERM)
-        assert server.wait_for_exit() == 0
-
-
-def test_a_drain_ends_after_its_time(sample: Path) -> None:
-    with run_service(sample, "--drain", "0.2") as server:
-        server.process.terminate()
-        assert server.wait_for_exit() == 0
-        assert server.log.count("stopping in 0.2 seconds") == 1
-        assert server.refuses_connections()
 
 
 @pytest.mark.parametrize(
