@@ -6,6 +6,7 @@ import gc
 import logging
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -94,7 +95,9 @@ def create_app(settings: Settings | None = None, *, allows_any_origin: bool = Tr
     context = Context(
         settings=settings,
         snapshots=snapshots,
-        cache=ResponseCache(settings.cache_bytes, settings.max_age, version_of(settings)),
+        new_cache=partial(
+            ResponseCache, settings.cache_bytes, settings.max_age, version_of(settings)
+        ),
         metrics=metrics,
         access_log=LineHandler(STDOUT) if settings.log_requests else None,
         load_shedder=LoadShedder(settings.max_lag),

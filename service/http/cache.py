@@ -75,11 +75,6 @@ class ResponseCache:
             while self._free < 0:
                 self._free += self._entries.popitem(last=False)[1].cost
 
-    def clear(self) -> None:
-        """Evict all responses."""
-        self._entries.clear()
-        self._free = self._size
-
     def encode(self, key: CacheKey, response: Cacheable, route: str) -> CachedResponse:
         """Compress a body if that is worth it, and complete its headers.
 
@@ -104,7 +99,7 @@ class ResponseCache:
             (b"cache-control", response.cache_control or self._cache_control),
         ]
         if snapshot_id:
-            not_modified.append((SNAPSHOT_HEADER, response.snapshot_id or snapshot_id))
+            not_modified.append((SNAPSHOT_HEADER, snapshot_id))
         return CachedResponse(
             etag=etag,
             headers=[*not_modified, *fields.items()],

@@ -28,7 +28,7 @@ class Context(Struct, frozen=True, kw_only=True):
 
     settings: Settings
     snapshots: SnapshotManager
-    cache: ResponseCache
+    new_cache: Callable[[], ResponseCache]
     metrics: Metrics
     access_log: LineHandler | None
     load_shedder: LoadShedder

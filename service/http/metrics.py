@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
-from typing import IO, Literal
+from typing import IO
 
 from prometheus_client import (
     CollectorRegistry,
@@ -19,7 +19,6 @@ from prometheus_client import (
     generate_latest,
     values,
 )
-from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
 from prometheus_client.registry import Collector
 
@@ -30,24 +29,6 @@ SHARED_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
 PREFIX = "ratecard_"
 BOUNDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
 """Upper bounds of the buckets of request durations, in seconds."""
-COUNTERS = {
-    "snapshot_swaps": "Snapshots that replaced another one.",
-    "snapshot_refusals": "Snapshots that were refused.",
-}
-GAUGES: dict[str, tuple[str, Literal["livesum", "livemax", "livemin"]]] = {
-    "requests_in_flight": ("Requests that the application is answering.", "livesum"),
-    "snapshot_refused": ("1 while a worker cannot serve the published snapshot.", "livemax"),
-    "snapshot_built_timestamp_seconds": (
-        "Build time of the oldest snapshot being served; 0 without one.",
-        "livemin",
-    ),
-    "snapshot_checked_timestamp_seconds": (
-        "Time of the last build that found the served snapshot up to date.",
-        "livemin",
-    ),
-}
-"""The documentation of each gauge, and how the values of living workers become one."""
-
 _slot: IO[bytes] | None = None
 
 
@@ -64,16 +45,37 @@ class Metrics(Collector):
             registry=registry,
         )
         self._children: dict[tuple[str, int, str], Histogram] = {}
-        self._swaps, self._refusals = (
-            Counter(PREFIX + name, documentation, registry=registry)
-            for name, documentation in COUNTERS.items()
+        self.in_flight = Gauge(
+            f"{PREFIX}requests_in_flight",
+            "Requests that the application is answering.",
+            multiprocess_mode="livesum",
+            registry=registry,
         )
-        self.in_flight, self._refused, self._built_at, self._checked_at = (
-            Gauge(PREFIX + name, documentation, registry=registry, multiprocess_mode=mode)
-            for name, (documentation, mode) in GAUGES.items()
+        self._swaps = Counter(
+            f"{PREFIX}snapshot_swaps", "Snapshots that replaced another one.", registry=registry
+        )
+        self._refusals = Counter(
+            f"{PREFIX}snapshot_refusals", "Snapshots that were refused.", registry=registry
+        )
+        self._refused = Gauge(
+            f"{PREFIX}snapshot_refused",
+            "1 while a worker cannot serve the published snapshot.",
+            multiprocess_mode="livemax",
+            registry=registry,
+        )
+        self._built_at = Gauge(
+            f"{PREFIX}snapshot_built_timestamp_seconds",
+            "Build time of the oldest snapshot being served; 0 without one.",
+            multiprocess_mode="livemin",
+            registry=registry,
+        )
+        self._checked_at = Gauge(
+            f"{PREFIX}snapshot_checked_timestamp_seconds",
+            "Time of the last build that found the served snapshot up to date.",
+            multiprocess_mode="livemin",
+            registry=registry,
         )
         self._counted = 0, 0
-        self._served = ""
 
     def observe(self, route: str, status: int, cache: str, seconds: float) -> None:
         """Count one request; `cache` is `hit`, `miss` or `none`."""
@@ -91,32 +93,20 @@ class Metrics(Collector):
         self._refusals.inc(snapshots.refusals - refusals)
         self._refused.set(snapshots.refusal is not None)
         if (snapshot := snapshots.opened) is not None:
-            self._served = snapshot.id
             self._built_at.set(snapshot.manifest.built_at.timestamp())
             self._checked_at.set(snapshots.checked_at(snapshot).timestamp())
 
     def render(self) -> bytes:
-        """Return the metrics of all workers, and the snapshot that this one serves."""
+        """Return the metrics of all workers in the text format of Prometheus."""
         return generate_latest(self)
 
-    def collect(self) -> Iterator[Metric]:
-        """Yield the metrics."""
+    def collect(self) -> Iterable[Metric]:
+        """Return the metrics of all workers, without those of an embedding application."""
         collector: Collector | CollectorRegistry = self._registry
         if folder := os.environ.get(SHARED_FOLDER):
             _forget_ended_workers(Path(folder))
             collector = MultiProcessCollector(None)
-        for metric in collector.collect():
-            if metric.name.startswith(PREFIX):
-                metric.samples = [each for each in metric.samples if "_created" not in each.name]
-                yield metric
-        if self._served:
-            served = GaugeMetricFamily(
-                f"{PREFIX}snapshot_info",
-                "The snapshot served by the worker that answers.",
-                labels=["snapshot"],
-            )
-            served.add_metric([self._served], 1)
-            yield served
+        return (metric for metric in collector.collect() if metric.name.startswith(PREFIX))
 
 
 def share_metrics() -> None:

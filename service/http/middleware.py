@@ -8,7 +8,7 @@ import os
 import re
 import time
 from itertools import count
-from urllib.parse import unquote_plus
+from urllib.parse import unquote_to_bytes
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -16,7 +16,7 @@ from starlette.routing import Match
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from service.errors import PathNotFound, PinsRemoved, RatecardError
-from service.http.cache import CachedResponse, CacheKey, is_known
+from service.http.cache import CachedResponse, CacheKey, ResponseCache, is_known
 from service.http.compression import IDENTITY, negotiate
 from service.http.context import Context
 from service.http.exception_handlers import POST_METHODS, error_response, methods_of
@@ -60,7 +60,7 @@ class RequestMiddleware:
         self._headers = COMMON_HEADERS if context.allows_any_origin else OWN_HEADERS
         self._compressing = asyncio.Lock()
         self._opening: asyncio.Future[None] | None = None
-        self._swaps = 0
+        self._cache, self._swaps = context.new_cache(), 0
         self._numbers = count(1)
         self._prefix = os.urandom(6).hex().encode()
 
@@ -86,22 +86,21 @@ class RequestMiddleware:
         writer = ResponseWriter(send, headers, snapshot_id)
         scope[SNAPSHOT] = snapshot
         del snapshot  # a download takes it from the scope, since it may outlast many snapshots
-        cache = "none"
+        lookup = "none"
         try:
             coding = negotiate(fields.get(b"accept-encoding", b""))
             root = scope.get("root_path", "")
             key = snapshot_id, scope["path"], scope["query_string"], coding, root
-            response = None
-            if scope["method"] in CACHEABLE_METHODS:
-                response = self._find_cached(key, swaps)
+            cache = self._cache_since(swaps)
+            response = cache.get(key) if scope["method"] in CACHEABLE_METHODS else None
             if response is None:
                 await self._call_application(scope, receive, writer, request_id)
                 if RESPONSE not in scope:  # the application sent its own
                     return
-                response = await self._encode(key, scope.pop(RESPONSE), writer.route, swaps)
-                cache = "miss"
+                response = await self._encode(cache, key, scope.pop(RESPONSE), writer.route)
+                lookup = "miss"
             else:
-                cache = "hit"
+                lookup = "hit"
             status, own_headers, body = 200, response.headers, response.body
             if (known := fields.get(b"if-none-match")) and is_known(known, response.etag):
                 status, own_headers, body = 304, response.not_modified, b""
@@ -114,22 +113,20 @@ class RequestMiddleware:
             # An idle connection keeps its last scope, which must not keep a snapshot mapped.
             scope[SNAPSHOT] = None
             seconds = time.perf_counter() - started
-            context.metrics.observe(writer.route, writer.status or 500, cache, seconds)
+            context.metrics.observe(writer.route, writer.status or 500, lookup, seconds)
             if context.access_log is not None:
                 context.access_log.handle(access_record(scope, writer, seconds, request_id))
 
-    def _find_cached(self, key: CacheKey, swaps: int) -> CachedResponse | None:
-        """Return a cached response. A swap evicts all: a repaired snapshot keeps its id."""
+    def _cache_since(self, swaps: int) -> ResponseCache:
+        """Return the cache, a new one after a swap: a repaired snapshot keeps its id."""
         if swaps != self._swaps:
-            self._swaps = swaps
-            self._context.cache.clear()
-        return self._context.cache.get(key)
+            self._cache, self._swaps = self._context.new_cache(), swaps
+        return self._cache
 
     async def _encode(
-        self, key: CacheKey, response: Cacheable, route: str, swaps: int
+        self, cache: ResponseCache, key: CacheKey, response: Cacheable, route: str
     ) -> CachedResponse:
-        """Encode a response, a large one in a thread; cache it if no swap came meanwhile."""
-        context, cache = self._context, self._context.cache
+        """Encode a response, a large one in a thread, and cache it."""
         encoded: CachedResponse | None
         if key[3] == IDENTITY or len(response.content) < LARGE_BODY:
             encoded = cache.encode(key, response, route)
@@ -138,7 +135,7 @@ class RequestMiddleware:
                 encoded = cache.get(key)  # as cached by a request that came before this one
                 if encoded is None:
                     encoded = await asyncio.to_thread(cache.encode, key, response, route)
-        if response.is_kept and context.snapshots.swaps == swaps:
+        if response.is_kept:
             cache.add(key, encoded)
         return encoded
 
@@ -149,7 +146,7 @@ class RequestMiddleware:
         app, served = self._app, writer.snapshot_id.decode()
         if scope["path"].endswith("\n"):  # which the `$` of a route's pattern would match
             app = error_response(Request(scope), PathNotFound())
-        elif served and not pins(scope["query_string"]) <= {served}:
+        elif b"snapshot" in scope["query_string"] and names_other_snapshot(scope, served):
             app = error_response(Request(scope), PinsRemoved(served))
         elif scope["method"] == "OPTIONS":
             app = self._options(scope)
@@ -206,11 +203,10 @@ def join_fields(headers: RawHeaders) -> dict[bytes, bytes]:
     return fields
 
 
-def pins(query_string: bytes) -> set[str]:
-    """Return the snapshots that a query names.
+def names_other_snapshot(scope: Scope, served: str) -> bool:
+    """Return whether the query names another snapshot than the served one, by `snapshot`.
 
-    `snapshot` is a parameter of earlier releases: an answer from another snapshot would mislead.
+    The parameter of earlier releases: an answer from another snapshot than asked for would mislead.
     """
-    if b"snapshot" not in query_string:
-        return set()
-    return {unquote_plus(each.decode("utf-8", "replace")) for each in _pin.findall(query_string)}
+    named = _pin.findall(scope["query_string"])
+    return bool(served) and any(unquote_to_bytes(name) != served.encode() for name in named)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from urllib.parse import quote
 
-import msgspec
 from msgspec import Struct
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
@@ -30,7 +28,6 @@ class Cacheable(Response):
     etag: an entity tag of all that the body depends on, but for the release and its settings; by
     default the id of the snapshot
     cache_control: how long clients may reuse the response, by default as the settings say
-    snapshot_id: the snapshot that the response is from, by default the one that is served
     is_kept: whether the service may keep the response until the next snapshot
     """
 
@@ -42,30 +39,17 @@ class Cacheable(Response):
         *,
         etag: str = "",
         cache_control: str = "",
-        snapshot_id: str = "",
         is_kept: bool = True,
     ) -> None:
         super().__init__(headers=headers, media_type=media_type)
         self.content = body
         self.etag = etag.encode()
         self.cache_control = cache_control.encode()
-        self.snapshot_id = snapshot_id.encode()
         self.is_kept = is_kept
 
     async def __call__(self, scope: Scope, _: Receive, __: Send) -> None:
         """Leave the response to the middleware."""
         scope[RESPONSE] = self
-
-
-def hashed_json(
-    value: object, snapshot_id: str, cache_control: str = NO_CACHE, *, is_kept: bool = False
-) -> Cacheable:
-    """Respond with JSON whose entity tag is the hash of its bytes."""
-    body = msgspec.json.encode(value)
-    etag = hashlib.sha256(body).hexdigest()
-    return Cacheable(
-        body, etag=etag, cache_control=cache_control, snapshot_id=snapshot_id, is_kept=is_kept
-    )
 
 
 class ResponseWriter(Struct):

@@ -99,18 +99,6 @@ def test_a_cache_of_size_zero_stores_nothing() -> None:
     assert cache.get(key(1)) is None
 
 
-def test_a_cleared_cache_has_all_its_memory() -> None:
-    body = bytes(8_000)
-    cache = ResponseCache(100_000, 0)
-    for number in range(5):
-        add(cache, key(number), body)
-    cache.clear()
-    for number in range(5, 15):
-        add(cache, key(number), body)
-    assert all(cache.get(key(number)) is None for number in range(5))
-    assert all(cache.get(key(number)) for number in range(5, 15))
-
-
 def hits_and_misses(metrics: httpx.Response) -> tuple[float, float]:
     counts = {"hit": 0.0, "miss": 0.0, "none": 0.0}
     for family in text_string_to_metric_families(metrics.text):
