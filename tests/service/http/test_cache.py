@@ -30,7 +30,7 @@ from service.http.context import Context
 from service.http.responses import Cacheable
 from service.settings import Settings
 from tests.support.artifacts import folder
-from tests.support.running import Build, Json, eventually, examples, serve, service
+from tests.support.running import Build, eventually, examples, serve, service
 
 
 def client_of(app: ASGIApp) -> httpx.AsyncClient:
@@ -72,16 +72,6 @@ def test_a_response_that_is_cached_twice_is_counted_once() -> None:
     add(cache, key(2), b"")
     assert cache.get(key(1))
     assert cache.get(key(2))
-
-
-def test_a_response_that_is_read_is_not_evicted_before_one_that_is_not() -> None:
-    cache = ResponseCache(24_000, 0)
-    body = bytes(3_000 - len("0") - ENTRY_OVERHEAD)
-    for number in range(8):
-        add(cache, key(number), body)
-    assert cache.get(key(0))
-    add(cache, key(8), body)
-    assert [number for number in range(9) if not cache.get(key(number))] == [1]
 
 
 def test_the_bytes_of_a_query_string_count() -> None:
@@ -273,18 +263,6 @@ def test_errors_are_not_cached(sample: Path, path: str) -> None:
         assert hits_and_misses(client.get("/metrics"))[0] == 0
 
 
-@pytest.mark.parametrize(
-    "service_id",
-    ["Overview(timeframe=30)", "service tidewatch-example", "gzip x"],
-)
-def test_no_service_id_collides_with_another_cache_key(
-    client: httpx.Client, service_id: str
-) -> None:
-    for path in ("/v1/ecosystem/overview", "/openapi.json", "/v1/services/tidewatch-example"):
-        assert client.get(path).status_code == 200
-    assert client.get(f"/v1/services/{service_id}").status_code == 404
-
-
 def test_after_a_hot_swap_no_response_is_of_the_old_snapshot(artifacts: Path, build: Build) -> None:
     assert build([service("a", description="old weather")]) == 0
     paths = ("/v1/services", "/v1/search/services?q=weather", "/v1/services/a")
@@ -299,17 +277,6 @@ def test_after_a_hot_swap_no_response_is_of_the_old_snapshot(artifacts: Path, bu
 
 def contains(client: httpx.Client, path: str, text: str) -> bool:
     return text in client.get(path).text
-
-
-def test_a_small_cache_does_not_change_responses(
-    sample: Path, client: httpx.Client, seeds: list[Json]
-) -> None:
-    with serve(sample, "--cache-bytes", "30000") as small:
-        for record in seeds[:60]:
-            path = f"/v1/services/{record.get('id', 'tidewatch-example')}"
-            assert small.get(path).content == client.get(path).content
-        for path in ("/v1/services?limit=200", "/v1/services?limit=3") * 2:
-            assert small.get(path).content == client.get(path).content
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
