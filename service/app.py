@@ -6,6 +6,7 @@ import gc
 import logging
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -39,13 +40,12 @@ from service.api.snapshots import SNAPSHOTS
 from service.api.status import get_health, get_metrics, get_readiness
 from service.artifacts.manager import SnapshotManager
 from service.errors import needs_extra
-from service.http.cache import CachedRoute, ResponseCache, version_of
+from service.http.cache import ResponseCache, version_of
 from service.http.context import Context
-from service.http.drain import Drain
 from service.http.exception_handlers import EXCEPTION_HANDLERS
-from service.http.line_writer import STDOUT, LineWriter
-from service.http.load_shedding import LoadShedder, Turns
-from service.http.metrics import Metrics
+from service.http.load_shedding import LoadShedder
+from service.http.logs import STDOUT, LineHandler
+from service.http.metrics import Metrics, share_metrics
 from service.http.middleware import RequestMiddleware
 from service.opensearch import connector_of
 from service.settings import Settings, parse_hosts
@@ -60,9 +60,9 @@ ROUTES = [  # the most used first: each route before another one costs its reque
     OperationRoute("/v1/search/endpoints", search_endpoints, SearchEndpoints),
     OperationRoute("/v1/services", list_services, ListServices),
     OperationRoute("/v1/services/search", list_services, SearchServices),
-    CachedRoute("/v1/services/{id}", get_service),
-    CachedRoute("/v1/services/{id}/demand", get_demand),
-    CachedRoute("/v1/services/{id}/openapi.json", get_service_openapi),
+    Route("/v1/services/{id}", get_service),
+    Route("/v1/services/{id}/demand", get_demand),
+    Route("/v1/services/{id}/openapi.json", get_service_openapi),
     OperationRoute("/v1/listings", explain_listings, ExplainListings),
     OperationRoute("/v1/ecosystem/overview", get_overview, GetEcosystemOverview),
     OperationRoute("/v1/ecosystem/transactions", get_transactions, GetRecentTransactions),
@@ -71,8 +71,8 @@ ROUTES = [  # the most used first: each route before another one costs its reque
     Route("/healthz", get_health),
     Route("/readyz", get_readiness),
     Route("/metrics", get_metrics),
-    CachedRoute("/openapi.json", get_openapi),
-    CachedRoute("/llms.txt", get_llms),
+    Route("/openapi.json", get_openapi),
+    Route("/llms.txt", get_llms),
 ]
 
 _log = logging.getLogger("uvicorn.error")
@@ -86,21 +86,21 @@ def create_app(settings: Settings | None = None, *, allows_any_origin: bool = Tr
     its own passes `allows_any_origin=False`: responses then have no CORS headers of this one.
     """
     settings = settings or Settings.from_environment()
-    snapshots = SnapshotManager(Path(settings.artifacts), connector_of(settings))
+    metrics = Metrics()
+    snapshots = SnapshotManager(Path(settings.artifacts), connector_of(settings), metrics.describe)
     mcp = _mount_mcp(snapshots, settings) if settings.mcp else None
     routes = [*ROUTES, *SNAPSHOTS, *(mcp.routes if mcp else [])]
     context = Context(
         settings=settings,
         snapshots=snapshots,
-        cache=ResponseCache(settings.cache_bytes, settings.max_age, version_of(settings)),
-        metrics=Metrics(snapshots),
-        access_log=LineWriter(STDOUT) if settings.log_requests else None,
-        drain=Drain(settings.drain),
+        new_cache=partial(
+            ResponseCache, settings.cache_bytes, settings.max_age, version_of(settings)
+        ),
+        metrics=metrics,
+        access_log=LineHandler(STDOUT) if settings.log_requests else None,
         load_shedder=LoadShedder(settings.max_lag),
-        turns=Turns(),
         error_page=error_page if settings.page else None,
         api_paths=frozenset(route.path for route in routes),
-        post_paths=frozenset(route.path for route in routes if route.methods == {"POST"}),
         allows_any_origin=allows_any_origin,
     )
     app = Starlette(
@@ -144,8 +144,6 @@ async def _run(context: Context, mcp: McpMount | None) -> AsyncIterator[None]:
         await stack.enter_async_context(context.snapshots.run())
         if context.snapshots.opened is None:
             _log.warning("answering 503 until there is a snapshot: %s", context.snapshots.refusal)
-        context.drain.install()
-        await stack.enter_async_context(context.metrics.share())
         if mcp is not None:
             stack.push_async_callback(mcp.stop)
         yield
@@ -155,6 +153,7 @@ def __getattr__(name: str) -> Starlette:
     """Create `app` for the server that asks for it; importing `create_app` builds nothing."""
     if name != "app":
         raise AttributeError(f"module `{__name__}` has no attribute `{name}`")
+    share_metrics()
     app = globals()[name] = create_app()
     # A full garbage collection stops all requests: 60 ms with all modules, 5 ms without them.
     gc.collect()

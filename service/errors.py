@@ -19,7 +19,6 @@ CODES = {
     500: ("internal_error",),
     503: (
         "overloaded",
-        "draining",
         "engine_unavailable",
         "index_missing",
         "snapshot_missing",
@@ -134,8 +133,6 @@ class Overloaded(RatecardError, code="overloaded", retry_after=1):
     """The event loop lags, so that expensive requests are refused."""
 
 
-class Draining(RatecardError, code="draining", retry_after=5):
-    """The service is about to stop; requests belong elsewhere."""
 
 
 class PublishingFailed(Exception):  # no response has it

@@ -148,14 +148,16 @@ def serve(parser: Parser, settings: Settings, arguments: list[str]) -> None:
     for name in settings.__struct_fields__:  # the workers read them
         os.environ[variable(name)] = as_text(getattr(settings, name))
     LOGGING_CONFIG["handlers"]["default"] = {  # standard error may be stalled
-        "class": "service.http.line_writer.LogHandler",
+        "()": "service.http.logs.LineHandler",
+        "descriptor": 2,
         "formatter": "default",
     }
     # uvicorn raises the signal once more when it has stopped: exit with 0 then.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit())
     workers = context.params["workers"] or int(os.environ.get("WEB_CONCURRENCY", "1"))
+    os.environ.pop(SHARED_FOLDER, None)  # only workers of one supervisor share a folder
     with ExitStack() as stack:
-        if workers > 1 and SHARED_FOLDER not in os.environ:
+        if workers > 1:
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="ratecard-"))
             os.environ[SHARED_FOLDER] = folder
         # uvicorn catches it itself, but not while it imports the application.

@@ -48,14 +48,6 @@ class Settings(Struct, frozen=True, kw_only=True):
         float,
         Meta(ge=0, description="seconds of event loop lag above which searches get 503; 0: never"),
     ] = 1.0
-    drain: Annotated[
-        float,
-        Meta(
-            ge=0,
-            description="seconds between SIGTERM and stopping, in which `/readyz` answers 503 and "
-            "everything else is still answered, so that gateways stop sending",
-        ),
-    ] = 0.0
     log_requests: Annotated[
         bool, Meta(description="write one line of JSON for each request to standard output")
     ] = False

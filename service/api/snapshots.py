@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 
+import msgspec
 from starlette.requests import Request
 from starlette.responses import FileResponse
 from starlette.routing import Route
@@ -12,7 +14,7 @@ from service.artifacts.downloads import KINDS, describe, read_downloads
 from service.artifacts.publishing import DOWNLOADS
 from service.errors import RatecardError
 from service.http.context import context_of, snapshot_of
-from service.http.responses import IMMUTABLE, SNAPSHOT, Cacheable, hashed_json
+from service.http.responses import IMMUTABLE, SNAPSHOT, Cacheable
 from service.snapshot.publication import is_snapshot_id
 
 CURRENT = "/v1/snapshots/current"
@@ -27,7 +29,9 @@ async def get_current(request: Request) -> Cacheable:
     if context_of(request).settings.downloads:
         files = await asyncio.to_thread(read_downloads, snapshots.path, snapshot.id)
     envelope = describe(snapshot.manifest, snapshots.checked_at(snapshot), files)
-    return hashed_json(envelope, snapshot.id, SHORT)
+    body = msgspec.json.encode(envelope)
+    etag = hashlib.sha256(body).hexdigest()
+    return Cacheable(body, etag=etag, cache_control=SHORT, is_kept=False)
 
 
 async def get_file(request: Request) -> FileResponse:

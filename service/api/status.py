@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from service.artifacts.sources import read_sources
-from service.errors import Draining, SnapshotUnavailable
+from service.errors import SnapshotUnavailable
 from service.http.context import context_of, snapshot_of
 from service.http.responses import no_store
 from service.schema.status import ErrorBody, Readiness
@@ -25,11 +25,8 @@ async def get_health(_: Request) -> Response:
 
 
 async def get_readiness(request: Request) -> Response:
-    """Describe the snapshot being served; 503 without one or its engine, and before stopping."""
-    context = context_of(request)
-    if context.drain.active:
-        raise Draining("the service is about to stop; send requests elsewhere")
-    snapshots = context.snapshots
+    """Describe the snapshot being served; 503 without one or its engine."""
+    snapshots = context_of(request).snapshots
     refusal = snapshots.refusal
     try:
         snapshot = snapshot_of(request)
@@ -54,4 +51,5 @@ async def get_readiness(request: Request) -> Response:
 
 async def get_metrics(request: Request) -> Response:
     """Return the metrics of all workers in the text format of Prometheus."""
-    return no_store(context_of(request).metrics.render(), media_type=PROMETHEUS)
+    body = await asyncio.to_thread(context_of(request).metrics.render)
+    return no_store(body, media_type=PROMETHEUS)

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import threading
 import weakref
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import datetime
 from pathlib import Path
@@ -29,12 +29,18 @@ class SnapshotManager(SnapshotFollower):
 
     A snapshot is warmed, too, before it is served: requests keep the snapshot that they began with,
     and the last of them unmaps it. `connector` connects it with the engine that has its postings,
-    None where its files have them.
+    None where its files have them. `observe` is called after each look at CURRENT.
     """
 
-    def __init__(self, path: Path, connector: Connector | None = None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        connector: Connector | None = None,
+        observe: Callable[[SnapshotManager], None] = lambda _: None,
+    ) -> None:
         super().__init__(path)
         self._connector = connector
+        self._observe = observe
         self._starting = threading.Lock()
         self._watcher: threading.Thread | None = None
         self._stopping = threading.Event()
@@ -100,6 +106,12 @@ class SnapshotManager(SnapshotFollower):
         """Open the first snapshot in this thread, unless one is open; `current` raises failures."""
         if self.opened is None:
             self.poll()
+
+    def poll(self) -> None:
+        """Serve the published snapshot if it is another one, or if it is time for a retry."""
+        super().poll()
+        with self._updating:
+            self._observe(self)
 
     def _open(self, path: Path, checked_at: datetime) -> Snapshot:
         """Open and warm the snapshot in a folder; raises SnapshotUnavailable."""

@@ -4,29 +4,16 @@ from __future__ import annotations
 
 import re
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
 from functools import cache
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any
-from urllib.parse import unquote_plus
 
 import msgspec
 from msgspec import Struct
-from starlette.routing import Route
-from starlette.types import Receive, Scope, Send
 
 import service
-from service.errors import BadRequest
 from service.http.compression import CODINGS, IDENTITY, MIN_SIZE
-from service.http.responses import (
-    FIELDS,
-    NO_CACHE,
-    RESPONSE,
-    SNAPSHOT_HEADER,
-    Cacheable,
-    RawHeaders,
-)
+from service.http.responses import NO_CACHE, SNAPSHOT_HEADER, Cacheable, RawHeaders
 from service.settings import Settings
 
 ENTRY_OVERHEAD = 1024
@@ -34,18 +21,11 @@ ENTRY_OVERHEAD = 1024
 MAX_SHARE = 8
 """The largest response is 1/8 of the cache, so that one request cannot evict the rest."""
 
-MAX_PARAMETERS = 1000
-"""Parameters of a query string; each costs a microsecond, known or not."""
-
 BODY_SETTINGS = ("mcp", "page", "downloads", "engine")
 """Names of the settings that bodies depend on."""
 
 CacheKey = tuple[bytes, str, bytes, bytes, str]
 """Snapshot id, path, query string, content coding and root path of a request."""
-
-KEY = "ratecard.key"
-"""Scope key of the `CacheKey` of a request."""
-CACHEABLE_METHODS = ("GET", "HEAD")
 
 # Gateways that compress append the coding to a tag: Apache, Caddy and Jetty. None of ours ends so.
 _entity_tags = re.compile(rb'"([\x21\x23-\x7e\x80-\xff]*?)(?:[;-]+(?:gzip|br|zstd|deflate))?"')
@@ -66,52 +46,6 @@ class CachedResponse(Struct, frozen=True):
     route: str
     cost: int
     """Approximate bytes of memory."""
-
-
-class CachedRoute(Route):
-    """A route whose responses are cached by its path and the query parameters that it reads.
-
-    The middleware has looked the request up before, with its whole query string: only where
-    parameters are not read does this route look it up again.
-
-    parameters: the names of these parameters; None for all
-    """
-
-    def __init__(
-        self,
-        path: str,
-        endpoint: Callable[..., Any],
-        parameters: Iterable[str] | None = (),
-    ) -> None:
-        super().__init__(path, endpoint)
-        self._names = None if parameters is None else set(map(fold_name, parameters))
-
-    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer from the cache, or by the endpoint."""
-        query = scope["query_string"]
-        if query.count(b"&") >= MAX_PARAMETERS:
-            raise BadRequest(f"the query string has more than {MAX_PARAMETERS:,} parameters")
-        if query and scope["method"] in CACHEABLE_METHODS:
-            given = query.split(b"&")
-            pieces = [piece for piece in given if self._reads(piece)]
-            if pieces != given:
-                snapshot_id, path, _, coding, root_path = scope[KEY]
-                key = scope[KEY] = snapshot_id, path, b"&".join(pieces), coding, root_path
-                response = scope["app"].state.context.cache.get(key)
-                if response is not None:
-                    scope[RESPONSE] = response
-                    return
-        await super().handle(scope, receive, send)
-
-    def _reads(self, piece: bytes) -> bool:
-        """Return whether a part of a query string is a known parameter, as `parse_qs` reads it.
-
-        A misspelt one counts as known: the endpoint refuses it.
-        """
-        if self._names is None:
-            return True
-        name = piece.partition(b"=")[0].decode("utf-8", "replace")
-        return fold_name(unquote_plus(name)) in self._names
 
 
 class ResponseCache:
@@ -141,11 +75,6 @@ class ResponseCache:
             while self._free < 0:
                 self._free += self._entries.popitem(last=False)[1].cost
 
-    def clear(self) -> None:
-        """Evict all responses."""
-        self._entries.clear()
-        self._free = self._size
-
     def encode(self, key: CacheKey, response: Cacheable, route: str) -> CachedResponse:
         """Compress a body if that is worth it, and complete its headers.
 
@@ -170,7 +99,7 @@ class ResponseCache:
             (b"cache-control", response.cache_control or self._cache_control),
         ]
         if snapshot_id:
-            not_modified.append((SNAPSHOT_HEADER, response.snapshot_id or snapshot_id))
+            not_modified.append((SNAPSHOT_HEADER, snapshot_id))
         return CachedResponse(
             etag=etag,
             headers=[*not_modified, *fields.items()],
@@ -181,14 +110,13 @@ class ResponseCache:
         )
 
 
-def is_known(scope: Scope, etag: bytes) -> bool:
-    """Return whether `If-None-Match` of a request lists this entity tag.
+def is_known(field: bytes, etag: bytes) -> bool:
+    """Return whether an `If-None-Match` lists this entity tag.
 
     Tags are compared weakly and without the coding that a gateway appended, since gateways that
     compress a response weaken its tag or append to it.
     """
-    known = scope[FIELDS].get(b"if-none-match")
-    return known is not None and (known == b"*" or etag[1:-1] in _entity_tags.findall(known))
+    return field.strip(b" \t") == b"*" or etag[1:-1] in _entity_tags.findall(field)
 
 
 def version_of(settings: Settings) -> bytes:

@@ -11,9 +11,8 @@ from starlette.responses import Response
 from service.artifacts.manager import SnapshotManager
 from service.errors import RatecardError
 from service.http.cache import ResponseCache
-from service.http.drain import Drain
-from service.http.line_writer import LineWriter
-from service.http.load_shedding import LoadShedder, Turns
+from service.http.load_shedding import LoadShedder
+from service.http.logs import LineHandler
 from service.http.metrics import Metrics
 from service.http.responses import SNAPSHOT
 from service.settings import Settings
@@ -24,21 +23,17 @@ class Context(Struct, frozen=True, kw_only=True):
     """Objects that the handlers and the middleware of one application share.
 
     api_paths: patterns of the routes whose errors are JSON for browsers, too
-    post_paths: patterns of the routes that answer POST
     allows_any_origin: whether pages of any origin may read responses (CORS)
     """
 
     settings: Settings
     snapshots: SnapshotManager
-    cache: ResponseCache
+    new_cache: Callable[[], ResponseCache]
     metrics: Metrics
-    access_log: LineWriter | None
-    drain: Drain
+    access_log: LineHandler | None
     load_shedder: LoadShedder
-    turns: Turns
     error_page: Callable[[Request, RatecardError], Response] | None
     api_paths: frozenset[str]
-    post_paths: frozenset[str]
     allows_any_origin: bool
 
 

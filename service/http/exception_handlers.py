@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import BaseRoute
 
 from service.errors import MethodNotAllowed, RatecardError
 from service.http.context import context_of
@@ -29,7 +30,7 @@ def error_response(request: Request, error: RatecardError) -> Response:
     if error.retry_after is not None:
         headers["retry-after"] = str(error.retry_after)
     if isinstance(error, MethodNotAllowed):
-        headers["allow"] = _methods_of(request)
+        headers["allow"] = methods_of(request.scope["route"])
     if error.code == "body_too_large":
         headers["connection"] = "close"  # the rest of the body would be taken for a request
     root = root_of(request.scope)
@@ -49,8 +50,9 @@ def path_not_found() -> RatecardError:
     return RatecardError("no resource has this path", "path_not_found", see="/openapi.json")
 
 
-def _methods_of(request: Request) -> str:
-    return POST_METHODS if path_of(request.scope) in context_of(request).post_paths else GET_METHODS
+def methods_of(route: BaseRoute) -> str:
+    """Return the methods that a path answers, as in `Allow`."""
+    return POST_METHODS if "POST" in getattr(route, "methods", ()) else GET_METHODS
 
 
 def _is_of_api(request: Request) -> bool:
@@ -91,7 +93,8 @@ async def _handle_not_found(request: Request, _: Exception) -> Response:
 
 
 async def _handle_method_not_allowed(request: Request, _: Exception) -> Response:
-    message = f"{request.method} is not allowed here; use {_methods_of(request)}"
+    methods = methods_of(request.scope["route"])
+    message = f"{request.method} is not allowed here; use {methods}"
     return error_response(request, MethodNotAllowed(message))
 
 

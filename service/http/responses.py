@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from urllib.parse import quote
 
-import msgspec
 from msgspec import Struct
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
@@ -15,8 +13,6 @@ SNAPSHOT = "ratecard.snapshot"
 """Scope key of the snapshot that a request is pinned to until its response is complete."""
 RESPONSE = "ratecard.response"
 """Scope key of a response that the middleware is to send."""
-FIELDS = "ratecard.fields"
-"""Scope key of the request headers that this service reads: name to value, repeated ones joined."""
 JSON = "application/json"
 IMMUTABLE = "public, max-age=31536000, immutable"
 NO_CACHE = "no-cache"
@@ -32,7 +28,6 @@ class Cacheable(Response):
     etag: an entity tag of all that the body depends on, but for the release and its settings; by
     default the id of the snapshot
     cache_control: how long clients may reuse the response, by default as the settings say
-    snapshot_id: the snapshot that the response is from, by default the one that is served
     is_kept: whether the service may keep the response until the next snapshot
     """
 
@@ -44,14 +39,12 @@ class Cacheable(Response):
         *,
         etag: str = "",
         cache_control: str = "",
-        snapshot_id: str = "",
         is_kept: bool = True,
     ) -> None:
         super().__init__(headers=headers, media_type=media_type)
         self.content = body
         self.etag = etag.encode()
         self.cache_control = cache_control.encode()
-        self.snapshot_id = snapshot_id.encode()
         self.is_kept = is_kept
 
     async def __call__(self, scope: Scope, _: Receive, __: Send) -> None:
@@ -59,24 +52,12 @@ class Cacheable(Response):
         scope[RESPONSE] = self
 
 
-def hashed_json(
-    value: object, snapshot_id: str, cache_control: str = NO_CACHE, *, is_kept: bool = False
-) -> Cacheable:
-    """Respond with JSON whose entity tag is the hash of its bytes."""
-    body = msgspec.json.encode(value)
-    etag = hashlib.sha256(body).hexdigest()
-    return Cacheable(
-        body, etag=etag, cache_control=cache_control, snapshot_id=snapshot_id, is_kept=is_kept
-    )
-
-
 class ResponseWriter(Struct):
     """Sends one response, adding headers to it; records its route, status and size."""
 
-    request_id: bytes
+    forward: Send
     headers: RawHeaders
     snapshot_id: bytes
-    forward: Send
     route: str = NO_ROUTE
     status: int = 0
     size: int = 0

@@ -13,6 +13,7 @@ import msgspec
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.requests import Request
 from starlette.responses import HTMLResponse
+from starlette.routing import Route
 
 from service.api.ecosystem import Timeframe
 from service.api.endpoints import find_endpoints
@@ -21,7 +22,6 @@ from service.api.query_string import Offset, Operation, Query, format_query
 from service.api.routes import OperationRoute
 from service.api.services import find
 from service.errors import RatecardError, ServiceNotFound
-from service.http.cache import CachedRoute
 from service.http.context import context_of, snapshot_of
 from service.http.responses import SNAPSHOT, Cacheable, root_of
 from service.networks import network_label
@@ -190,8 +190,8 @@ PAGES = [
     OperationRoute("/services/{id}", service_page, BrowseService),
     OperationRoute("/ecosystem", ecosystem_page, BrowsePayments),
     OperationRoute("/listed", listed_page, BrowseListings),
-    CachedRoute("/docs", docs_page),
-    CachedRoute("/assets/{file:path}", get_static_file),
+    Route("/docs", docs_page),
+    Route("/assets/{file:path}", get_static_file),
 ]
 
 

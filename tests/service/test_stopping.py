@@ -34,7 +34,6 @@ from tests.support.running import ROOT, Build, eventually, serve, service, write
 
 NEVER_SHED = ("/v1/services?limit=1", "/v1/services/tidewatch-example", "/v1/ecosystem/overview")
 SEARCH = "/v1/search/services?q="
-ALL_PATHS = (*NEVER_SHED, f"{SEARCH}harbour")
 
 
 def read_all(connection: socket.socket) -> bytes:

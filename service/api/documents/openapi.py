@@ -21,7 +21,6 @@ from service.api.listings import ExplainListings
 from service.api.query_string import MAX_QUERY, Operation
 from service.api.services import ListServices, SearchServices
 from service.errors import (
-    Draining,
     EngineUnavailable,
     IndexMissing,
     InvalidParameter,
@@ -263,7 +262,7 @@ def _error_response(error: type[RatecardError], body: type[Struct] = ErrorEnvelo
     own_headers = {405: ["Allow"], 503: ["Retry-After"]}.get(error.status, [])
     kinds = [error] if error is RatecardError else [error, *error.__subclasses__()]
     if error is SnapshotUnavailable:
-        kinds += [EngineUnavailable, IndexMissing, Overloaded, Draining]
+        kinds += [EngineUnavailable, IndexMissing, Overloaded]
     codes = f" Codes: {', '.join(kind.code for kind in kinds)}." if body is ErrorEnvelope else ""
     return {
         "description": ERRORS[error] + codes,

@@ -33,10 +33,9 @@ _service = msgspec.json.Decoder(Service)
 
 async def get_service_openapi(request: Request) -> Cacheable:
     """Return the OpenAPI document of a service."""
-    context, snapshot = context_of(request), snapshot_of(request)
+    snapshot = snapshot_of(request)
     ordinal = find_service(snapshot, request.path_params["id"])
-    context.load_shedder.check()
-    await context.turns.wait()
+    context_of(request).load_shedder.check()
     service = _service.decode(snapshot.services.view(ordinal))
     endpoints = snapshot.endpoints
     accepts = [endpoints.listing_of(each).accepts for each in endpoints.of_service(ordinal)]

@@ -282,10 +282,12 @@ def test_an_unknown_url_says_which_sources_are_read_and_is_not_stored(
 def cached(client: httpx.Client) -> int:
     hits = client.get("/v1/listings", params={"url": "https://unknown.example/"})
     assert "age" not in hits.headers
-    (count,) = re.findall(
-        r"^ratecard_cache_hits_total\S* (\S+)$", client.get("/metrics").text, re.MULTILINE
+    counts = re.findall(
+        r'^ratecard_request_seconds_count{cache="hit",\S* (\S+)$',
+        client.get("/metrics").text,
+        re.MULTILINE,
     )
-    return int(float(count))
+    return sum(int(float(count)) for count in counts)
 
 
 def test_the_listed_endpoints_of_a_host_are_paged_and_the_others_counted(

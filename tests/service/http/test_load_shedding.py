@@ -1,60 +1,78 @@
-"""Slow requests take turns, so that others wait for one of them alone."""
+"""The lag of an event loop, measured while somebody asks for it."""
 
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
+import time
+from collections.abc import Callable
 
-import httpx
 import pytest
 
-from service.app import create_app
-from service.http.load_shedding import Turns
-from service.settings import Settings
-
-SLOW = ("/", "/endpoints", "/services/tidewatch-example", "/ecosystem", "/v1/services?limit=101")
+from service.errors import Overloaded
+from service.http.load_shedding import INTERVAL, LoadShedder
 
 
-@pytest.mark.parametrize("path", SLOW)
-def test_a_fast_request_is_answered_before_the_slow_ones_that_came_first(
-    path: str, sample: Path
-) -> None:
-    app = create_app(Settings(artifacts=str(sample), cache_bytes=0, max_lag=0))
-    answered: list[str] = []
+class Loop:
+    """An event loop with a clock that the test sets."""
 
-    async def visit() -> None:
-        transport = httpx.ASGITransport(app)
-        async with httpx.AsyncClient(transport=transport, base_url="http://a.example") as client:
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.timers: list[Callable[[], None]] = []
 
-            async def get(target: str) -> None:
-                await client.get(target)
-                answered.append(target)
+    def call_later(self, delay: float, callback: Callable[..., None], *arguments: object) -> None:
+        assert delay == INTERVAL
+        self.timers.append(lambda: callback(*arguments))
 
-            await get("/healthz")
-            await asyncio.gather(*(get(path) for _ in range(10)), get("/v1/services?limit=24"))
-
-    asyncio.run(visit())
-    assert answered.index("/v1/services?limit=24") < 4
+    def pass_time(self, seconds: float) -> None:
+        """Run the timers that there are, after some seconds."""
+        self.now += seconds
+        timers, self.timers = self.timers, []
+        for timer in timers:
+            timer()
 
 
-def test_turns_are_taken_in_order_one_in_each_iteration_of_the_event_loop() -> None:
-    turns, started = Turns(), list[tuple[int, int]]()
-    iterations = 0
+@pytest.fixture
+def loop(monkeypatch: pytest.MonkeyPatch) -> Loop:
+    loop = Loop()
+    monkeypatch.setattr(asyncio, "get_running_loop", lambda: loop)
+    monkeypatch.setattr(time, "monotonic", lambda: loop.now)
+    return loop
 
-    async def wait(number: int) -> None:
-        await turns.wait()
-        started.append((iterations, number))
 
-    async def run() -> None:
-        nonlocal iterations
-        tasks = [asyncio.create_task(wait(number)) for number in range(20)]
-        tasks[7].cancel()
-        await asyncio.sleep(0)
-        tasks[9].cancel()
-        while not all(task.done() for task in tasks):
-            iterations += 1
-            await asyncio.sleep(0)
+def test_a_timer_runs_only_while_somebody_asks(loop: Loop) -> None:
+    shedder = LoadShedder(1.0)
+    for _ in range(3):
+        shedder.check()
+        for _ in range(5):
+            loop.pass_time(INTERVAL)
+            shedder.check()
+            assert len(loop.timers) == 1
+        loop.pass_time(INTERVAL)
+        loop.pass_time(INTERVAL)
+        assert loop.timers == []
+        loop.pass_time(60)
 
-    asyncio.run(run())
-    assert [number for _, number in started] == [n for n in range(20) if n not in {7, 9}]
-    assert len({iteration for iteration, _ in started}) == len(started)
+
+def test_a_loop_that_lags_sheds_until_it_does_not(loop: Loop) -> None:
+    shedder = LoadShedder(1.0)
+    shedder.check()
+    loop.now += INTERVAL + 1.1  # the timer is overdue
+    with pytest.raises(Overloaded):
+        shedder.check()
+    loop.pass_time(0)
+    with pytest.raises(Overloaded):
+        shedder.check()
+    loop.pass_time(INTERVAL)
+    shedder.check()
+
+
+def test_a_lag_of_which_nobody_asked_is_measured_to_its_end(loop: Loop) -> None:
+    shedder = LoadShedder(1.0)
+    shedder.check()
+    loop.pass_time(5)
+    with pytest.raises(Overloaded):
+        shedder.check()
+    for _ in range(3):
+        loop.pass_time(INTERVAL)
+    assert loop.timers == []
+    shedder.check()

@@ -22,7 +22,7 @@ from starlette.routing import Mount
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.app import create_app
-from service.http.drain import Drain
+from service.artifacts.manager import SnapshotManager
 from service.http.middleware import LARGE_BODY
 from service.settings import Settings
 from tests.support.running import ROOT, Build, eventually, open_client, serve_process, service
@@ -170,7 +170,8 @@ def test_no_part_of_a_path_has_two_parameters() -> None:
         ("GET", "/metrics%0a", 404),
         ("GET", "/v1/services/tidewatch-example%0A", 404),
         ("POST", "/v1/services", 405),
-        ("OPTIONS", "/nowhere", 204),
+        ("OPTIONS", "/v1/services", 204),
+        ("OPTIONS", "/nowhere", 404),
         ("HEAD", "/", 200),
     ],
 )
@@ -237,21 +238,21 @@ def test_a_restarted_lifespan_follows_new_snapshots(artifacts: Path, build: Buil
 def test_a_lifespan_that_fails_leaves_no_thread_running(
     sample: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(_: Drain) -> None:
-        raise RuntimeError("no signals here")
+    def fail(_: SnapshotManager) -> None:
+        raise RuntimeError("no more threads")
 
-    monkeypatch.setattr(Drain, "install", fail)
     app = create_app(Settings(artifacts=str(sample), log_requests=True))
 
     async def start() -> None:
         async with client_of(app) as client:  # whose first request starts the watcher and the log
             assert (await client.get("/healthz")).status_code == 200
             assert {*threading.enumerate()} - before
+            monkeypatch.setattr(SnapshotManager, "start", fail)
             async with app.router.lifespan_context(app):
                 pytest.fail("the lifespan started")
 
     before = {*threading.enumerate()}
-    with pytest.raises(RuntimeError, match="no signals here"):
+    with pytest.raises(RuntimeError, match="no more threads"):
         asyncio.run(start())
     assert not {*threading.enumerate()} - before
 
