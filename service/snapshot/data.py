@@ -33,6 +33,8 @@ class Hits(Struct, frozen=True):
 
     facets: the counts of the facets that were asked for
     explanations: of the services of the page, on request
+    best_endpoints: of each service the endpoint that matches best, None where its own text does;
+        on request
     """
 
     total: int
@@ -40,6 +42,7 @@ class Hits(Struct, frozen=True):
     id_table: IdTable
     facets: FacetCounts | None
     explanations: list[Explanation] | None = None
+    best_endpoints: Sequence[int | None] = ()
 
     @property
     def ids(self) -> list[str]:
