@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from typing import Any
+from types import SimpleNamespace
 
 import msgspec
 from msgspec import UNSET
@@ -27,7 +27,7 @@ short_label = lru_cache(1024)(network_label)
 _service = msgspec.json.Decoder(Service)
 
 
-def card_of(summary: bytes | memoryview, limit: int | None = None) -> dict[str, Any]:
+def card_of(summary: bytes | memoryview, limit: int | None = None) -> SimpleNamespace:
     """Return the texts of a service, from its stored JSON without endpoints.
 
     limit: characters of each text; templates leave out the empty ones
@@ -54,11 +54,12 @@ def card_of(summary: bytes | memoryview, limit: int | None = None) -> dict[str, 
         "host": website[1].lower() if website else "",
         "status": service.notable_status,
     }
-    return {name: text[:limit] for name, text in texts.items()} | {
-        "curated": service.enriched is True,
-        "last_called": quality.last_called_at,
-        "tags": (service.tags or [])[:MAX_NAMES],
-    }
+    return SimpleNamespace(
+        **{name: text[:limit] for name, text in texts.items()},
+        curated=service.enriched is True,
+        last_called=quality.last_called_at,
+        tags=(service.tags or [])[:MAX_NAMES],
+    )
 
 
 def quantity(count: int, noun: str) -> str:

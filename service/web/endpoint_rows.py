@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from decimal import Decimal
-from typing import Any, TypeAlias
+from types import SimpleNamespace
+from typing import Any
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
@@ -26,7 +27,6 @@ MAX_VALUES = 50
 MAX_DETAILED = 1 << 18
 """Bytes of the endpoints of a page that are shown with all details, in some 30 ms."""
 
-EndpointValues: TypeAlias = dict[str, Any]
 _url = re.compile(r"(?:[a-z]+://)?([^/?#]*)(.*)", re.IGNORECASE | re.DOTALL)
 
 
@@ -36,12 +36,13 @@ _any = msgspec.json.Decoder(float_hook=Decimal)
 _encoder = msgspec.json.Encoder(decimal_format="number")
 
 
-def best_of(snapshot: Snapshot, ordinal: int) -> EndpointValues:
+def best_of(snapshot: Snapshot, ordinal: int) -> SimpleNamespace:
     """Return the texts of the endpoint that is shown below its service in a list."""
-    return _call_of(snapshot, ordinal, _summary.decode(snapshot.endpoints.text(ordinal)))
+    endpoint = _summary.decode(snapshot.endpoints.text(ordinal))
+    return SimpleNamespace(**_call_of(snapshot, ordinal, endpoint))
 
 
-def result_of(snapshot: Snapshot, ordinal: int, offer: int) -> EndpointValues:
+def result_of(snapshot: Snapshot, ordinal: int, offer: int) -> SimpleNamespace:
     """Return an endpoint in a list, with the terms of the offer that satisfies the filters.
 
     is_full: whether it is the last of as many as the page lists of its service, which may have more
@@ -51,15 +52,16 @@ def result_of(snapshot: Snapshot, ordinal: int, offer: int) -> EndpointValues:
     if offer >= 0:
         price = endpoints.price_of(ordinal, offer)
         endpoint.pricing = offer_pricing(endpoint.pricing, endpoint.match, price)
-    return _row_of(snapshot, ordinal, endpoint, MAX_TEXT) | {
-        "service_id": endpoint.service.id,
-        "service_name": endpoint.service.name[:MAX_TEXT],
-        "curated": endpoint.service.enriched,
-        "is_full": False,
-    }
+    return SimpleNamespace(
+        **_row_of(snapshot, ordinal, endpoint, MAX_TEXT),
+        service_id=endpoint.service.id,
+        service_name=endpoint.service.name[:MAX_TEXT],
+        curated=endpoint.service.enriched,
+        is_full=False,
+    )
 
 
-def details_of(snapshot: Snapshot, ordinals: Sequence[int]) -> list[EndpointValues]:
+def details_of(snapshot: Snapshot, ordinals: Sequence[int]) -> list[SimpleNamespace]:
     """Return endpoints on the page of their service.
 
     All are brief after the first MAX_DETAILED bytes: without parameters and command.
@@ -81,19 +83,17 @@ def details_of(snapshot: Snapshot, ordinals: Sequence[int]) -> list[EndpointValu
             row["warnings"].insert(0, _sentence(CONTRADICTION))
         tool = tool_of(endpoint.url, facts)
         details.append(
-            row
-            | {
-                "curl": "" if is_brief or tool else curl(endpoint),
-                "tool": _tool(tool) if tool else "",
-                "example": facts.example_url,
-                "offers": [
-                    describe_offer(each)[:MAX_TEXT] for each in endpoint.payment_offers or []
-                ],
-                "sign_in": "; or ".join(" or ".join(each.methods) for each in facts.requires),
-                "parameters": [] if is_brief else endpoint.parameters or [],
-                "is_brief": is_brief,
-                "profile": describe(snapshot.profiles.endpoints.read(ordinal)),
-            }
+            SimpleNamespace(
+                **row,
+                curl="" if is_brief or tool else curl(endpoint),
+                tool=_tool(tool) if tool else "",
+                example=facts.example_url,
+                offers=[describe_offer(each)[:MAX_TEXT] for each in endpoint.payment_offers or []],
+                sign_in="; or ".join(" or ".join(each.methods) for each in facts.requires),
+                parameters=[] if is_brief else endpoint.parameters or [],
+                is_brief=is_brief,
+                profile=describe(snapshot.profiles.endpoints.read(ordinal)),
+            )
         )
     return details
 
@@ -103,7 +103,7 @@ def _call_of(
     ordinal: int,
     endpoint: Endpoint | EndpointSummary,
     limit: int | None = MAX_TEXT,
-) -> EndpointValues:
+) -> dict[str, Any]:
     """Return what to call, for which price, and its place in the record of its service."""
     price, is_tool = endpoint_price(endpoint.pricing), endpoint.url.startswith(TOOL_URL)
     match = None if is_tool else _url.fullmatch(endpoint.url)
@@ -122,7 +122,7 @@ def _call_of(
 
 def _row_of(
     snapshot: Snapshot, ordinal: int, endpoint: Endpoint | EndpointSummary, limit: int | None
-) -> EndpointValues:
+) -> dict[str, Any]:
     """Return the texts of an endpoint in any list, each of at most `limit` characters."""
     pricing, quality = endpoint.pricing, endpoint.quality
     observed = snapshot.endpoints.probe_facts(ordinal)

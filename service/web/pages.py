@@ -117,9 +117,9 @@ async def endpoints_page(request: Request, listing: BrowseEndpoints) -> Cacheabl
     hits = await snapshot.engine.search_endpoints(listing.q or None, limit, offset, filters)
     results = [*map(partial(result_of, snapshot), hits.ordinals, hits.offers)]
     if hits.listed < hits.total:
-        counts = Counter(result["service_id"] for result in results)
-        for last in {result["service_id"]: result for result in results}.values():
-            last["is_full"] = counts[last["service_id"]] == listing.per_service
+        counts = Counter(result.service_id for result in results)
+        for last in {result.service_id: result for result in results}.values():
+            last.is_full = counts[last.service_id] == listing.per_service
     return _page(
         request,
         "endpoints.html",
@@ -227,8 +227,9 @@ def _paging(operation: Operation, field: str, step: int, total: int) -> dict[str
 
 def _strip_bidi_controls(value: object) -> object:
     """Strip bidirectional controls from text; markup and text escaped by `|e` keep them."""
-    is_text = isinstance(value, str) and not hasattr(value, "__html__")
-    return str(value).translate(_BIDI_CONTROLS) if is_text else value
+    if type(value) is str and not value.isascii():
+        return value.translate(_BIDI_CONTROLS)
+    return value
 
 
 _templates = Environment(
