@@ -80,20 +80,14 @@ class Choice(NamedTuple):
     is_selected: bool
 
 
-class Chip(NamedTuple):
-    """A selected filter, and the query string of the page without it."""
-
-    label: str
-    query: str
-
-
 def controls_of(
     listing: BrowseOperation, facets: Mapping[str, Facet], counts: FacetCounts
 ) -> dict[str, Any]:
     """Return the values of the filters, which pages of services and of endpoints share.
 
-    Of the result, `hidden_fields` are the parameters that the form has no control for, and `other`
-    is the query string of the page of endpoints for that of services, and vice versa.
+    hidden_fields: the parameters that the form has no control for
+    chips: the label of each selected filter, and the query string of the page without it
+    other: the query string of the page of endpoints for that of services, and vice versa
     """
     pairs = format_pairs(replace(listing, offset=0))
     selected = listing.max_price
@@ -113,7 +107,7 @@ def controls_of(
             pair for pair in pairs if pair[0] not in CONTROLS and pair != ("enriched", "true")
         ],
         "chips": [
-            Chip(label_of(*pairs[at]), urlencode(pairs[:at] + pairs[at + 1 :]))
+            (label_of(*pairs[at]), urlencode(pairs[:at] + pairs[at + 1 :]))
             for at in filters[:MAX_CHIPS]
         ],
         "other": urlencode([pair for pair in pairs if pair[0] in SHARED and pair != BY_NAME]),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 from urllib.parse import urlencode
@@ -241,19 +241,11 @@ _templates = Environment(
     trim_blocks=True,
     lstrip_blocks=True,
 )
-_templates.globals |= {
-    "abbreviate": abbreviate,
-    "format_count": format_count,
-    "format_money": format_money,
-    "format_query": format_query,
-    "format_timestamp": format_timestamp,
-    "format_units": format_units,
-    "format_value": format_value,
-    "format_values": format_values,
-    "network_label": network_label,
-    "page_size": ENDPOINTS,
-    "quantity": quantity,
-}
+_functions: tuple[Callable[..., str], ...] = (
+    *(abbreviate, format_count, format_money, format_query, format_timestamp, format_units),
+    *(format_value, format_values, network_label, quantity),
+)
+_templates.globals |= {each.__name__: each for each in _functions} | {"page_size": ENDPOINTS}
 
 
 def _page(
