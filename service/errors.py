@@ -133,8 +133,6 @@ class Overloaded(RatecardError, code="overloaded", retry_after=1):
     """The event loop lags, so that expensive requests are refused."""
 
 
-
-
 class PublishingFailed(Exception):  # no response has it
     """A snapshot could not be published, or a power cut may undo that."""
 

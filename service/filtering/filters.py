@@ -31,7 +31,8 @@ class Filters(Struct, frozen=True):
 
     `facets` allows any of several values of a facet. `max_price` is compared with the lowest price
     of a service, in units of its currency, and `min_payers` with its payers. `alive` is the verdict
-    of probers. Facets that are `counted`, and explanations of the scores, are added.
+    of probers. Facets that are `counted`, explanations of the scores, and the endpoint of each
+    service that matches best are added.
     """
 
     facets: dict[str, list[str]] = {}
@@ -43,6 +44,7 @@ class Filters(Struct, frozen=True):
     sort: Sort = "relevance"
     counted: tuple[str, ...] = ()
     explain: bool = False
+    best_endpoints: bool = False
 
     @property
     def has_conditions(self) -> bool:

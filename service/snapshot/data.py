@@ -36,6 +36,8 @@ class Hits(Struct, frozen=True):
     data: of the snapshot, whose files stay mapped as long as the page is in use
     facets: the counts of the facets that were asked for
     explanations: of the services of the page, on request
+    best_endpoints: of each service the endpoint that matches best, None where its own text does;
+        on request
     """
 
     total: int
@@ -43,6 +45,7 @@ class Hits(Struct, frozen=True):
     data: SnapshotData
     facets: FacetCounts | None
     explanations: list[Explanation] | None = None
+    best_endpoints: Sequence[int | None] = ()
 
     @property
     def ids(self) -> list[str]:

@@ -173,9 +173,13 @@ class Engine(Struct, frozen=True):
         else:
             matches = unpack(await ranking.matches(), data.header.groups)
             hits = data.list_services(limit, offset, filters, matches)
-            documents = (
-                await ranking.best_documents(hits.ordinals) if filters.explain else NO_ORDINALS
-            )
+            documents = NO_ORDINALS
+            if filters.explain or filters.best_endpoints:
+                documents = await ranking.best_documents(hits.ordinals)
+        if filters.best_endpoints:
+            stop = data.header.endpoints
+            best = [document if document < stop else None for document in documents.tolist()]
+            hits = replace(hits, best_endpoints=best)
         if filters.explain:
             hits = replace(hits, explanations=await self._explain(ranking, documents))
         return hits

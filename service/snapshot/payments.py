@@ -47,6 +47,11 @@ class Ecosystem:
         first_day = self._rows.text(self._first_days[timeframe - 1])
         return first_day + b"," + self._text(self._days[-timeframe:])
 
+    @property
+    def payments(self) -> int:
+        """The number of payments that can be listed."""
+        return len(self._transactions)
+
     def transactions(self, page: int, limit: int) -> tuple[bytes, bool]:
         """Return one page of payments joined by commas, and whether another follows."""
         stop = (page + 1) * limit

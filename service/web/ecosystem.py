@@ -1,16 +1,17 @@
-"""Payment statistics as the texts and bar charts that the templates show."""
+"""Payment statistics and demand as the texts and bar charts that the templates show."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from decimal import Decimal
-from typing import NamedTuple
+from typing import Any
 
 import msgspec
 
+from service.schema.demand import PopularService, StoredDemand
 from service.schema.ecosystem import Bucket, Overview, Transaction
-from service.snapshot.payments import Ecosystem
+from service.snapshot.payments import DemandTable, Ecosystem
 
 HEIGHT, TOP = 142, 10
 """Pixels of the plot area of a chart, and of the space above it."""
@@ -20,66 +21,59 @@ CENT = 10_000  # millionths of a US dollar
 ADDRESS_LENGTH = 14  # characters above which an address is abbreviated
 
 
-class Bar(NamedTuple):
-    """A bar within its column: `x` and widths in percent, `y` and height in pixels."""
-
-    title: str
-    label: str
-    column: float
-    column_width: float
-    x: float
-    width: float
-    y: float
-    height: float
-
-
-class Chart(NamedTuple):
-    """A bar chart. `scale` has the labels of its highest value and of half of it."""
-
-    name: str
-    summary: str
-    scale: tuple[str, str]
-    bars: list[Bar]
-
-
-class Statistics(NamedTuple):
-    """The statistics of a timeframe: totals, and labelled buckets of a `unit`, newest first."""
-
-    totals: Overview
-    unit: str
-    buckets: list[tuple[str, Bucket]]
-    charts: list[Chart]
-
-
 _overview = msgspec.json.Decoder(Overview)
 _buckets = msgspec.json.Decoder(list[Bucket])
 _transactions = msgspec.json.Decoder(list[Transaction])
+_demand = msgspec.json.Decoder(StoredDemand)
+_popular = msgspec.json.Decoder(list[PopularService])
 
 
-def statistics_of(tables: Ecosystem, days: int) -> Statistics:
-    """Return the statistics of the last `days` days."""
+def statistics_of(tables: Ecosystem, days: int) -> dict[str, Any]:
+    """Return the totals of the last `days` days, their buckets, newest first, and two charts."""
     buckets = _buckets.decode(b"[%b]" % tables.stats(days))
     unit = "hour" if days == 1 else "day"
     labels = [_label(bucket, unit) for bucket in buckets]
     payments = [bucket.total_transactions for bucket in buckets]
     amounts = [bucket.total_amount for bucket in buckets]
-    return Statistics(
-        totals=_overview.decode(tables.overview(days)),
-        unit=unit,
-        buckets=[*zip(labels, buckets, strict=True)][::-1],
-        charts=[
-            _chart("Payments", unit, labels, payments, format_count),
-            _chart("Amount", unit, labels, amounts, format_money),
-        ]
-        if buckets
-        else [],
+    columns = (("Payments", payments, format_count), ("Amount", amounts, format_money))
+    return {
+        "totals": _overview.decode(tables.overview(days)),
+        "unit": unit,
+        "buckets": [*zip(labels, buckets, strict=True)][::-1],
+        "charts": [_chart(unit, labels, *column) for column in columns if buckets],
+    }
+
+
+def payments_of(tables: Ecosystem, page: int, limit: int) -> list[Transaction]:
+    """Return a page of payments, newest first."""
+    items, _ = tables.transactions(page, limit)
+    return _transactions.decode(b"[%b]" % items)
+
+
+def demand_facts(table: DemandTable, service: int) -> list[tuple[str, str]]:
+    """Return the facts of the payments for a service in 30 days, each with its label."""
+    demand = _demand.decode(table.of_service(service))
+    if not demand.payments and not demand.self_payments:
+        return []
+    rest = demand.without_top_payer
+    returning = f"{format_count(demand.returning_payers)} came again"
+    facts = [
+        ("Payments", f"{format_count(demand.payments)}, {format_money(demand.volume)}"),
+        ("Payers", f"{format_count(demand.payers)}, {returning}"),
+        ("Without the top payer", f"{format_count(rest.calls)}, {format_money(rest.volume)}"),
+    ]
+    apart = (
+        ("From itself", demand.self_payments),
+        ("In cycles", demand.cycle_payments),
+        ("Of another price", demand.price_unmatched),
+        ("Shared with other services", demand.shared),
     )
+    return facts + [(label, format_count(count)) for label, count in apart if count]
 
 
-def payments_of(tables: Ecosystem, page: int, limit: int) -> tuple[list[Transaction], bool]:
-    """Return a page of payments, newest first, and whether another page follows."""
-    items, has_next = tables.transactions(page, limit)
-    return _transactions.decode(b"[%b]" % items), has_next
+def popular_services(table: DemandTable) -> list[PopularService]:
+    """Return the services with most payments in 30 days, most first."""
+    return _popular.decode(table.popular)
 
 
 def format_count(count: float) -> str:
@@ -101,37 +95,40 @@ def _label(bucket: Bucket, unit: str) -> str:
 
 
 def _chart(
-    name: str,
     unit: str,
     labels: Sequence[str],
+    name: str,
     values: Sequence[int],
     format_value: Callable[[float], str],
-) -> Chart:
-    maximum = _round_up(max(values))
-    step = 100 / len(values)
-    interval = -(-len(values) // MAX_LABELS)
+) -> dict[str, Any]:
+    """Return a bar chart; `scale` has the labels of its highest value and of half of it.
+
+    A bar lies within its column: `x` and widths are percent, `y` and heights are pixels.
+    """
+    highest, step, interval = max(values), 100 / len(values), -(-len(values) // MAX_LABELS)
+    maximum = _round_up(highest)
     titles = [
         f"{label}: {format_value(value)}" for label, value in zip(labels, values, strict=True)
     ]
-    highest = titles[values.index(max(values))]
-    return Chart(
-        name=name,
-        summary=f"{name} by {unit}, {labels[0]} to {labels[-1]}; most on {highest}",
-        scale=(format_value(maximum), format_value(maximum / 2)),
-        bars=[
-            Bar(
-                title=title,
-                label="" if index % interval else labels[index],
-                column=round(step * index, 3),
-                column_width=round(step, 3),
-                x=round(step * (index + GAP), 3),
-                width=round(step * (1 - 2 * GAP), 3),
-                y=round(TOP + HEIGHT * (1 - value / maximum), 3),
-                height=round(HEIGHT * value / maximum, 3),
-            )
+    return {
+        "name": name,
+        "summary": f"{name} by {unit}, {labels[0]} to {labels[-1]}; most on "
+        f"{titles[values.index(highest)]}",
+        "scale": (format_value(maximum), format_value(maximum / 2)),
+        "bars": [
+            {
+                "title": title,
+                "label": "" if index % interval else labels[index],
+                "column": round(step * index, 3),
+                "column_width": round(step, 3),
+                "x": round(step * (index + GAP), 3),
+                "width": round(step * (1 - 2 * GAP), 3),
+                "y": round(TOP + HEIGHT * (1 - value / maximum), 3),
+                "height": round(HEIGHT * value / maximum, 3),
+            }
             for index, (title, value) in enumerate(zip(titles, values, strict=True))
         ],
-    )
+    }
 
 
 def _round_up(value: int) -> int:

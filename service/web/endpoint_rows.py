@@ -1,156 +1,144 @@
-"""Endpoints and parameters as the texts that the templates show."""
+"""Endpoints and parameters as the values that the templates show."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from decimal import Decimal
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
-from msgspec import UNSET, Raw, Struct, UnsetType
+from msgspec import UNSET, Raw, UnsetType
 
 from service.api.documents.curl import curl
 from service.api.endpoints import EndpointSummary
-from service.networks import network_label
 from service.prices import CONTRADICTION, describe_offer, endpoint_price, is_upto, offer_pricing
 from service.probes import describe_liveness, warnings_of
 from service.schema.discovery import ToolFacts
-from service.schema.probes import ProbeFacts
+from service.schema.profiles import describe
 from service.schema.records import Endpoint, ParameterDescriptor, Pricing
 from service.snapshot import Snapshot
 from service.snapshot.resources import TOOL_URL, CallFacts, tool_of
-from service.web.card import MAX_TEXT, quantity
+from service.web.card import MAX_TEXT, quantity, short_label
 
 MAX_VALUES = 50
 """Allowed values shown of a parameter."""
+MAX_DETAILED = 1 << 18
+"""Bytes of the endpoints of a page that are shown with all details, in some 30 ms."""
 
 _url = re.compile(r"(?:[a-z]+://)?([^/?#]*)(.*)", re.IGNORECASE | re.DOTALL)
 
 
-class EndpointLine(Struct, kw_only=True):
-    """The texts of an endpoint in any list; the last two are what probers saw.
-
-    number: its place in the record of its service
-    """
-
-    number: int
-    method: str
-    path: str
-    price: str
-    currency: str
-    description: str
-    host: str
-    scheme: str
-    network: str
-    calls: str
-    liveness: str
-    warnings: list[str]
-
-
-class EndpointDetails(EndpointLine, kw_only=True):
-    """The texts of an endpoint on the page of its service; brief ones have no parameters.
-
-    offers: ways to pay that documents state
-    tool: how it is called as an MCP tool, empty for any other endpoint
-    example: a URL that can be called in place of a template
-    sign_in: the methods of what has to be done before paying
-    profile: the labels and the words of the operator
-    """
-
-    curl: str
-    offers: list[str]
-    tool: str
-    example: str
-    sign_in: str
-    parameters: list[ParameterDescriptor]
-    is_brief: bool
-    profile: list[tuple[str, str]] = []
-
-
-class EndpointResult(EndpointLine, kw_only=True):
-    """The texts of an endpoint in a list of endpoints of several services.
-
-    matches: how many endpoints of its service match, where a link to all follows this one, or 0
-    """
-
-    service_id: str
-    service_name: str
-    curated: bool
-    matches: int = 0
-
-
+_endpoint = msgspec.json.Decoder(Endpoint)
 _summary = msgspec.json.Decoder(EndpointSummary)
 _any = msgspec.json.Decoder(float_hook=Decimal)
 _encoder = msgspec.json.Encoder(decimal_format="number")
 
 
-def row_of(
-    endpoint: Endpoint, number: int, observed: ProbeFacts, facts: CallFacts, *, is_brief: bool
-) -> EndpointDetails:
-    """Return the row of an endpoint on the page of its service."""
-    line = _line(endpoint, endpoint.pricing, observed, MAX_TEXT if is_brief else None)
-    if endpoint.prices_contradict is True:
-        line["warnings"].insert(0, _sentence(CONTRADICTION))
-    tool = tool_of(endpoint.url, facts)
-    return EndpointDetails(
-        **line,
-        number=number,
-        curl="" if is_brief or tool else curl(endpoint),
-        tool=_tool(tool) if tool else "",
-        example=facts.example_url,
-        offers=[describe_offer(each)[:MAX_TEXT] for each in endpoint.payment_offers or []],
-        sign_in="; or ".join(" or ".join(each.methods) for each in facts.requires),
-        parameters=[] if is_brief else endpoint.parameters or [],
-        is_brief=is_brief,
-    )
+def best_of(snapshot: Snapshot, ordinal: int) -> SimpleNamespace:
+    """Return the texts of the endpoint that is shown below its service in a list."""
+    endpoint = _summary.decode(snapshot.endpoints.text(ordinal))
+    return SimpleNamespace(**_call_of(snapshot, ordinal, endpoint))
 
 
-def result_of(snapshot: Snapshot, ordinal: int, offer: int) -> EndpointResult:
-    """Return the row of an endpoint, with the terms of the offer that satisfies the filters."""
+def result_of(snapshot: Snapshot, ordinal: int, offer: int) -> SimpleNamespace:
+    """Return an endpoint in a list, with the terms of the offer that satisfies the filters.
+
+    is_full: whether it is the last of as many as the page lists of its service, which may have more
+    """
     endpoints = snapshot.endpoints
     endpoint = _summary.decode(endpoints.text(ordinal, offer))
-    pricing = endpoint.pricing
     if offer >= 0:
-        pricing = offer_pricing(pricing, endpoint.match, endpoints.price_of(ordinal, offer))
-    return EndpointResult(
-        **_line(endpoint, pricing, endpoints.probe_facts(ordinal), MAX_TEXT),
-        number=endpoints.place_of(ordinal),
+        price = endpoints.price_of(ordinal, offer)
+        endpoint.pricing = offer_pricing(endpoint.pricing, endpoint.match, price)
+    return SimpleNamespace(
+        **_row_of(snapshot, ordinal, endpoint, MAX_TEXT),
         service_id=endpoint.service.id,
         service_name=endpoint.service.name[:MAX_TEXT],
         curated=endpoint.service.enriched,
+        is_full=False,
     )
 
 
-def _sentence(text: str) -> str:
-    return f"{text[0].upper()}{text[1:]}."
+def details_of(snapshot: Snapshot, ordinals: Sequence[int]) -> list[SimpleNamespace]:
+    """Return endpoints on the page of their service.
+
+    All are brief after the first MAX_DETAILED bytes: without parameters and command.
+    tool: how it is called as an MCP tool, empty for any other endpoint
+    example: a URL that can be called in place of a template
+    offers: ways to pay that documents state
+    sign_in: the methods of what has to be done before paying
+    profile: the labels and the words of the operator
+    """
+    details, room = [], MAX_DETAILED
+    for ordinal in ordinals:
+        text = snapshot.endpoints.text(ordinal)
+        room -= len(text)
+        is_brief = room < 0
+        endpoint = _endpoint.decode(text)
+        facts = CallFacts() if is_brief else snapshot.endpoints.listing_of(ordinal).ratecard
+        row = _row_of(snapshot, ordinal, endpoint, MAX_TEXT if is_brief else None)
+        if endpoint.prices_contradict is True:
+            row["warnings"].insert(0, _sentence(CONTRADICTION))
+        tool = tool_of(endpoint.url, facts)
+        details.append(
+            SimpleNamespace(
+                **row,
+                curl="" if is_brief or tool else curl(endpoint),
+                tool=_tool(tool) if tool else "",
+                example=facts.example_url,
+                offers=[describe_offer(each)[:MAX_TEXT] for each in endpoint.payment_offers or []],
+                sign_in="; or ".join(" or ".join(each.methods) for each in facts.requires),
+                parameters=[] if is_brief else endpoint.parameters or [],
+                is_brief=is_brief,
+                profile=describe(snapshot.profiles.endpoints.read(ordinal)),
+            )
+        )
+    return details
 
 
-def _line(
-    endpoint: Endpoint | EndpointSummary, pricing: Pricing, observed: ProbeFacts, limit: int | None
+def _call_of(
+    snapshot: Snapshot,
+    ordinal: int,
+    endpoint: Endpoint | EndpointSummary,
+    limit: int | None = MAX_TEXT,
 ) -> dict[str, Any]:
-    """Return the fields of `EndpointLine`; `limit` is of the characters of each text."""
-    price, quality = endpoint_price(pricing), endpoint.quality
-    is_tool = endpoint.url.startswith(TOOL_URL)
+    """Return what to call, for which price, and its place in the record of its service."""
+    price, is_tool = endpoint_price(endpoint.pricing), endpoint.url.startswith(TOOL_URL)
     match = None if is_tool else _url.fullmatch(endpoint.url)
     host, path = match.groups() if match else ("", endpoint.url)
     if not path:  # a URL without a path counts as a path
         host, path = "", host
-    calls = quality.l30_days_total_calls if quality else UNSET
-    texts = {
-        "method": endpoint.method or ("MCP" if is_tool else "GET"),
-        "path": path,
-        "price": price.amount,
-        "currency": price.currency,
-        "description": endpoint.description or "",
-        "host": host,
-        "scheme": _scheme(pricing),
-        "network": network_label(pricing.network) if pricing.network else "",
-        "calls": f"{quantity(int(calls), 'call')} in 30 days" if calls else "",
+    return {
+        "number": snapshot.endpoints.place_of(ordinal),
+        "method": (endpoint.method or ("MCP" if is_tool else "GET"))[:limit],
+        "host": host[:limit],
+        "path": path[:limit],
+        "price": price.amount[:limit],
+        "currency": price.currency[:limit],
     }
-    return {name: text[:limit] for name, text in texts.items()} | {
+
+
+def _row_of(
+    snapshot: Snapshot, ordinal: int, endpoint: Endpoint | EndpointSummary, limit: int | None
+) -> dict[str, Any]:
+    """Return the texts of an endpoint in any list, each of at most `limit` characters."""
+    pricing, quality = endpoint.pricing, endpoint.quality
+    observed = snapshot.endpoints.probe_facts(ordinal)
+    calls = quality.l30_days_total_calls if quality else UNSET
+    return _call_of(snapshot, ordinal, endpoint, limit) | {
+        "description": (endpoint.description or "")[:limit],
+        "scheme": _scheme(pricing)[:limit],
+        "network": short_label(pricing.network[:MAX_TEXT]) if pricing.network else "",
+        "calls": f"{quantity(int(calls), 'call')} in 30 days" if calls else "",
         "liveness": "" if observed.alive is False else describe_liveness(observed),
         "warnings": [*map(_sentence, warnings_of(observed))],
     }
+
+
+def _sentence(text: str) -> str:
+    return f"{text[0].upper()}{text[1:]}."
 
 
 def _tool(tool: ToolFacts) -> str:

@@ -1,44 +1,26 @@
-"""The filters of a page of services or endpoints: choices with counts, and the selected ones.
+"""The filters of a page of services or endpoints: their choices, and the selected ones.
 
 Links to pages with other filters are made from the parameters of the canonical query string.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, NamedTuple, TypeAlias, TypeVar
+from typing import Annotated, Any, NamedTuple, TypeAlias
 from urllib.parse import urlencode
 
 from msgspec import Meta
 from msgspec.structs import replace
 
-from service.api.endpoints import EndpointSelection, find_endpoints
+from service.api.endpoints import EndpointSelection
 from service.api.query_string import PriceBound, format_pairs, parameters_of
-from service.api.services import ServiceSelection, find
-from service.filtering.facets import (
-    ENDPOINT_KEYS,
-    MAX_COUNTED,
-    OFFER_KEYS,
-    SERVICE_KEYS,
-    FacetCounts,
-    Normaliser,
-    ValueCounts,
-)
-from service.prices import format_decimal
-from service.snapshot import Snapshot
-from service.snapshot.data import Hits
-from service.snapshot.engine import EndpointHits
+from service.api.services import ServiceSelection
+from service.filtering.facets import Facet, FacetCounts, ValueCounts
 from service.web.card import MAX_TEXT
 
-KEYS: Mapping[str, Normaliser] = {**SERVICE_KEYS, **OFFER_KEYS, **ENDPOINT_KEYS}
-PRICES = (0.001, 0.01, 0.1, 1.0)
+PRICES = ("0.001", "0.01", "0.1", "1")
 MAX_CHIPS = 20
 """Selected filters with a link that removes one: each link has all others, which is quadratic."""
-
-SERVICE_PANELS = ("category", "network")
-ENDPOINT_PANELS = (*SERVICE_PANELS, "method")
-"""The facets to choose from."""
 
 FormPrice = Annotated[PriceBound, Meta(extra={"is_blank_missing": True})]
 """A maximum price, for which the forms send blank text where none is chosen."""
@@ -48,25 +30,24 @@ class BrowseServices(ServiceSelection, frozen=True, kw_only=True):
     """Parameters of the page of services, which is always one of 24."""
 
     FIXED = frozenset({"limit", "facets", "endpoints", "explain", "snapshot"})
+    PANELS = ("category", "network")
     is_slow = True
-    PANELS = SERVICE_PANELS
-    max_price: FormPrice | None = None
     is_expensive = True  # counts the choices
+    max_price: FormPrice | None = None
 
 
 class BrowseEndpoints(EndpointSelection, frozen=True, kw_only=True):
     """Parameters of the page of endpoints, which is always one of 24."""
 
     FIXED = frozenset({"limit", "facets", "explain", "snapshot"})
+    PANELS = ("category", "network", "method")
     is_slow = True
-    PANELS = ENDPOINT_PANELS
     max_price: FormPrice | None = None
 
 
 BrowseOperation: TypeAlias = BrowseServices | BrowseEndpoints
-L = TypeVar("L", BrowseServices, BrowseEndpoints)
 
-CONTROLS = {*ENDPOINT_PANELS, "q", "maxPrice", "sort"}
+CONTROLS = {*BrowseEndpoints.PANELS, "q", "maxPrice", "sort"}
 """Parameters that the form has a control for."""
 SHARED = parameters_of(BrowseServices).keys() & parameters_of(BrowseEndpoints).keys()
 LABELS = {
@@ -91,7 +72,7 @@ BY_NAME = ("sort", "name")
 
 
 class Choice(NamedTuple):
-    """A value of a filter, and the number of matches if it alone were selected in this filter."""
+    """A value of a filter; where it was counted, the number of matches that have it."""
 
     value: str
     label: str
@@ -99,39 +80,34 @@ class Choice(NamedTuple):
     is_selected: bool
 
 
-class Chip(NamedTuple):
-    """A selected filter, and the query string of the page without it."""
-
-    label: str
-    query: str
-
-
-def count_unselected(listing: L) -> L:
-    """Return the parameters that also count the facets without a selected value."""
-    counted = tuple(name for name in listing.PANELS if not getattr(listing, name))
-    return replace(listing, facets=counted)
-
-
-async def controls_of(
-    snapshot: Snapshot, listing: BrowseOperation, counts: FacetCounts | None
+def controls_of(
+    listing: BrowseOperation, facets: Mapping[str, Facet], counts: FacetCounts
 ) -> dict[str, Any]:
     """Return the values of the filters, which pages of services and of endpoints share.
 
-    `counts` has the facets without a selected value. Of the result, `hidden_fields` are the
-    parameters that the form has no control for, and `other` is the query string of the page of
-    endpoints for that of services, and vice versa.
+    hidden_fields: the parameters that the form has no control for
+    chips: the label of each selected filter, and the query string of the page without it
+    other: the query string of the page of endpoints for that of services, and vice versa
     """
     pairs = format_pairs(replace(listing, offset=0))
+    selected = listing.max_price
+    prices = {float(text): text for text in filter(None, (*PRICES, selected))}.items()
     filters = [at for at, (name, _) in enumerate(pairs) if name not in ("q", "sort")]
     return {
         "listing": listing,
-        "facets": await facet_choices(snapshot, listing, counts or {}),
-        "prices": await price_choices(snapshot, listing),
+        "facets": {
+            name: choices_of(facets[name], getattr(listing, name), counts[name])
+            for name in listing.PANELS
+        },
+        "prices": [
+            Choice("", "Any price", None, not selected),
+            *(Choice(text, f"Up to {text}", None, text == selected) for _, text in sorted(prices)),
+        ],
         "hidden_fields": [
             pair for pair in pairs if pair[0] not in CONTROLS and pair != ("enriched", "true")
         ],
         "chips": [
-            Chip(label_of(*pairs[at]), urlencode(pairs[:at] + pairs[at + 1 :]))
+            (label_of(*pairs[at]), urlencode(pairs[:at] + pairs[at + 1 :]))
             for at in filters[:MAX_CHIPS]
         ],
         "other": urlencode([pair for pair in pairs if pair[0] in SHARED and pair != BY_NAME]),
@@ -143,59 +119,21 @@ def label_of(name: str, value: str) -> str:
     return LABELS.get((name, value)) or VALUE_LABELS.get(name, "{}").format(value or "None")
 
 
-async def facet_choices(
-    snapshot: Snapshot, listing: BrowseOperation, counts: FacetCounts
-) -> dict[str, list[Choice]]:
-    """Return the choices of each facet; a selected one is counted without its own values."""
-    for name in listing.PANELS:
-        if name not in counts:
-            hits = await _find(snapshot, listing, **{name: ()}, facets=(name,))
-            counts = counts | (hits.facets or {})
-    return {
-        name: choices_of(counts[name], getattr(listing, name), KEYS[name])
-        for name in listing.PANELS
-    }
+def choices_of(facet: Facet, selected: Sequence[str], counted: ValueCounts) -> list[Choice]:
+    """Return the counted values of a facet, or with a selection the most frequent of the catalogue.
 
-
-def choices_of(counted: ValueCounts, values: Sequence[str], key: Normaliser) -> list[Choice]:
-    """Return the values of a counted facet, and the selected `values`.
-
-    Only the most frequent values are counted: where there may be more, others have no count. Long
+    The latter have no counts: only another search could count what another selection finds. Long
     values are no choices: the address of a page has room for few of them.
     """
-    selected = {key(value): value for value in values}
-    counts: dict[str, int | None] = {str(each["value"]): int(each["count"]) for each in counted}
-    uncounted = selected.keys() - set(map(key, counts))
-    unknown = None if len(counted) == MAX_COUNTED else 0
-    counts |= {selected[missing]: unknown for missing in sorted(uncounted)}
-    return [
-        Choice(value, value or "None", count, key(value) in selected)
-        for value, count in counts.items()
-        if len(value) <= MAX_TEXT or key(value) in selected
+    if not selected:
+        pairs = [(str(each["value"]), int(each["count"])) for each in counted]
+        return [
+            Choice(text, text or "None", n, False) for text, n in pairs if len(text) <= MAX_TEXT
+        ]
+    values = [str(each["value"]) for each in facet.count(None)]
+    known, chosen = {*map(facet.number_of, values)}, {*map(facet.number_of, selected)}
+    values += [text for text in selected if facet.number_of(text) not in known]
+    choices = [
+        Choice(text, text or "None", None, facet.number_of(text) in chosen) for text in values
     ]
-
-
-async def price_choices(snapshot: Snapshot, listing: BrowseOperation) -> list[Choice]:
-    """Return the maximum prices with their counts, the selected one among them."""
-    selected = listing.filters.max_price
-    prices = sorted({*PRICES, *([] if selected is None else [selected])})
-    texts = [*map(format_decimal, prices)]
-    matches = await asyncio.gather(*(_find(snapshot, listing, max_price=text) for text in texts))
-    return [
-        Choice("", "Any price", None, selected is None),
-        *(
-            Choice(text, f"Up to {text}", each.total, price == selected)
-            for price, text, each in zip(prices, texts, matches, strict=True)
-        ),
-    ]
-
-
-async def _find(
-    snapshot: Snapshot, listing: BrowseOperation, **changes: object
-) -> Hits | EndpointHits:
-    """Return the counts of all matches with other filters."""
-    # Any order but by relevance saves ranking the matches.
-    listing = replace(listing, limit=1, offset=0, sort="popularity", **changes)
-    if isinstance(listing, BrowseServices):
-        return await find(snapshot, listing)
-    return await find_endpoints(snapshot, replace(listing, per_service=0))
+    return [each for each in choices if each.is_selected or len(each.value) <= MAX_TEXT]

@@ -1,27 +1,27 @@
-"""The pages for people: parse the address, query the snapshot, render a template.
-
-Scripts fetch the same documents, and swap in the parts that differ.
-"""
+"""The pages for people: parse the address, search the snapshot once, render a template."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 from urllib.parse import urlencode
 
 import msgspec
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from msgspec.structs import replace
 from starlette.requests import Request
 from starlette.responses import HTMLResponse
 from starlette.routing import Route
 
 from service.api.ecosystem import Timeframe
-from service.api.endpoints import find_endpoints
 from service.api.listings import ListingUrl, explain_url
-from service.api.query_string import Offset, Operation, Query, format_query
+from service.api.query_string import Offset, Operation, Query, format_pairs, format_query
 from service.api.routes import OperationRoute
-from service.api.services import find
-from service.errors import RatecardError, ServiceNotFound
+from service.api.services import find_service
+from service.errors import RatecardError
+from service.filtering.endpoint_filters import EndpointFilters
 from service.http.context import context_of, snapshot_of
 from service.http.responses import SNAPSHOT, Cacheable, root_of
 from service.networks import network_label
@@ -30,33 +30,32 @@ from service.schema.profiles import describe
 from service.schema.values import format_timestamp
 from service.snapshot import Snapshot
 from service.web.card import MAX_TEXT, card_of, quantity
-from service.web.demand import demand_facts, popular_services
 from service.web.ecosystem import (
     abbreviate,
+    demand_facts,
     format_count,
     format_money,
     format_units,
     payments_of,
+    popular_services,
     statistics_of,
 )
-from service.web.endpoint_rows import format_value, format_values
-from service.web.endpoint_search import find_in_service, find_in_services, results_of, rows_of
-from service.web.filters import BrowseEndpoints, BrowseServices, controls_of, count_unselected
+from service.web.endpoint_rows import best_of, details_of, format_value, format_values, result_of
+from service.web.filters import BrowseEndpoints, BrowseServices, controls_of
 from service.web.static_files import VERSION, get_static_file
 
 ENDPOINTS = 50  # on a page
 PAYMENTS = 12  # on a page
-MAX_LINKED = 200
-"""Characters of a query that links to services repeat, some 100 of them on a page."""
 
 POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+    "default-src 'none'; script-src 'self'; style-src 'self'; "
     "form-action 'self'; base-uri 'none'; frame-ancestors 'none'; "
 )
 PAGE_POLICY = f"{POLICY}img-src 'self'; require-trusted-types-for 'script'; trusted-types 'none'"
 PAGE_HEADERS = {"referrer-policy": "same-origin", "content-security-policy": PAGE_POLICY}
-DOCS_HEADERS = PAGE_HEADERS | {"content-security-policy": f"{POLICY}img-src 'self' data:"}
-"""Swagger UI draws its icons from data: URLs, and assigns markup of its own to innerHTML."""
+DOCS_POLICY = f"{POLICY}connect-src 'self'; img-src 'self' data:"
+DOCS_HEADERS = PAGE_HEADERS | {"content-security-policy": DOCS_POLICY}
+"""Swagger UI calls the API, draws its icons from data: URLs and assigns markup to innerHTML."""
 
 _report = msgspec.json.Decoder(ListingReport)
 
@@ -87,54 +86,71 @@ class BrowseListings(Operation, frozen=True, kw_only=True):
 
 
 async def services_page(request: Request, listing: BrowseServices) -> Cacheable:
-    """Render a page of a listing or search, and its filters with their counts."""
-    snapshot = snapshot_of(request)
-    hits = await find(snapshot, count_unselected(listing))
-    matches = await find_in_services(snapshot, listing, hits.ids)
+    """Render a page of a listing or search, its filters, and the endpoints that match best."""
+    snapshot, limit, offset = snapshot_of(request), listing.limit, listing.offset
+    filters = replace(listing.filters, counted=listing.PANELS, best_endpoints=True)
+    if listing.q:
+        hits = await snapshot.engine.search(listing.q, limit, offset, filters)
+    else:
+        hits = snapshot.list(limit, offset, filters)
+    best = hits.best_endpoints or [None] * len(hits.ordinals)
     return _page(
         request,
         "services.html",
-        results=[card_of(snapshot.summaries.view(ordinal), MAX_TEXT) for ordinal in hits.ordinals],
-        matches=matches,
-        matches_query=urlencode({"q": listing.q[:MAX_LINKED]}),
+        results=[
+            (
+                card_of(snapshot.summaries.view(ordinal), MAX_TEXT),
+                None if endpoint is None else best_of(snapshot, endpoint),
+            )
+            for ordinal, endpoint in zip(hits.ordinals, best, strict=True)
+        ],
         size=snapshot.manifest.counts.services,
-        **await controls_of(snapshot, listing, hits.facets),
-        **_paging(listing, "offset", listing.limit, hits.total),
+        **controls_of(listing, snapshot.filters.facets, hits.facets or {}),
+        **_paging(listing, "offset", limit, hits.total),
     )
 
 
 async def endpoints_page(request: Request, listing: BrowseEndpoints) -> Cacheable:
     """Render a page of the endpoints of all services, and its filters with their counts."""
-    snapshot = snapshot_of(request)
-    hits = await find_endpoints(snapshot, count_unselected(listing))
-    results = await results_of(snapshot, listing, hits)
+    snapshot, limit, offset = snapshot_of(request), listing.limit, listing.offset
+    filters = replace(listing.filters, counted=listing.PANELS)
+    hits = await snapshot.engine.search_endpoints(listing.q or None, limit, offset, filters)
+    results = [*map(partial(result_of, snapshot), hits.ordinals, hits.offers)]
+    if hits.listed < hits.total:
+        counts = Counter(result.service_id for result in results)
+        for last in {result.service_id: result for result in results}.values():
+            last.is_full = counts[last.service_id] == listing.per_service
     return _page(
         request,
         "endpoints.html",
         results=results,
         omitted=hits.total - hits.listed,
         size=snapshot.manifest.counts.endpoints,
-        page_size=ENDPOINTS,
-        **await controls_of(snapshot, listing, hits.facets),
-        **_paging(listing, "offset", listing.limit, hits.listed),
+        **controls_of(listing, snapshot.endpoints.filters.facets, hits.facets or {}),
+        **_paging(listing, "offset", limit, hits.listed),
     )
 
 
 async def service_page(request: Request, search: BrowseService) -> Cacheable:
-    """Render a service and a page of its endpoints, those that match the words of `q`."""
-    snapshot = snapshot_of(request)
-    ordinal = snapshot.id_table.find(request.path_params["id"])
-    if ordinal is None:
-        raise ServiceNotFound("no service has this id; it may have left the catalogue")
-    total, endpoints = await find_in_service(snapshot, ordinal, search.q, ENDPOINTS, search.offset)
+    """Render a service and a page of its endpoints, those that have every word of `q`."""
+    snapshot, offset = snapshot_of(request), search.offset
+    service = find_service(snapshot, request.path_params["id"])
+    own = snapshot.endpoints.of_service(service)
+    total, endpoints = len(own), [*own[offset : offset + ENDPOINTS]]
+    if search.q:
+        filters = EndpointFilters(
+            services=[snapshot.id_table[service]], per_service=0, match_all=True
+        )
+        hits = await snapshot.engine.search_endpoints(search.q, ENDPOINTS, offset, filters)
+        total, endpoints = hits.total, [*hits.ordinals]
     return _page(
         request,
         "service.html",
-        card=card_of(snapshot.summaries.view(ordinal)),
-        endpoints=rows_of(snapshot, ordinal, endpoints),
-        demand=demand_facts(snapshot, ordinal),
-        profile=describe(snapshot.profiles.services.read(ordinal)),
-        beyond=snapshot.resources.beyond(ordinal),
+        card=card_of(snapshot.summaries.view(service)),
+        endpoints=details_of(snapshot, endpoints),
+        demand=demand_facts(snapshot.demand, service),
+        profile=describe(snapshot.profiles.services.read(service)),
+        beyond=snapshot.resources.beyond(service),
         words=search.q,
         **_paging(search, "offset", ENDPOINTS, total),
     )
@@ -144,15 +160,14 @@ async def ecosystem_page(request: Request, operation: BrowsePayments) -> Cacheab
     """Render the statistics of a timeframe and a page of payments."""
     snapshot = snapshot_of(request)
     tables = snapshot.ecosystem
-    payments, has_next = payments_of(tables, operation.page, PAYMENTS)
     return _page(
         request,
         "ecosystem.html",
         statistics=statistics_of(tables, operation.timeframe),
-        payments=payments,
-        popular=popular_services(snapshot),
+        payments=payments_of(tables, operation.page, PAYMENTS),
+        popular=popular_services(snapshot.demand),
         days=operation.timeframe,
-        **_paging(operation, "page", 1, operation.page + 1 + has_next),
+        **_paging(operation, "page", 1, -(-tables.payments // PAYMENTS)),
     )
 
 
@@ -162,14 +177,10 @@ async def listed_page(request: Request, operation: BrowseListings) -> Cacheable:
     if operation.url is None:
         return _page(request, "listed.html", report=None, query="")
     explanation = explain_url(snapshot, operation.url)
-    page = _render(
-        request,
-        "listed.html",
-        report=_report.decode(explanation.body(snapshot)),
-        page_size=ENDPOINTS,
-        query=urlencode({"url": explanation.url}),
-    )
-    return explanation.respond(page, "text/html", **PAGE_HEADERS)
+    report = _report.decode(explanation.body(snapshot))
+    query = urlencode({"url": explanation.url})
+    page = _page(request, "listed.html", report=report, query=query)
+    return explanation.respond(page.content, "text/html", **PAGE_HEADERS)
 
 
 async def docs_page(request: Request) -> Cacheable:
@@ -180,8 +191,8 @@ async def docs_page(request: Request) -> Cacheable:
 
 def error_page(request: Request, error: RatecardError) -> HTMLResponse:
     """Render the page for an error."""
-    page = _render(request, "error.html", error=error)
-    return HTMLResponse(page, error.status, PAGE_HEADERS)
+    page = _page(request, "error.html", error=error)
+    return HTMLResponse(page.content, error.status, PAGE_HEADERS)
 
 
 PAGES = [
@@ -201,20 +212,24 @@ def _paging(operation: Operation, field: str, step: int, total: int) -> dict[str
     field: the parameter that has the place of the page
     """
     offset: int = getattr(operation, field)
-    before, after = {field: max(offset - step, 0)}, {field: offset + step}
-    return {
-        "offset": offset,
-        "total": total,
-        "query": format_query(operation),
-        "previous": format_query(operation, **before) if offset else None,
-        "next": format_query(operation, **after) if after[field] < total else None,
+    last = max(total - 1, 0) // step * step
+    places = {
+        "query": offset,
+        "previous": max(min(offset - step, last), 0) if offset else None,
+        "next": offset + step if offset + step < total else None,
+    }
+    others = format_pairs(replace(operation, **{field: 0}))
+    return {"offset": offset, "total": total} | {
+        name: None if place is None else urlencode([*others, (field, place)] if place else others)
+        for name, place in places.items()
     }
 
 
 def _strip_bidi_controls(value: object) -> object:
     """Strip bidirectional controls from text; markup and text escaped by `|e` keep them."""
-    is_text = isinstance(value, str) and not hasattr(value, "__html__")
-    return str(value).translate(_BIDI_CONTROLS) if is_text else value
+    if type(value) is str and not value.isascii():
+        return value.translate(_BIDI_CONTROLS)
+    return value
 
 
 _templates = Environment(
@@ -226,34 +241,24 @@ _templates = Environment(
     trim_blocks=True,
     lstrip_blocks=True,
 )
-_templates.globals |= {
-    "abbreviate": abbreviate,
-    "format_count": format_count,
-    "format_money": format_money,
-    "format_query": format_query,
-    "format_units": format_units,
-    "format_value": format_value,
-    "format_values": format_values,
-    "network_label": network_label,
-    "quantity": quantity,
-}
+_functions: tuple[Callable[..., str], ...] = (
+    *(abbreviate, format_count, format_money, format_query, format_timestamp, format_units),
+    *(format_value, format_values, network_label, quantity),
+)
+_templates.globals |= {each.__name__: each for each in _functions} | {"page_size": ENDPOINTS}
 
 
 def _page(
     request: Request, template: str, headers: Mapping[str, str] = PAGE_HEADERS, **values: Any
 ) -> Cacheable:
-    return Cacheable(_render(request, template, **values), "text/html", headers)
-
-
-def _render(request: Request, template: str, **values: Any) -> bytes:
+    """Render a template."""
     root = root_of(request.scope)
     snapshot: Snapshot | None = request.scope.get(SNAPSHOT)
     text = _templates.get_template(template).render(
         root=root,
         assets=f"{root}/assets/{VERSION}",
-        snapshot=snapshot.id if snapshot else "",
-        built_at=format_timestamp(snapshot.manifest.built_at) if snapshot else "",
+        manifest=snapshot.manifest if snapshot else None,
         has_mcp=context_of(request).settings.mcp,
         **values,
     )
-    return text.encode("utf-8", "replace")
+    return Cacheable(text.encode("utf-8", "replace"), "text/html", headers)

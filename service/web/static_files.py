@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from hashlib import blake2b
-from importlib.metadata import files
 from pathlib import Path
 
 from starlette.requests import Request
+from swagger_ui_bundle import (  # type: ignore[import-untyped]  # it has no marker of types
+    swagger_ui_path,
+)
 
 from service.errors import RatecardError
 from service.http.responses import IMMUTABLE, NO_CACHE, Cacheable
 
 FOLDER = Path(__file__).parent / "static"
 VIEWER = ("swagger-ui-bundle.js", "swagger-ui.css")
-VIEWER_DISTRIBUTION = "mkdocs-swagger-ui-tag"
 TYPES = {
     ".css": "text/css",
     ".js": "text/javascript",
@@ -36,10 +37,8 @@ async def get_static_file(request: Request) -> Cacheable:
     )
 
 
-# Find the files of Swagger UI by name: their folder is an internal of that distribution.
-_viewer = [path for path in files(VIEWER_DISTRIBUTION) or () if path.name in VIEWER]
 FILES = {path.name: path.read_bytes() for path in sorted(FOLDER.iterdir())}
-FILES |= {path.name: path.read_binary() for path in _viewer}
+FILES |= {name: (swagger_ui_path / name).read_bytes() for name in VIEWER}
 VERSION = blake2b(
     b"".join(b"%b %d %b" % (name.encode(), len(body), body) for name, body in FILES.items()),
     digest_size=6,

@@ -268,6 +268,9 @@ def test_pages_for_people_show_results(client: httpx.Client) -> None:
     wanted = {"q": "weather", "category": "Search"}
     page = client.get("/endpoints", params=wanted, headers=browser)
     assert "weather by" in page.text
+    for sort in ("relevance", "price"):
+        found = client.get("/", params={"q": "later 7", "sort": sort}, headers=browser)
+        assert "/services/s007#endpoint-" in found.text
     own = client.get("/services/s007", params={"q": "later"}, headers=browser)
     assert own.status_code == 200
     assert "https://s7.example/later" in own.text

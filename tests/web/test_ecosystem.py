@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from datetime import datetime
-from pathlib import Path
 
 import httpx
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.support.clients.browser import visit
-from tests.support.running import Build, Json, eventually, payment, serve, service
+from tests.support.running import Json
 
 TOTALS = ("total_transactions", "total_amount", "unique_buyers", "unique_sellers")
 
@@ -27,7 +26,6 @@ def test_totals_and_charts_of_each_timeframe_are_those_of_the_api(
     page.goto("/ecosystem")
     timeframes = page.get_by_role("navigation", name="Timeframe")
     expect(timeframes.get_by_role("link", name="30 days")).to_have_attribute("aria-current", "true")
-    page.get_by_text("Show as a table").click()
     for days, name in ((1, "1 day"), (7, "7 days"), (90, "90 days"), (30, "30 days")):
         params = {"timeframe": days}
         timeframes.get_by_role("link", name=name, exact=True).click()
@@ -42,10 +40,8 @@ def test_totals_and_charts_of_each_timeframe_are_those_of_the_api(
             f"{buckets[-1]['total_transactions']:,}",
             f"{buckets[-1]['unique_buyers']:,}",
         )
-        expect(page).to_have_url(f"/ecosystem?timeframe={days}" if days != 30 else "/ecosystem")
+        expect(page).to_have_url(f"/ecosystem?timeframe={days}")
     page.go_back()
-    expect(timeframes.get_by_role("link", name="90 days")).to_have_attribute("aria-current", "true")
-    page.reload()
     expect(timeframes.get_by_role("link", name="90 days")).to_have_attribute("aria-current", "true")
 
 
@@ -78,8 +74,6 @@ def test_payments_have_ages_and_pages(browser: Browser, client: httpx.Client) ->
         rows = page.locator("#results > li")
         expect(rows).to_have_count(12)
         expect(rows.first.locator("time")).to_have_text("2 minutes ago")
-        page.clock.run_for(60_000)
-        expect(rows.first.locator("time")).to_have_text("3 minutes ago")
         times = page.locator("#results time")
         assert moments(page) == [each["block_timestamp"] for each in first]
         expect(page.get_by_role("link", name="Newer")).to_be_hidden()
@@ -88,27 +82,14 @@ def test_payments_have_ages_and_pages(browser: Browser, client: httpx.Client) ->
         assert moments(page) == [each["block_timestamp"] for each in second["items"]]
         page.get_by_role("link", name="Newer").click()
         expect(times.first).to_have_attribute("datetime", first[0]["block_timestamp"])
-        expect(page.locator("#results")).to_be_focused()
 
 
 def moments(page: Page) -> list[str | None]:
     return [time.get_attribute("datetime") for time in page.locator("#results time").all()]
 
 
-def test_pages_of_payments_start_again_with_a_new_snapshot(
-    browser: Browser, artifacts: Path, build: Build
-) -> None:
-    def payments(count: int) -> list[Json]:
-        return [payment(tx_hash=f"0x{n:02}", amount=n + 1) for n in range(count)]
-
-    assert build([service()], payments=payments(40)) == 0
-    with serve(artifacts) as client, visit(browser, client) as page:
-        page.goto("/ecosystem")
-        page.get_by_role("link", name="Older").click()
-        expect(page.get_by_role("link", name="Newer")).to_be_visible()
-        before = client.get("/healthz").headers["ratecard-snapshot"]
-        assert build([service()], payments=payments(41)) == 0
-        eventually(lambda: client.get("/healthz").headers["ratecard-snapshot"] != before)
-        page.get_by_role("link", name="Older").click()
-        expect(page.locator(".totals dd").first).to_have_text("41")
-        expect(page.get_by_role("link", name="Newer")).to_be_hidden()
+def test_a_page_past_the_oldest_payment_leads_back_to_the_last_one(page: Page) -> None:
+    page.goto("/ecosystem?page=100000")
+    page.get_by_role("link", name="Newer").click()
+    expect(page.get_by_role("link", name="Older")).to_be_hidden()
+    assert page.locator("#results > li").count() > 0

@@ -29,23 +29,6 @@ FOREIGN = """
 ).map(element => element.outerHTML))
 """
 
-# Parses the document of a path as the browser does, without showing it.
-READ = f"""
-path => new Promise(resolve => {{
-    const texts = (page, selector) =>
-        [...page.querySelectorAll(selector)].map(each => each.textContent);
-    const request = new XMLHttpRequest();
-    request.open("GET", path);
-    request.responseType = "document";
-    request.onload = () => resolve([
-        {FOREIGN}(request.response),
-        ...["h1", "#tags li", ".endpoint > .description", "main"].map(
-            selector => texts(request.response, selector)),
-    ]);
-    request.send();
-}})
-"""
-
 
 @pytest.fixture(scope="module")
 def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
@@ -75,7 +58,7 @@ def test_a_list_of_hostile_services_is_text(page: Page) -> None:
         choices = page.locator("details[open] label bdi")
         expect(choices).to_have_count(len(TEXTS))
         assert set(choices.all_text_contents()) == set(map(plain, TEXTS))
-    page.locator("details[open] label", has_text=plain(TEXTS[10])).locator("input").check()
+    page.locator("details[open] label", has_text=plain(TEXTS[10])).locator("input").click()
     expect(page.locator("#results > li")).to_have_count(1)
     expect(page.locator("#results h2")).to_have_text(plain(TEXTS[10]))
     assert foreign(page) == []
@@ -94,27 +77,14 @@ def test_a_list_of_hostile_endpoints_is_text(page: Page) -> None:
         page.locator("summary", has_text=name).click()
         assert foreign(page) == []
     page.goto(f"/?q={quote(TEXTS[2])}")
-    expect(page.locator("#results .matches").first).to_be_visible()
+    expect(page.locator("#results .best").first).to_be_visible()
     assert foreign(page) == []
 
 
-def test_documents_of_hostile_services_are_text(page: Page) -> None:
-    page.goto("/")
-    for number, text in enumerate(map(plain, TEXTS)):
-        found, names, tags, descriptions, (content,) = page.evaluate(
-            READ, f"/services/hostile-{number:02}"
-        )
-        assert found == []
-        assert (names, tags) == ([text], [text])
-        assert descriptions == [text] * (len(ADDRESSES) + 1)
-        assert not set(content) & set(map(chr, BIDI_CONTROLS))
-
-
-@pytest.mark.soak
 @pytest.mark.parametrize("scripts", [True, False])
 def test_hostile_services_are_text(scripts: bool, browser: Browser, client: httpx.Client) -> None:
     with visit(browser, client, java_script_enabled=scripts) as page:
-        for number in NUMBERS if scripts or SOAK else NUMBERS[:1]:
+        for number in range(len(TEXTS)) if scripts or SOAK else NUMBERS[:1]:
             text = plain(TEXTS[number])
             page.goto(f"/services/hostile-{number:02}")
             assert foreign(page) == []

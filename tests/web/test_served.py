@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 from pathlib import Path
 
@@ -54,7 +55,7 @@ def test_files_of_this_version_are_cached_for_ever_and_others_are_not(client: ht
 @pytest.mark.parametrize(
     ("path", "status", "heading", "text"),
     [
-        ("/services/nobody", 404, "Page not found", "it may have left the catalogue"),
+        ("/services/nobody", 404, "Page not found", "no service has the id"),
         ("/nowhere", 404, "Page not found", "no resource has this path"),
         ("/?sort=nope", 400, "Invalid address", "sort must be one of: relevance"),
         ("/?offset=-1", 400, "Invalid address", "offset must be an integer"),
@@ -107,12 +108,43 @@ def test_a_filter_in_any_spelling_is_selected(path: str, client: httpx.Client) -
     page = client.get(path).raise_for_status().text
     assert '<li class="card">' in page
     assert 'name="category" value="Weather" checked' in page
+    assert page.count(" checked") == 2  # and any price
 
 
-def test_a_page_past_the_end_is_empty(client: httpx.Client) -> None:
-    for path in ("/?q=weather", "/endpoints?q=weather"):
-        page = client.get(f"{path}&offset={2**63}").raise_for_status().text
-        assert '<li class="card">' not in page
+def test_a_page_past_the_end_is_empty_and_leads_back_to_the_last_one(client: httpx.Client) -> None:
+    service = "/services/data-porthalden-example?q=council"
+    for path, name in (
+        ("/?q=weather", "offset"),
+        ("/endpoints?q=data", "offset"),
+        (service, "offset"),
+        ("/ecosystem?timeframe=7", "page"),
+    ):
+        page = client.get(f"{path}&{name}={2**63 - 1}").raise_for_status().text
+        assert not re.search('<li class="card">|class="endpoint"|class="amount"', page)
+        (address,) = re.findall('rel="prev" href="(.*?)"', page)
+        last = client.get(html.unescape(address)).raise_for_status().text
+        assert re.search('<li class="card">|class="endpoint"|class="amount"', last)
+        assert 'rel="next"' not in last
+
+
+@pytest.mark.parametrize("sort", ["relevance", "popularity", "price", "name"])
+@pytest.mark.parametrize("query", ["weather", "translate speech", "pdf"])
+def test_the_endpoint_below_a_service_is_the_one_that_its_score_is_of(
+    query: str, sort: str, client: httpx.Client
+) -> None:
+    parameters = {"q": query, "sort": sort}
+    explained = client.get("/v1/search/services", params=parameters | {"explain": "true"}).json()
+    page = client.get("/", params=parameters).raise_for_status().text
+    cards = page.split('<li class="card">')[1:]
+    shown = [re.findall('class="best".*?class="path">(.*?)<', card) for card in cards]
+    urls = [each.get("endpoint") for each in explained["explanations"]]
+    assert any(urls)
+    assert [len(paths) for paths in shown] == [url is not None for url in urls]
+    assert all(
+        url.endswith(html.unescape(path))
+        for url, paths in zip(urls, shown, strict=True)
+        for path in paths
+    )
 
 
 def test_the_pages_can_be_switched_off(sample: Path) -> None:
@@ -144,9 +176,7 @@ def test_an_empty_catalogue_says_how_to_fill_it(
             assert "<h2>This catalogue is empty</h2>" in page
             assert "make index SOURCE=services.jsonl" in page
         page = client.get("/ecosystem").text
-        assert (
-            '<p id="count" class="muted" role="status" data-part>No payments were indexed' in page
-        )
+        assert '<p class="muted" role="status">No payments were indexed' in page
         assert re.findall("<dd>(.*)</dd>", page) == ["0", "$0.00", "0", "0"]
         assert (
             "<code>make index SOURCE=services.jsonl TRANSACTIONS=payments.csv</code></pre>" in page

@@ -1,21 +1,12 @@
-// The API in Swagger UI.
-const { root } = document.documentElement.dataset;
-const system = matchMedia("(prefers-color-scheme: dark)");
-
-// Swagger UI has a dark mode of its own, which follows the theme of the page.
-function paint() {
-  const chosen = document.documentElement.dataset.theme;
-  const dark = chosen === "auto" ? system.matches : chosen === "dark";
-  document.documentElement.classList.toggle("dark-mode", dark);
-}
-
-system.addEventListener("change", paint);
-new MutationObserver(paint).observe(document.documentElement, { attributeFilter: ["data-theme"] });
+// The API in Swagger UI, whose dark mode follows the colours that the system prefers.
+const dark = matchMedia("(prefers-color-scheme: dark)");
+const paint = () => document.documentElement.classList.toggle("dark-mode", dark.matches);
+dark.addEventListener("change", paint);
 paint();
 
 SwaggerUIBundle({
   dom_id: "#docs",
-  url: `${root}/openapi.json`,
+  url: document.getElementById("docs").dataset.url,
   deepLinking: true,
   defaultModelsExpandDepth: 0,
   displayRequestDuration: true,

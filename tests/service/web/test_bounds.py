@@ -12,16 +12,14 @@ import pytest
 
 from indexer.__main__ import main
 from service.app import create_app
-from service.search.analysis import Word, words_of
+from service.search.searcher import Scorer, Searcher
 from service.settings import Settings
-from service.web import endpoint_search
 from service.web.card import MAX_NAMES, MAX_TEXT
-from service.web.endpoint_search import MAX_ANALYSED, MAX_DETAILED
+from service.web.endpoint_rows import MAX_DETAILED
 from tests.support.running import Json, endpoint, service, write_lines
 
 LONG = "weather at a harbour, its tides and winds and swell, by hour and day " * 14
 LONGER = "ferries of a harbour and their berths, by hour and day " * 1000
-EXPANDING = "\ufdfa weather " * 60  # 18 characters each in NFKC
 NAMES = [f"n{number}" for number in range(5000)]
 QUOTES = "'\"" * 3000
 
@@ -40,10 +38,6 @@ def parameter(example: Any = "x", **fields: Any) -> Json:
 
 RECORDS = [
     service("many", endpoints=[call(n, description=f"{LONG}{n}") for n in range(950)]),
-    *(
-        service(f"near-{each}", endpoints=[call(n, description=EXPANDING) for n in range(5)])
-        for each in range(24)
-    ),
     service("quotes", endpoints=[call(n, parameter(QUOTES)) for n in range(70)]),
     service("long", name=LONGER, description=LONGER, category=LONGER, tags=[LONGER]),
     service(
@@ -68,34 +62,35 @@ async def _get(artifacts: Path, path: str) -> str:
         return (await client.get(path)).raise_for_status().text
 
 
-@pytest.fixture
-def analysed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Return the lengths of the texts of records that are analysed for pages."""
-    lengths: list[int] = []
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/?q=weather",
+        "/?q=weather&category=Data&network=Base&maxPrice=0.1&enriched=false",
+        "/?q=weather&sort=price",
+        "/endpoints?q=weather",
+        "/endpoints?q=weather&method=GET&category=Data&network=Base&maxPrice=0.1&sort=price",
+        "/services/many?q=weather",
+        "/services/many?q=nowhere",
+    ],
+)
+def test_a_page_is_made_by_one_search(path: str, get: Get, monkeypatch: pytest.MonkeyPatch) -> None:
+    searches: list[str] = []
+    scorer = Searcher.scorer
 
-    def counting(text: str) -> list[Word]:
-        lengths.append(len(text))
-        return words_of(text)
+    def counting(self: Searcher, query: Any, *arguments: Any, **options: Any) -> Scorer:
+        searches.append(query.expansions[0].word)
+        return scorer(self, query, *arguments, **options)
 
-    monkeypatch.setattr(endpoint_search, "words_of", counting)
-    return lengths
+    monkeypatch.setattr(Searcher, "scorer", counting)
+    get(path)
+    assert len([word for word in searches if word in path]) == 1  # others warm up
 
 
-def test_a_search_in_a_large_service_analyses_none_of_its_texts(
-    get: Get, analysed: list[int]
-) -> None:
+def test_the_endpoints_of_a_service_that_have_every_word_have_pages(get: Get) -> None:
     assert "1–50 of 950 endpoints" in get("/services/many?q=weather+harbour")
-    assert "51–100 of 950 endpoints" in get("/services/many?q=weather+nowhere&offset=50")
-    assert "No endpoints match" in get("/services/many?q=nowhere")
-    assert analysed == []
-
-
-def test_the_texts_below_services_are_analysed_within_one_budget(
-    get: Get, analysed: list[int]
-) -> None:
-    page = get("/?q=weather")
-    assert page.count('<ul class="matches"') == 24
-    assert 0 < sum(analysed) <= MAX_ANALYSED
+    assert "51–100 of 950 endpoints" in get("/services/many?q=weather+harbour&offset=50")
+    assert "No endpoints match" in get("/services/many?q=weather+nowhere")
 
 
 def test_a_page_of_long_records_has_details_up_to_a_budget(get: Get) -> None:

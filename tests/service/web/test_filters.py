@@ -2,17 +2,35 @@
 
 from __future__ import annotations
 
-from service.filtering.facets import MAX_COUNTED, ValueCounts
+import numpy as np
+
+from service.filtering.facets import Facet, folded
+from service.web.card import MAX_TEXT
 from service.web.filters import Choice, choices_of
 
+LONG = "x" * (MAX_TEXT + 1)
+FACET = Facet(
+    ["Data", "", LONG],
+    folded,
+    np.array([0, 2, 3, 4]),
+    np.array([0, 1, 2, 0], np.uint32),
+    np.empty((0, 3), np.bool_),
+)
 
-def test_selected_values_beyond_the_counted_ones_have_no_count() -> None:
-    few: ValueCounts = [{"value": "Data", "count": 3}]
-    assert choices_of(few, ["data", "Media"], str.casefold) == [
-        Choice("Data", "Data", 3, is_selected=True),
-        Choice("Media", "Media", 0, is_selected=True),
+
+def test_without_a_selection_the_counted_values_are_the_choices() -> None:
+    counted = FACET.count(np.array([True, False, True]))
+    assert choices_of(FACET, (), counted) == [
+        Choice("Data", "Data", 1, is_selected=False),
+        Choice("", "None", 1, is_selected=False),
     ]
-    many: ValueCounts = [{"value": f"v{n}", "count": 2} for n in range(MAX_COUNTED)]
-    *counted, last = choices_of(many, ["Media"], str.casefold)
-    assert len(counted) == MAX_COUNTED
-    assert last == Choice("Media", "Media", None, is_selected=True)
+
+
+def test_with_a_selection_the_choices_are_those_of_the_catalogue_and_the_selected_ones() -> None:
+    assert choices_of(FACET, (" dATA", "Media", "media 2", LONG), []) == [
+        Choice("Data", "Data", None, is_selected=True),
+        Choice("", "None", None, is_selected=False),
+        Choice(LONG, LONG, None, is_selected=True),
+        Choice("Media", "Media", None, is_selected=True),
+        Choice("media 2", "media 2", None, is_selected=True),
+    ]

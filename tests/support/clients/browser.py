@@ -36,13 +36,6 @@ def open_browser() -> Iterator[Browser]:
             browser.close()
 
 
-IN_PLACE = re.compile(r"\?")
-"""Addresses that scripts fetch: they have a query string, static files have none."""
-PARTS = """
-    [document.title, ...[...document.querySelectorAll("[data-part]")].map(part => part.innerHTML)]
-"""
-
-
 @contextmanager
 def visit(
     browser: Browser, client: httpx.Client, *, allowed: str = "", **options: Any
@@ -75,7 +68,7 @@ def collect_errors(context: BrowserContext, origin: str) -> list[str]:
             errors.append(f"other origin: {request.url[:200]}")
 
     def on_failure(request: Any) -> None:
-        if request.failure != "net::ERR_ABORTED":  # a later search aborts an earlier one
+        if request.failure != "net::ERR_ABORTED":  # the next page aborts what the last one loads
             errors.append(f"failed request: {request.url} {request.failure}")
 
     def on_console(message: Any) -> None:
@@ -103,20 +96,3 @@ def shows(page: Page, response: httpx.Response) -> None:
     """Wait until the catalogue lists the services of an API response, and no others."""
     names = [service["name"] for service in response.raise_for_status().json()["services"]]
     expect(page.locator("#results h2")).to_have_text(names)
-
-
-def settle(page: Page) -> None:
-    """Wait until nothing is being loaded."""
-    expect(page.locator('[aria-busy="true"]')).to_have_count(0)
-
-
-def address(page: Page) -> str:
-    """Return the path and the query string of the page."""
-    text: str = page.evaluate("location.pathname + location.search")
-    return text
-
-
-def parts(page: Page) -> list[str]:
-    """Return the title, and the markup of the parts that scripts swap."""
-    markup: list[str] = page.evaluate(PARTS)
-    return markup
