@@ -4,60 +4,33 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from msgspec import Meta
 from starlette.requests import Request
 
 from service.api.listing import splice, stored_list
 from service.api.query_string import (
     MAX_LIMIT,
-    QUERY,
     Cursor,
     Limit,
     LongLimit,
-    NonEmptyValues,
     Offset,
     Operation,
-    PriceBound,
-    Query,
-    about,
+    OptionalQuery,
     parameters_of,
     read,
 )
 from service.api.routes import OperationRoute
+from service.conditions import NO_RESOURCE_FILTERS, ResourceFilters, about
 from service.errors import InvalidParameter
-from service.filtering.facets import OFFER_KEYS
 from service.http.context import snapshot_of
 from service.http.responses import Cacheable
 from service.schema.discovery import PREFIXES
 from service.schema.values import NonEmpty
 from service.snapshot.cursors import cursor_prefix, parse_cursor
-from service.snapshot.resources import NO_RESOURCE_FILTERS, ResourceFilters, ResourcePage
+from service.snapshot.resources import ResourcePage
 
 PAGE = ("query", "limit", "cursor")
 """The parameters of a search that are no filters."""
-
-SAME_NETWORK = "Only with this network, as the entry of `accepts` has it."
-NETWORK = "Only with this network on an entry of `accepts`, by any of its names."
-ASSET = "Only with this asset, in any case, on the same entry."
-EXTENSIONS = "Only with this key in `extensions`, or with all of several."
-ALIVE = "Only with an endpoint that probers found alive, or dead."
-REGISTRATION = (
-    "Only resources that require a registration or a sign-in before payment, or with `false` only "
-    "the others."
-)
-PRICE = "The most that the same entry may cost in US dollars, paid in a known stablecoin."
-ResourceType = Annotated[NonEmpty, about("Only resources of this type, such as `http` or `mcp`.")]
-PayTo = Annotated[
-    NonEmpty,
-    Meta(
-        description="Only paid to this address, in any case, on the same entry of `accepts`.",
-        extra={"hint": "the address that is paid"},
-    ),
-]
-UrlPart = Annotated[
-    str,
-    Meta(min_length=3, max_length=2048, description="Only with this in their URL, in any case."),
-]
+Payee = Annotated[NonEmpty, about("Only paid to this address, in any case.")]
 
 
 class ListDiscoveryResources(Operation, frozen=True, kw_only=True):
@@ -66,12 +39,25 @@ class ListDiscoveryResources(Operation, frozen=True, kw_only=True):
     NAMES_UNKNOWN = True
     limit: LongLimit = 100
     offset: Offset = 0
-    type: ResourceType | None = None
-    network: Annotated[NonEmpty | None, about(SAME_NETWORK)] = None
+    type: Annotated[
+        NonEmpty | None, about("Only resources of this type, such as `http` or `mcp`.")
+    ] = None
+    network: Annotated[
+        NonEmpty | None, about("Only with this network, as the entry of `accepts` has it.")
+    ] = None
     scheme: Annotated[NonEmpty | None, about("Only with this scheme, on the same entry.")] = None
-    pay_to: PayTo | None = None
+    pay_to: Annotated[
+        NonEmpty | None,
+        about("Only paid to this address, in any case, on the same entry of `accepts`."),
+    ] = None
     extensions: Annotated[NonEmpty | None, about("Only with this key in `extensions`.")] = None
-    registration: Annotated[bool | None, about(REGISTRATION)] = None
+    registration: Annotated[
+        bool | None,
+        about(
+            "Only resources that require a registration or a sign-in before payment, or with "
+            "`false` only the others."
+        ),
+    ] = None
 
     @property
     def filters(self) -> ResourceFilters:
@@ -80,9 +66,10 @@ class ListDiscoveryResources(Operation, frozen=True, kw_only=True):
             type=self.type,
             network=self.network,
             scheme=self.scheme,
-            offers={} if self.pay_to is None else {"payTo": [self.pay_to]},
+            pay_to=self.pay_to,
             extensions=() if self.extensions is None else (self.extensions,),
             registration=self.registration,
+            is_verbatim=bool(self.network or self.scheme),
         )
 
     @property
@@ -91,22 +78,12 @@ class ListDiscoveryResources(Operation, frozen=True, kw_only=True):
         return self.limit > MAX_LIMIT or self.filters != NO_RESOURCE_FILTERS
 
 
-class SearchDiscoveryResources(Operation, frozen=True, kw_only=True):
+class SearchDiscoveryResources(ResourceFilters, Operation, frozen=True, kw_only=True):
     """Search the resources of x402 feeds; also below the same prefixes."""
 
+    FIXED = frozenset({"is_verbatim"})
     NAMES_UNKNOWN = True
-    query: Annotated[Query, about(f"{QUERY} Required unless there is a filter.")] = ""
-    type: ResourceType | None = None
-    network: Annotated[NonEmpty | None, about(NETWORK)] = None
-    scheme: Annotated[NonEmpty | None, about("Only with this scheme, on the same entry.")] = None
-    asset: Annotated[NonEmpty | None, about(ASSET)] = None
-    pay_to: PayTo | None = None
-    max_usd_price: Annotated[PriceBound | None, about(PRICE)] = None
-    extensions: Annotated[NonEmptyValues, about(EXTENSIONS)] = ()
-    tags: Annotated[NonEmptyValues, about("Only with this tag, or with any of several.")] = ()
-    url_substring: UrlPart | None = None
-    alive: Annotated[bool | None, about(ALIVE)] = None
-    registration: Annotated[bool | None, about(REGISTRATION)] = None
+    query: OptionalQuery = ""
     limit: Limit = 20
     cursor: Cursor | None = None
 
@@ -120,28 +97,15 @@ class SearchDiscoveryResources(Operation, frozen=True, kw_only=True):
 
     @property
     def filters(self) -> ResourceFilters:
-        """The conditions."""
-        offers = (self.network, self.scheme, self.asset, self.pay_to)
-        return ResourceFilters(
-            type=self.type,
-            extensions=self.extensions,
-            tags=self.tags,
-            url_part=self.url_substring,
-            alive=self.alive,
-            offers={
-                name: [value]
-                for name, value in zip(OFFER_KEYS, offers, strict=True)
-                if value is not None
-            },
-            max_usd_price=None if self.max_usd_price is None else float(self.max_usd_price),
-            registration=self.registration,
-        )
+        """The conditions alone."""
+        names = ResourceFilters.__struct_fields__
+        return ResourceFilters(**{name: getattr(self, name) for name in names})
 
 
 class ListDiscoveryMerchant(Operation, frozen=True, kw_only=True):
     """List the resources that pay to an address; also below the same prefixes."""
 
-    pay_to: PayTo
+    pay_to: Payee
     limit: LongLimit = 20
     offset: Offset = 0
 
@@ -190,7 +154,7 @@ async def search_resources(request: Request, search: SearchDiscoveryResources) -
 async def list_merchant(request: Request, merchant: ListDiscoveryMerchant) -> Cacheable:
     """List the resources that can be paid for to an address."""
     limit, offset = merchant.limit, merchant.offset
-    filters = ResourceFilters(offers={"payTo": [merchant.pay_to]})
+    filters = ResourceFilters(pay_to=merchant.pay_to)
     page = await snapshot_of(request).engine.search_resources(None, limit, offset, filters)
     body = splice(
         {

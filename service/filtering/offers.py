@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from service.filtering.facets import OFFER_KEYS
+from service.conditions import OFFER_KEYS
 from service.search.postings import Integers, Mask
 from service.storage.container import open_arrays
 from service.storage.layouts import OFFERS

@@ -6,8 +6,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Protocol
 
+from service.conditions import NO_FILTERS, Filters
 from service.errors import REBUILD, SnapshotDamaged, SnapshotUnsupported
-from service.filtering.filters import NO_FILTERS, Filters
 from service.snapshot.data import Hits, SnapshotData
 from service.snapshot.embedded import EmbeddedPostings, MissingPostings, run_now
 from service.snapshot.engine import Engine, Postings

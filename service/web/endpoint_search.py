@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from service.api.endpoints import EndpointSelection
 from service.api.services import ServiceSelection
-from service.filtering.endpoint_filters import EndpointFilters
+from service.conditions import EndpointFilters
 from service.schema.profiles import describe
 from service.schema.records import Endpoint
 from service.search.analysis import term_of, words_of
@@ -58,7 +58,7 @@ async def results_of(
     ]
     if results and hits.listed < hits.total:
         last = {result.service_id: result for result in results}
-        conditions = replace(search.filters, services=[*last], counted=("service",))
+        conditions = replace(search, service=(*last,), facets=("service",))
         # Any order but by relevance saves ranking the matches.
         counting = replace(conditions, sort="popularity", per_service=0)
         counted = await snapshot.engine.search_endpoints(search.q or None, 1, 0, counting)
@@ -77,11 +77,11 @@ async def find_in_services(
     """
     if not listing.q or not services:
         return {}
-    given = listing.filters
     filters = EndpointFilters(
-        offers={name: given.facets[name] for name in ("network", "scheme") if name in given.facets},
-        services=[*services],
-        max_price=given.max_price,
+        network=listing.network,
+        scheme=listing.scheme,
+        service=tuple(services),
+        max_price=listing.max_price,
         per_service=SHOWN,
     )
     limit = SHOWN * len(services)
@@ -106,15 +106,13 @@ async def find_in_service(
     if not words.strip():
         return len(own), own[offset : offset + limit]
     search = snapshot.engine.search_endpoints
-    conditions = EndpointFilters(
-        services=[snapshot.id_table[service]], per_service=0, match_all=True
-    )
+    conditions = EndpointFilters(service=(snapshot.id_table[service],), per_service=0, match="all")
     hits = await search(words, limit, offset, conditions)
     if hits.total:
         return hits.total, hits.ordinals
     if parts := _find_parts(snapshot, service, words):
         return len(parts), parts[offset : offset + limit]
-    hits = await search(words, limit, offset, replace(conditions, match_all=False, explain=True))
+    hits = await search(words, limit, offset, replace(conditions, match="any", explain=True))
     # Few matches are filled up with similar endpoints, which have none of the words.
     explained = zip(hits.ordinals, hits.explanations or (), strict=True)
     matches = [ordinal for ordinal, explanation in explained if explanation.words]

@@ -7,24 +7,22 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, NamedTuple, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 from urllib.parse import urlencode
 
-from msgspec import Meta
 from msgspec.structs import replace
 
 from service.api.endpoints import EndpointSelection, find_endpoints
-from service.api.query_string import PriceBound, format_pairs, parameters_of
+from service.api.query_string import format_pairs, parameters_of
 from service.api.services import ServiceSelection, find
-from service.filtering.facets import (
+from service.conditions import (
     ENDPOINT_KEYS,
     MAX_COUNTED,
     OFFER_KEYS,
     SERVICE_KEYS,
-    FacetCounts,
     Normaliser,
-    ValueCounts,
 )
+from service.filtering.facets import FacetCounts, ValueCounts
 from service.prices import format_decimal
 from service.snapshot import Snapshot
 from service.snapshot.data import Hits
@@ -40,27 +38,27 @@ SERVICE_PANELS = ("category", "network")
 ENDPOINT_PANELS = (*SERVICE_PANELS, "method")
 """The facets to choose from."""
 
-FormPrice = Annotated[PriceBound, Meta(extra={"is_blank_missing": True})]
-"""A maximum price, for which the forms send blank text where none is chosen."""
+FORM_BLANKS = frozenset({"q", "maxPrice"})
+"""Parameters for which the forms send blank text where none is chosen."""
 
 
 class BrowseServices(ServiceSelection, frozen=True, kw_only=True):
     """Parameters of the page of services, which is always one of 24."""
 
-    FIXED = frozenset({"limit", "facets", "endpoints", "explain", "snapshot"})
+    FIXED = frozenset({"limit", "facets", "endpoints", "explain"})
+    BLANK_IS_NONE = FORM_BLANKS
     is_slow = True
     PANELS = SERVICE_PANELS
-    max_price: FormPrice | None = None
     is_expensive = True  # counts the choices
 
 
 class BrowseEndpoints(EndpointSelection, frozen=True, kw_only=True):
     """Parameters of the page of endpoints, which is always one of 24."""
 
-    FIXED = frozenset({"limit", "facets", "explain", "snapshot"})
+    FIXED = EndpointSelection.FIXED | {"limit", "facets", "explain"}
+    BLANK_IS_NONE = FORM_BLANKS
     is_slow = True
     PANELS = ENDPOINT_PANELS
-    max_price: FormPrice | None = None
 
 
 BrowseOperation: TypeAlias = BrowseServices | BrowseEndpoints
@@ -177,10 +175,10 @@ def choices_of(counted: ValueCounts, values: Sequence[str], key: Normaliser) -> 
 
 async def price_choices(snapshot: Snapshot, listing: BrowseOperation) -> list[Choice]:
     """Return the maximum prices with their counts, the selected one among them."""
-    selected = listing.filters.max_price
+    selected = listing.max_price
     prices = sorted({*PRICES, *([] if selected is None else [selected])})
     texts = [*map(format_decimal, prices)]
-    matches = await asyncio.gather(*(_find(snapshot, listing, max_price=text) for text in texts))
+    matches = await asyncio.gather(*(_find(snapshot, listing, max_price=price) for price in prices))
     return [
         Choice("", "Any price", None, selected is None),
         *(

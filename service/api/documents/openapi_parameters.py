@@ -3,13 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import reduce
 
-import msgspec
-from msgspec import NODEFAULT
-from msgspec.inspect import LiteralType, Type
-
-from service.api.query_string import Operation, Parameter, parameters_of
+from service.api.query_string import JOINED, Operation, parameters_of
 from service.schema.values import Json
 
 IF_NONE_MATCH: Json = {
@@ -27,20 +22,17 @@ def describe(kind: type[Operation], examples: Mapping[str, str | None]) -> list[
     Typical values of others are in their descriptions, since viewers fill an `example` into the
     request that a reader tries, which would find little with all of them.
     """
-    _, schemas = msgspec.json.schema_components([kind])
-    schema = schemas[kind.__name__]
     return [
         {
             "name": name,
             "in": "query",
-            **_describe_value(
-                _without_blank(schema["properties"][name], parameter), parameter.type
-            ),
-            "required": name in schema["required"],
-            **({"style": "form", "explode": False} if "is_joined" in parameter.extra else {}),
+            "description": schema["description"],
+            "schema": _given(schema),
+            "required": "default" not in schema,
+            **({"style": "form", "explode": False} if name in JOINED else {}),
             **({"example": example} if (example := examples.get(name)) else {}),
         }
-        for name, parameter in parameters_of(kind).items()
+        for name, schema in parameters_of(kind).items()
     ]
 
 
@@ -51,21 +43,9 @@ def describe_id(kind: str, pattern: str, example: str | None) -> list[Json]:
     return [by_id | schema | ({"example": example} if example else {})]
 
 
-def _without_blank(schema: Json, parameter: Parameter) -> Json:
-    """Return the schema of a parameter, which blank text satisfies where it means none."""
-    if not parameter.extra.get("is_blank_missing") or parameter.default is NODEFAULT:
-        return schema
-    return {key: value for key, value in schema.items() if key not in {"pattern", "minLength"}}
-
-
-def _describe_value(schema: Json, kind: Type) -> Json:
-    """Return the schema of a field as that of a value that is given, and the description."""
-    # To leave a parameter out is how to say null.
-    options = [each for each in schema.pop("anyOf", []) if each != {"type": "null"}]
-    value: Json = reduce(dict.__or__, [{"type": "string"}, *options, schema])
-    description = value.pop("description")
-    if isinstance(kind, LiteralType):
-        value["enum"] = list(kind.values)
-    if value.get("default") in {"", (), None}:
-        value.pop("default", None)
-    return {"description": description, "schema": value}
+def _given(schema: Json) -> Json:
+    """Return the schema of a value that is given: over the maximum of integers means it."""
+    is_left_out = schema.get("default") in (None, "", ())
+    absent = ("description", "maximum", *(["default"] if is_left_out else []))
+    given = {name: value for name, value in schema.items() if name not in absent}
+    return given | {"type": "string"} if given.get("type") == "number" else given

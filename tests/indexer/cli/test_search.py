@@ -14,7 +14,7 @@ from rich.cells import cell_len
 
 from indexer.__main__ import main
 from indexer.cli import search
-from service.filtering.endpoint_filters import EndpointFilters
+from service.conditions import EndpointFilters
 from service.snapshot.snapshot import open_snapshot
 from tests.support.clients.terminals import STYLE, on_terminal
 from tests.support.running import ROOT, Build, run_indexer, run_process, service

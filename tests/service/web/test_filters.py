@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from service.filtering.facets import MAX_COUNTED, ValueCounts
+from service.conditions import MAX_COUNTED
+from service.filtering.facets import ValueCounts
 from service.web.filters import Choice, choices_of
 
 
