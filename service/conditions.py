@@ -143,6 +143,7 @@ class ServiceConditions(Conditions, frozen=True, kw_only=True):
         about("Only services of this type, or of any of several.", TEXT),
     ] = ()
     tag: Annotated[Values, any_of("services", "tag", "weather")] = ()
+    provider: Annotated[Values, any_of("services", "provider", "Tidewatch")] = ()
     enriched: Annotated[
         bool | None, about("Only services that are curated, or that are not.", ENRICHED)
     ] = None
@@ -188,6 +189,7 @@ class EndpointConditions(Conditions, frozen=True, kw_only=True):
     method: Annotated[Values, any_of("endpoints", "method", "GET")] = ()
     category: Annotated[Values, any_of("endpoints", "category", "Data")] = ()
     tag: Annotated[Values, any_of("endpoints", "tag", "weather")] = ()
+    provider: Annotated[Values, any_of("endpoints", "provider", "Tidewatch")] = ()
     service: Annotated[
         Values,
         any_of("endpoints", "service", "tidewatch-example", TextColumn(str, is_stored=False)),

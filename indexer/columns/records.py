@@ -123,6 +123,7 @@ class IndexedEndpoint(Struct, rename="camel", gc=False):
     description: str = ""
     parameters: list[IndexedParameter] = []
     tags: list[str] = []
+    provider_name: str = ""
     tool: Raw = NULL
     output_schema: Raw = NULL
     response_schema: Raw = NULL
@@ -187,6 +188,7 @@ class IndexedService(Struct, rename="camel", gc=False):
     networks: list[str] = []
     integration_type: str = ""
     tags: list[str] = []
+    provider: str = ""
     enriched: bool = False
     status: Raw = NULL
 
@@ -201,6 +203,7 @@ class IndexedService(Struct, rename="camel", gc=False):
             "scheme": [price.scheme for price in prices if price.scheme],
             "integrationType": [self.integration_type],
             "tag": self.tags,
+            "provider": [self.provider],
         }
 
     def values_of(self, endpoint: IndexedEndpoint) -> dict[str, Sequence[str]]:
@@ -209,6 +212,7 @@ class IndexedService(Struct, rename="camel", gc=False):
             "method": _methods(endpoint.method),
             "category": [self.category],
             "tag": endpoint.tags or self.tags,
+            "provider": [endpoint.provider_name or self.provider],
         }
 
     def contents(self, annotations: Annotations = NO_ANNOTATIONS) -> Contents:

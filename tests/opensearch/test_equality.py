@@ -227,6 +227,7 @@ def filters_of(rng: random.Random) -> Filters:
     return Filters(
         category=("Data", "Search") if rng.random() < 0.3 else (),
         network=("base",) if rng.random() < 0.3 else (),
+        provider=("Grille & Söhne GmbH", "") if rng.random() < 0.2 else (),
         enriched=rng.choice([None, None, True, False]),
         max_price=rng.choice([None, None, 0.01, 0.1]),
         match="all" if rng.random() < 0.25 else "any",
@@ -239,6 +240,7 @@ def filters_of(rng: random.Random) -> Filters:
 def endpoint_filters_of(rng: random.Random) -> EndpointFilters:
     return EndpointFilters(
         network=("base",) if rng.random() < 0.3 else (),
+        provider=("Grille & Söhne GmbH", "") if rng.random() < 0.2 else (),
         scheme=("exact",) if rng.random() < 0.2 else (),
         method=(rng.choice(["GET", "POST"]),) if rng.random() < 0.2 else (),
         enriched=rng.choice([None, None, True]),

@@ -92,7 +92,7 @@ def test_services_have_the_values_of_their_records(given_records: list[Json]) ->
     services, runs = columns.services, columns.service_runs
     assert runs["id"].strings() == [each["id"] for each in given_records]
     assert runs["name"].strings() == [each["name"] for each in given_records]
-    for name in ("category", "integrationType"):
+    for name in ("category", "integrationType", "provider"):
         own = [strings[number] for number in runs[name].items.tolist()]
         assert own == [each.get(name, "") for each in given_records]
     assert services["enriched"].tolist() == [each.get("enriched", False) for each in given_records]
@@ -158,6 +158,7 @@ def test_endpoints_have_the_values_of_their_records(given_records: list[Json]) -
             "method": [method for name in methods if (method := name.strip())],
             "category": [owner.get("category", "")],
             "tag": each.get("tags") or owner.get("tags", []),
+            "provider": [each.get("providerName") or owner.get("provider", "")],
         }
         for name, given_values in facets.items():
             numbers = runs[name].take(np.array([position])).items.tolist()

@@ -267,7 +267,7 @@ def test_an_unknown_id_is_truncated_in_the_error(client: httpx.Client) -> None:
 
 DOCUMENTED = [
     ("/v1/services", "?limit=200"),
-    ("/v1/services", "?endpoints=none&facets=category,network,scheme,integrationType,tag"),
+    ("/v1/services", "?endpoints=none&facets=category,network,scheme,integrationType,tag,provider"),
     ("/v1/services", "?limit=0"),
     ("/v1/services", "?sort=size"),
     ("/v1/search/services", "?q=weather+api"),

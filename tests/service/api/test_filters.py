@@ -68,6 +68,12 @@ CONDITIONS: list[tuple[Json, Callable[[Json], bool]]] = [
     ({"scheme": "upto"}, lambda r: "upto" in schemes(r)),
     ({"integrationType": "3P"}, lambda r: r.get("integrationType") == "3P"),
     ({"integrationType": ["1p", ""]}, lambda r: r.get("integrationType", "") in {"1P", ""}),
+    ({"provider": "GRILLE & söhne gmbh "}, lambda r: r.get("provider") == "Grille & Söhne GmbH"),
+    (
+        {"provider": ["Grille & Söhne GmbH", "boxbrain.example"]},
+        lambda r: r.get("provider") in {"Grille & Söhne GmbH", "boxbrain.example"},
+    ),
+    ({"provider": ""}, lambda r: not r.get("provider")),
     ({"enriched": "true"}, lambda r: r.get("enriched") is True),
     ({"enriched": "false"}, lambda r: r.get("enriched") is not True),
     ({"maxPrice": "0.002"}, lambda r: min(prices(r), default=1e9) <= 0.002),
@@ -145,7 +151,7 @@ def test_match_all_requires_every_term(client: httpx.Client) -> None:
 
 @pytest.mark.parametrize("path", PATHS)
 def test_facets_count_all_matches(client: httpx.Client, path: str) -> None:
-    names = "category,network,scheme,integrationType,tag"
+    names = "category,network,scheme,integrationType,tag,provider"
     params = {"enriched": "false"}
     records = get(client, path, **params)["services"]
     body = get(client, path, facets=names, limit=1, **params)
@@ -155,6 +161,9 @@ def test_facets_count_all_matches(client: httpx.Client, path: str) -> None:
         for name, values in body["facets"].items()
     }
     assert counted["category"] == Counter(record.get("category", "") for record in records)
+    providers = Counter(record.get("provider", "") for record in records)
+    assert len(counted["provider"]) == min(len(providers), 100)
+    assert counted["provider"].items() <= providers.items()
     assert counted["network"] == Counter(
         network_label(name) for record in records for name in networks(record)
     )
@@ -188,7 +197,7 @@ def test_endpoints_none_replaces_endpoints_by_their_count(client: httpx.Client, 
         ("enriched", "", "true, false"),
         ("match", "some", "all, any"),
         ("sort", "random", "name, popularity, price, relevance"),
-        ("facets", "category,colour", "category, integrationType, network, scheme, tag"),
+        ("facets", "category,colour", "category, integrationType, network, provider, scheme, tag"),
         ("endpoints", "some", "all, none"),
         ("maxPrice", "cheap", "a decimal such as 0.05"),
         ("maxPrice", "-1", "a decimal such as 0.05"),

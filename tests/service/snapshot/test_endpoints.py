@@ -30,6 +30,7 @@ from tests.support.sources.x402 import SOLANA_USDC, TEST_USDC, USDC, accept, res
 USED = WORDS[:6] + WORDS[40:48]
 SOLANA = "solana:5eykt4UsFv8P8NJdTREpY1vzqKqZKvdp"
 PAYERS = ("0xAa", "0xBb", "So1")
+PROVIDERS = ("", "Tidewatch", "Almanac")
 
 
 def make_sources(rng: random.Random) -> list[Json]:
@@ -53,6 +54,7 @@ def make_sources(rng: random.Random) -> list[Json]:
             "description": text(4),
             "pricing": price | network | scheme,
             "tags": tags(),
+            "providerName": PROVIDERS[number % 2],
             "parameters": [{"group": "query", "name": name, "type": "string"} for name in tags()],
             "quality": {"l30DaysUniquePayers": str(rng.choice((0, 7, 7, 900)))},
         }
@@ -83,6 +85,7 @@ def make_sources(rng: random.Random) -> list[Json]:
             category=rng.choice(("Data", "Media", "")),
             enriched=rng.random() < 0.5,
             tags=tags(),
+            provider=PROVIDERS[number % 3],
             endpoints=[endpoint(n) for n in range(rng.choice((0, 1, 2, 5, 9)))],
         )
         for number in range(20)
@@ -172,6 +175,7 @@ class Endpoints:
                 "method": [method for method in methods if method],
                 "category": [owner.get("category", "")],
                 "tag": record.get("tags") or owner.get("tags", []),
+                "provider": [record.get("providerName") or owner.get("provider", "")],
                 "service": [owner["id"]],
             }
             given = {name: own for name, own in filters.texts.items() if name in values}
@@ -269,6 +273,7 @@ filters = st.builds(
     method=any_of("GET", "POST"),
     category=any_of("Data", "", "Media"),
     tag=any_of(*USED[:3]),
+    provider=any_of(*PROVIDERS),
     service=any_of("s01", "s02", "s03", "unknown"),
     enriched=st.none() | st.booleans(),
     max_price=st.none() | st.sampled_from((0.0, 0.01, 0.02, 5.0)),
@@ -340,6 +345,7 @@ def test_a_count_of_a_facet_is_the_total_with_that_filter(
         method=wanted.method,
         category=wanted.category,
         tag=wanted.tag,
+        provider=wanted.provider,
         max_price=wanted.max_price,
         facets=ENDPOINT_FACETS,
     )
@@ -348,7 +354,7 @@ def test_a_count_of_a_facet_is_the_total_with_that_filter(
     assert hits.facets.keys() == set(ENDPOINT_FACETS)
     for value in hits.facets["service"]:
         assert total(service=(value["value"],)) == value["count"]
-    for name in ("method", "category", "tag"):
+    for name in ("method", "category", "tag", "provider"):
         if name not in wanted.texts:
             for value in hits.facets[name]:
                 assert total(**{name: (value["value"],)}) == value["count"]
