@@ -23,7 +23,7 @@ MAX_COUNTED = 100
 Normaliser: TypeAlias = Callable[[str], str]
 """Maps the spellings of a value to one key."""
 Values = tuple[str, ...]
-Price = Annotated[
+PriceBound = Annotated[
     float, Meta(title="a decimal such as 0.05, from 0", extra_json_schema={"pattern": DECIMAL})
 ]
 PayerCount = Annotated[int, Meta(ge=1, le=2**32 - 1)]  # more are not stored
@@ -70,19 +70,23 @@ class ValueColumn(NamedTuple):
     is_stored: bool = True
 
 
-class Condition(NamedTuple):
-    """A condition: its field, the name of its parameter, and what it is compared with."""
+class ConditionField(NamedTuple):
+    """A field, the name of its parameter, and what it is compared with."""
 
     field: str
     name: str
     column: TextColumn | ValueColumn
 
 
+Given: TypeAlias = tuple[ConditionField, Any]
+"""A condition with its value."""
+
+
 @cache
-def conditions_of(kind: type[Struct]) -> tuple[Condition, ...]:
+def conditions_of(kind: type[Struct]) -> tuple[ConditionField, ...]:
     """Return the conditions among the fields of a type."""
     return tuple(
-        Condition(field.name, field.encode_name, field.type.extra["column"])
+        ConditionField(field.name, field.encode_name, field.type.extra["column"])
         for field in inspect.type_info(kind).fields  # type: ignore[attr-defined]  # of a Struct
         if isinstance(field.type, inspect.Metadata) and field.type.extra
     )
@@ -91,7 +95,7 @@ def conditions_of(kind: type[Struct]) -> tuple[Condition, ...]:
 class Conditions(Struct, frozen=True, kw_only=True, rename="camel"):
     """Conditions that a document must all satisfy: None and empty ones are none. Base class."""
 
-    def given(self) -> list[tuple[Condition, Any]]:
+    def given(self) -> list[Given]:
         """Return the conditions that there are, with their values."""
         pairs = [(each, getattr(self, each.field)) for each in conditions_of(type(self))]
         return [pair for pair in pairs if pair[1] or pair[1] == 0]  # as False is
@@ -148,7 +152,7 @@ class ServiceConditions(Conditions, frozen=True, kw_only=True):
         bool | None, about("Only services that are curated, or that are not.", ENRICHED)
     ] = None
     max_price: Annotated[
-        Price | None,
+        PriceBound | None,
         about(
             "The most that the cheapest price may be, in units of its currency, such as `0.05`.",
             PRICES,
@@ -198,7 +202,7 @@ class EndpointConditions(Conditions, frozen=True, kw_only=True):
         bool | None, about("Only endpoints of services that are curated, or not.", ENRICHED)
     ] = None
     max_price: Annotated[
-        Price | None,
+        PriceBound | None,
         about(
             "The most that an endpoint may cost, in units of its currency, such as `0.05`; for the "
             "scheme `upto` its ceiling. With a network, scheme, asset or payTo, the price of the "
@@ -207,7 +211,7 @@ class EndpointConditions(Conditions, frozen=True, kw_only=True):
         ),
     ] = None
     max_usd_price: Annotated[
-        Price | None, about("The most that an offer may cost in US dollars.", USD_PRICES)
+        PriceBound | None, about("The most that an offer may cost in US dollars.", USD_PRICES)
     ] = None
     min_payers: Annotated[
         PayerCount | None,
@@ -259,7 +263,7 @@ Sort = Literal["relevance", "popularity", "price", "name"]
 EndpointSort = Literal["relevance", "price", "popularity"]
 COUNTED = about(f"Facets to count over all matches: the {MAX_COUNTED} most frequent of each.")
 Explain = Annotated[bool, about("Whether to add the parts of the score of each result of a query.")]
-Match = Annotated[
+MatchMode = Annotated[
     Literal["any", "all"],
     about("Whether any word of the query suffices, or one endpoint must have every word."),
 ]
@@ -268,7 +272,7 @@ Match = Annotated[
 class Filters(ServiceConditions, frozen=True, kw_only=True):
     """Conditions of services, their order, and what to add to the page."""
 
-    match: Match = "any"
+    match: MatchMode = "any"
     sort: Annotated[Sort, about("The order; relevance of the listing is best known first.")] = (
         "relevance"
     )
@@ -279,7 +283,7 @@ class Filters(ServiceConditions, frozen=True, kw_only=True):
 class EndpointFilters(EndpointConditions, frozen=True, kw_only=True):
     """Conditions of endpoints, their order, and what to add to the page."""
 
-    match: Match = "any"
+    match: MatchMode = "any"
     sort: Annotated[EndpointSort, about("The order; endpoints without a price come last.")] = (
         "relevance"
     )
@@ -322,7 +326,7 @@ class ResourceFilters(Struct, frozen=True, kw_only=True, rename="camel"):
         about("Only paid to this address, in any case, on the same entry of `accepts`."),
     ] = None
     max_usd_price: Annotated[
-        Price | None,
+        PriceBound | None,
         about("The most that the same entry may cost in US dollars, paid in a known stablecoin."),
     ] = None
     extensions: Annotated[

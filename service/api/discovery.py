@@ -6,7 +6,7 @@ from typing import Annotated
 
 from starlette.requests import Request
 
-from service.api.listing import splice, stored_list
+from service.api.listing import StoredList, splice
 from service.api.query_string import (
     MAX_LIMIT,
     Cursor,
@@ -16,7 +16,6 @@ from service.api.query_string import (
     Operation,
     OptionalQuery,
     parameters_of,
-    read,
 )
 from service.api.routes import OperationRoute
 from service.conditions import NO_RESOURCE_FILTERS, ResourceFilters, about
@@ -30,7 +29,6 @@ from service.snapshot.resources import ResourcePage
 
 PAGE = ("query", "limit", "cursor")
 """The parameters of a search that are no filters."""
-Payee = Annotated[NonEmpty, about("Only paid to this address, in any case.")]
 
 
 class ListDiscoveryResources(Operation, frozen=True, kw_only=True):
@@ -105,7 +103,7 @@ class SearchDiscoveryResources(ResourceFilters, Operation, frozen=True, kw_only=
 class ListDiscoveryMerchant(Operation, frozen=True, kw_only=True):
     """List the resources that pay to an address; also below the same prefixes."""
 
-    pay_to: Payee
+    pay_to: Annotated[NonEmpty, about("The address that is paid, in any case.")]
     limit: LongLimit = 20
     offset: Offset = 0
 
@@ -118,9 +116,9 @@ async def list_resources(request: Request, listing: ListDiscoveryResources) -> C
     body = splice(
         {
             "x402Version": 2,
-            "items": stored_list(page.texts),
+            "items": StoredList(page.texts),
             "pagination": _pagination(page, limit, offset),
-            **_unapplied(request, ListDiscoveryResources),
+            "unappliedFilters": _unapplied(request, ListDiscoveryResources),
         }
     )
     return Cacheable(body)
@@ -138,14 +136,14 @@ async def search_resources(request: Request, search: SearchDiscoveryResources) -
     body = splice(
         {
             "x402Version": 2,
-            "resources": stored_list(page.texts),
+            "resources": StoredList(page.texts),
             "partialResults": is_partial,
             "pagination": {
                 "limit": page.count,
                 "cursor": f"{prefix}{stop}" if is_partial else None,
             },
             "total": page.total,
-            **_unapplied(request, SearchDiscoveryResources),
+            "unappliedFilters": _unapplied(request, SearchDiscoveryResources),
         }
     )
     return Cacheable(body)
@@ -160,7 +158,7 @@ async def list_merchant(request: Request, merchant: ListDiscoveryMerchant) -> Ca
         {
             "x402Version": 2,
             "payTo": merchant.pay_to,
-            "resources": stored_list(page.texts),
+            "resources": StoredList(page.texts),
             "pagination": _pagination(page, limit, offset),
         }
     )
@@ -176,11 +174,11 @@ def _pagination(page: ResourcePage, limit: int, offset: int) -> dict[str, int]:
     return {"limit": applied, "offset": offset, "total": page.total}
 
 
-def _unapplied(request: Request, kind: type[Operation]) -> dict[str, list[str]]:
-    """Return the member with the names of the ignored parameters, if there are any."""
-    names = read(request.scope["query_string"]).keys() - parameters_of(kind).keys()
-    names -= {"snapshot"}  # the middleware compared it with the served one
-    return {"unappliedFilters": sorted(names)} if names else {}
+def _unapplied(request: Request, kind: type[Operation]) -> list[str] | None:
+    """Return the names of the ignored parameters, if there are any."""
+    names = request.query_params.keys() - parameters_of(kind).keys()
+    # The middleware compared `snapshot` with the served one.
+    return sorted(names - {"snapshot"}) or None
 
 
 DISCOVERY = [

@@ -6,10 +6,9 @@ from bisect import bisect_right
 from itertools import accumulate
 
 from msgspec import UNSET, Struct, UnsetType
-from msgspec.structs import replace
 from starlette.requests import Request
 
-from service.api.listing import StoredList, additions, splice
+from service.api.listing import StoredList, splice
 from service.api.query_string import DEFAULT_LIMIT, Limit, Offset, Operation, OptionalQuery
 from service.conditions import EndpointConditions, EndpointFilters, conditions_of
 from service.errors import InvalidParameter
@@ -75,8 +74,7 @@ def endpoint_items(snapshot: Snapshot, hits: EndpointHits) -> tuple[StoredList, 
     items = list(map(snapshot.endpoints.item, hits.ordinals, hits.offers))
     sizes = accumulate(sum(map(len, item)) for item in items)
     count = max(bisect_right(list(sizes), MAX_PAGE), 1)
-    pieces = [piece for item in items[:count] for piece in (b",", *item)]
-    return StoredList(pieces[1:]), min(count, len(items))
+    return StoredList(items[:count]), min(count, len(items))
 
 
 def endpoint_list_body(snapshot: Snapshot, search: EndpointSelection, hits: EndpointHits) -> bytes:
@@ -86,7 +84,6 @@ def endpoint_list_body(snapshot: Snapshot, search: EndpointSelection, hits: Endp
     """
     items, count = endpoint_items(snapshot, hits)
     limit = count if count < len(hits.ordinals) else search.limit
-    explanations = hits.explanations and hits.explanations[:limit]
     return splice(
         {
             "endpoints": items,
@@ -94,6 +91,7 @@ def endpoint_list_body(snapshot: Snapshot, search: EndpointSelection, hits: Endp
             "listed": hits.listed,
             "limit": limit,
             "offset": search.offset,
-            **additions(replace(hits, explanations=explanations)),
+            "facets": hits.facets,
+            "explanations": hits.explanations and hits.explanations[:limit],
         }
     )

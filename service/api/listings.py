@@ -8,7 +8,7 @@ from msgspec import Meta
 from starlette.requests import Request
 
 from service.api.endpoints import EndpointSelection, endpoint_items, find_endpoints
-from service.api.listing import splice, stored_list
+from service.api.listing import StoredList, splice
 from service.api.query_string import DEFAULT_LIMIT, Limit, Offset, Operation
 from service.errors import InvalidParameter
 from service.filtering.offers import NONE
@@ -96,8 +96,8 @@ class ListingExplanation(NamedTuple):
                 "url": self.url,
                 **({"template": self.template} if self.template else {}),
                 "listed": answer.is_listed,
-                "fates": stored_list(answer.fates),
-                "notes": stored_list(notes),
+                "fates": StoredList(answer.fates),
+                "notes": StoredList(notes),
                 "advice": self.advice,
             }
         )

@@ -122,7 +122,8 @@ def parse(kind: type[T], query_string: bytes) -> T:
     """
     parameters = parameters_of(kind)
     values: dict[str, Any] = {}
-    for name, texts in read(query_string).items():
+    text = query_string.decode("utf-8", "replace")
+    for name, texts in parse_qs(text, keep_blank_values=True).items():
         if schema := parameters.get(name):
             if name not in kind.BLANK_IS_NONE or len(texts) > 1 or texts[0].strip():
                 values[name] = _value(name, schema, texts)
@@ -138,11 +139,6 @@ def parse(kind: type[T], query_string: bytes) -> T:
             raise _invalid(name, parameters[name]) from error
         description = parameters[name]["description"]
         raise InvalidParameter(name, f"{name} is required. {description}") from error
-
-
-def read(query_string: bytes) -> dict[str, list[str]]:
-    """Return the texts of a query string by name."""
-    return parse_qs(query_string.decode("utf-8", "replace"), keep_blank_values=True)
 
 
 def format_pairs(operation: Operation) -> Pairs:

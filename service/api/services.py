@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from starlette.requests import Request
 
-from service.api.listing import additions, splice, stored_list
+from service.api.listing import StoredList, splice
 from service.api.query_string import DEFAULT_LIMIT, Limit, Offset, Operation, OptionalQuery, Query
 from service.conditions import Filters, about
 from service.errors import ServiceNotFound
@@ -91,10 +91,11 @@ def list_body(snapshot: Snapshot, listing: ServiceSelection, hits: Hits) -> byte
     store = snapshot.services if listing.endpoints == "all" else snapshot.summaries
     return splice(
         {
-            "services": stored_list(store.run(hits.ordinals)),
+            "services": StoredList(store.run(hits.ordinals)),
             "total": hits.total,
             "limit": listing.limit,
             "offset": listing.offset,
-            **additions(hits),
+            "facets": hits.facets,
+            "explanations": hits.explanations,
         }
     )

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from service.conditions import EndpointConditions, EndpointFilters
 from service.filtering.facets import ServiceFacet
-from service.filtering.filters import FilterIndex, intersection, page_of
+from service.filtering.filters import FilterIndex, page_of
 from service.filtering.offers import NONE, Offers
 from service.search.postings import Integers, Mask
 from service.storage.container import open_arrays
@@ -38,12 +38,12 @@ class EndpointFilterIndex(FilterIndex):
         if filters.max_usd_price is None and (
             not wanted or (is_facet and filters.max_price is None and filters.sort != "price")
         ):
-            return Selection(intersection(self.masks(given)), None)
+            return Selection(self.mask(given), None)
         offers, endpoints = self._offers.select(self._offers.resolve(wanted), *bounds)
         others = [
             pair for pair in given if not pair[0].column.of_offer and pair[0].field != "max_price"
         ]
-        return Selection(intersection([endpoints, *self.masks(others)]), offers)
+        return Selection(self.mask(others, endpoints), offers)
 
     def page(
         self,

@@ -10,10 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from service.conditions import (
-    Condition,
     Conditions,
     EndpointFilters,
     Filters,
+    Given,
     TextColumn,
     conditions_of,
 )
@@ -52,18 +52,18 @@ class FilterIndex:
     def __len__(self) -> int:
         return len(self.prices)
 
-    def mask(self, filters: Conditions) -> Mask | None:
-        """Return which documents satisfy the conditions, None for all; the mask is read-only."""
-        return intersection(self.masks(filters.given()))
+    def mask(self, given: Iterable[Given], *others: Mask) -> Mask | None:
+        """Return which documents satisfy conditions and are in other masks, None for all.
 
-    def masks(self, given: Iterable[tuple[Condition, Any]]) -> list[Mask]:
-        """Return which documents satisfy each condition alone."""
-        return [
+        The mask is read-only.
+        """
+        masks = [
             self.facets[name].mask(value)
             if isinstance(column, TextColumn)
             else column.holds(self._arrays[column.array], value)
             for (_, name, column), value in given
         ]
+        return intersection([*others, *masks])
 
     def page(self, matches: Mask | None, sort: str, limit: int, offset: int = 0) -> Integers:
         """Return one page of the matches in an order, or of all documents when None.
@@ -81,7 +81,7 @@ class FilterIndex:
     def cost(self, filters: Filters | EndpointFilters) -> int:
         """Return how many numbers are looked at to satisfy conditions and to count facets."""
         columns = len(filters.given()) + len(filters.facets)
-        return len(self) * columns + sum(self.facets[name].pairs for name in filters.facets)
+        return len(self.prices) * columns + sum(self.facets[name].pairs for name in filters.facets)
 
     def count(self, names: Iterable[str], matches: Mask | None) -> FacetCounts:
         """Return the most frequent values of facets among the matches, or all documents if None."""

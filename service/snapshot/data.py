@@ -117,7 +117,7 @@ class SnapshotData:
         `matches` has these services, if they are known.
         """
         if matches is None:
-            matches = self.filters.mask(filters)
+            matches = self.filters.mask(filters.given())
         total = len(self.services) if matches is None else int(np.count_nonzero(matches))
         facets = self.filters.count(filters.facets, matches) if filters.facets else None
         ordinals = self.filters.page(matches, filters.sort, limit, offset)

@@ -92,7 +92,7 @@ class Engine(Struct, frozen=True):
             parsed,
             k,
             by_group=True,
-            is_filtered=filters.has_conditions,
+            is_filtered=bool(filters.given()),
             match_all=filters.match == "all",
         )
         return await self.postings.run(self.search_services(parsed, limit, offset, filters), cost)
@@ -145,7 +145,7 @@ class Engine(Struct, frozen=True):
     ) -> Hits:
         """Return what `search` does, in this thread."""
         data = self.data
-        mask = data.filters.mask(filters)
+        mask = data.filters.mask(filters.given())
         ranking = self._rank(query, mask, by_group=True, match_all=filters.match == "all")
         if filters.sort == "relevance":
             total, documents = await ranking.page(limit, offset)
@@ -319,7 +319,7 @@ class Engine(Struct, frozen=True):
                 query,
                 k,
                 by_group=False,
-                is_filtered=filters.has_conditions,
+                is_filtered=bool(filters.given()),
                 match_all=filters.match == "all",
             )
         return cost

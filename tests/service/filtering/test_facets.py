@@ -135,7 +135,8 @@ def test_an_unknown_order_is_an_error(snapshot: Snapshot) -> None:
 
 def test_masks_of_different_filters_do_not_share_memory(snapshot: Snapshot) -> None:
     one, other = (
-        snapshot.filters.mask(Filters(tag=(tag,), enriched=False)) for tag in ("t000", "t001")
+        snapshot.filters.mask(Filters(tag=(tag,), enriched=False).given())
+        for tag in ("t000", "t001")
     )
     assert one is not None
     assert other is not None

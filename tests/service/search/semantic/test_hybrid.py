@@ -120,7 +120,7 @@ def scores_of(snapshot: Snapshot, query: str, *, match_all: bool) -> Scores:
 
 def best_documents(snapshot: Snapshot, query: str, asked: Filters) -> list[int]:
     """Return the best document of each service that is found, best first."""
-    mask = snapshot.filters.mask(asked)
+    mask = snapshot.filters.mask(asked.given())
     return rank_all(index_of(snapshot), query, mask, asked.match == "all")
 
 
