@@ -92,12 +92,77 @@ def conditions_of(kind: type[Struct]) -> tuple[ConditionField, ...]:
     )
 
 
+@cache
+def _values_of(kind: type[Struct]) -> Callable[[Struct], tuple[Any, ...]]:
+    """Return a function of the values of the conditions, which `getattr` takes longer for."""
+    return operator.attrgetter(*(each.field for each in conditions_of(kind)))
+
+
+def about(description: str, column: TextColumn | ValueColumn | None = None) -> Meta:
+    """Return the metadata of a parameter."""
+    return Meta(description=description, extra=None if column is None else {"column": column})
+
+
+def any_of(name: str, example: str, column: TextColumn = TEXT, more: str = "") -> Meta:
+    """Return the metadata of a condition that allows several values."""
+    text = f"Only those with this {name}, such as `{example}`, or any of several.{more}"
+    return about(text, column)
+
+
+PRICES = ValueColumn("prices", "<f8", "the price, or the lowest, or NaN", operator.le)
+PAYERS = ValueColumn("payers", "<u4", "how many payers each had in 30 days", operator.ge)
+ALIVE = ValueColumn("alive", "|i1", "1 for one that is alive, -1 for a dead one, or 0", has_verdict)
+ENRICHED = ValueColumn("enriched", "|b1", "whether the service is enriched")
+REGISTRATION = ValueColumn(
+    "registration", "|b1", "whether a listing requires a registration or sign-in"
+)
+USD_PRICES = ValueColumn("usd_prices", "<f8", "", operator.le, of_offer=True, is_stored=False)
+NETWORK = TextColumn(network_key)
+OFFER_NETWORK = NETWORK._replace(of_offer=True)
+OFFER_FACET = TextColumn(of_offer=True)
+SERVICE = TextColumn(str, is_stored=False)
+OFFER_TEXT = TextColumn(of_offer=True, is_facet=False, is_stored=False)
+OFFER = " Those of an entry of `accepts` must hold together."
+
+
 class Conditions(Struct, frozen=True, kw_only=True, rename="camel"):
-    """Conditions that a document must all satisfy: None and empty ones are none. Base class."""
+    """Conditions that a service or an endpoint must all satisfy; None and empty ones are none."""
+
+    category: Annotated[Values, any_of("category", "Data")] = ()
+    tag: Annotated[Values, any_of("tag", "weather")] = ()
+    provider: Annotated[Values, any_of("provider", "Tidewatch")] = ()
+    enriched: Annotated[
+        bool | None, about("Only curated services and their endpoints, or only others.", ENRICHED)
+    ] = None
+    max_price: Annotated[
+        PriceBound | None,
+        about(
+            "The most that one may cost, in units of its currency, such as `0.05`: the cheapest "
+            "price of a service; the price of an endpoint, or its ceiling for the scheme `upto`. "
+            "With a network, scheme, asset or payTo of endpoints, the price of the cheapest entry "
+            "of `accepts` that has these.",
+            PRICES,
+        ),
+    ] = None
+    min_payers: Annotated[
+        PayerCount | None, about("The least number of payers that count, in 30 days.", PAYERS)
+    ] = None
+    alive: Annotated[
+        bool | None,
+        about("Only those that probers found alive, or dead: services with all endpoints.", ALIVE),
+    ] = None
+    match: Annotated[
+        Literal["any", "all"],
+        about("Whether any word of the query suffices, or one endpoint must have every word."),
+    ] = "any"
+    explain: Annotated[
+        bool, about("Whether to add the parts of the score of each result of a query.")
+    ] = False
 
     def given(self) -> list[Given]:
         """Return the conditions that there are, with their values."""
-        pairs = [(each, getattr(self, each.field)) for each in conditions_of(type(self))]
+        kind = type(self)
+        pairs = zip(conditions_of(kind), _values_of(kind)(self), strict=True)
         return [pair for pair in pairs if pair[1] or pair[1] == 0]  # as False is
 
     @property
@@ -112,113 +177,28 @@ class Conditions(Struct, frozen=True, kw_only=True, rename="camel"):
         return {each.name: values for each, values in given if isinstance(each.column, TextColumn)}
 
 
-def about(description: str, column: TextColumn | ValueColumn | None = None) -> Meta:
-    """Return the metadata of a parameter."""
-    return Meta(description=description, extra=None if column is None else {"column": column})
-
-
-def any_of(items: str, name: str, example: str, column: TextColumn = TEXT, more: str = "") -> Meta:
-    """Return the metadata of a condition that allows several values."""
-    text = f"Only {items} with this {name}, such as `{example}`, or any of several.{more}"
-    return about(text, column)
-
-
-PRICES = ValueColumn("prices", "<f8", "the lowest price, in its currency, or NaN", operator.le)
-PAYERS = ValueColumn("payers", "<u4", "how many payers each had in 30 days", operator.ge)
-ALIVE = ValueColumn("alive", "|i1", "1 for one that is alive, -1 for a dead one, or 0", has_verdict)
-ENRICHED = ValueColumn("enriched", "|b1", "whether the service is enriched")
-REGISTRATION = ValueColumn(
-    "registration", "|b1", "whether a listing requires a registration or sign-in"
-)
-USD_PRICES = ValueColumn("usd_prices", "<f8", "", operator.le, of_offer=True, is_stored=False)
-NETWORK = TextColumn(network_key)
-OFFER_TEXT = TextColumn(of_offer=True, is_facet=False, is_stored=False)
-OFFER = " Those of an entry of `accepts` must hold together."
-
-
 class ServiceConditions(Conditions, frozen=True, kw_only=True):
     """Conditions of services."""
 
-    category: Annotated[Values, any_of("services", "category", "Data")] = ()
-    network: Annotated[Values, any_of("services", "network", "base", NETWORK)] = ()
-    scheme: Annotated[Values, any_of("services", "scheme", "exact")] = ()
+    network: Annotated[Values, any_of("network", "base", NETWORK)] = ()
+    scheme: Annotated[Values, any_of("scheme", "exact")] = ()
     integration_type: Annotated[
         tuple[Literal["1P", "3P", ""], ...],
         about("Only services of this type, or of any of several.", TEXT),
     ] = ()
-    tag: Annotated[Values, any_of("services", "tag", "weather")] = ()
-    provider: Annotated[Values, any_of("services", "provider", "Tidewatch")] = ()
-    enriched: Annotated[
-        bool | None, about("Only services that are curated, or that are not.", ENRICHED)
-    ] = None
-    max_price: Annotated[
-        PriceBound | None,
-        about(
-            "The most that the cheapest price may be, in units of its currency, such as `0.05`.",
-            PRICES,
-        ),
-    ] = None
-    min_payers: Annotated[
-        PayerCount | None,
-        about("The least number of payers that count, in 30 days.", PAYERS),
-    ] = None
-    alive: Annotated[
-        bool | None,
-        about("Only services of which probers found an endpoint alive, or all dead.", ALIVE),
-    ] = None
 
 
 class EndpointConditions(Conditions, frozen=True, kw_only=True):
-    """Conditions of endpoints.
+    """Conditions of endpoints; those of offers must hold together on one way to pay."""
 
-    Those of offers must hold together on one way to pay. `max_price` is compared with the cheapest
-    offer that satisfies them, or without such conditions with the price of the endpoint.
-    """
-
-    network: Annotated[
-        Values,
-        any_of("endpoints", "network", "base", NETWORK._replace(of_offer=True), OFFER),
-    ] = ()
-    scheme: Annotated[
-        Values, any_of("endpoints", "scheme", "exact", TextColumn(of_offer=True), OFFER)
-    ] = ()
-    asset: Annotated[
-        Values,
-        any_of("endpoints", "asset", "0x8335…", OFFER_TEXT, OFFER),
-    ] = ()
-    pay_to: Annotated[
-        Values,
-        any_of("endpoints", "payTo", "0x1a2b…", OFFER_TEXT, OFFER),
-    ] = ()
-    method: Annotated[Values, any_of("endpoints", "method", "GET")] = ()
-    category: Annotated[Values, any_of("endpoints", "category", "Data")] = ()
-    tag: Annotated[Values, any_of("endpoints", "tag", "weather")] = ()
-    provider: Annotated[Values, any_of("endpoints", "provider", "Tidewatch")] = ()
-    service: Annotated[
-        Values,
-        any_of("endpoints", "service", "tidewatch-example", TextColumn(str, is_stored=False)),
-    ] = ()
-    enriched: Annotated[
-        bool | None, about("Only endpoints of services that are curated, or not.", ENRICHED)
-    ] = None
-    max_price: Annotated[
-        PriceBound | None,
-        about(
-            "The most that an endpoint may cost, in units of its currency, such as `0.05`; for the "
-            "scheme `upto` its ceiling. With a network, scheme, asset or payTo, the price of the "
-            "cheapest entry of `accepts` that has these.",
-            PRICES._replace(text="the price, in units of its currency, or NaN"),
-        ),
-    ] = None
+    network: Annotated[Values, any_of("network", "base", OFFER_NETWORK, OFFER)] = ()
+    scheme: Annotated[Values, any_of("scheme", "exact", OFFER_FACET, OFFER)] = ()
+    asset: Annotated[Values, any_of("asset", "0x8335…", OFFER_TEXT, OFFER)] = ()
+    pay_to: Annotated[Values, any_of("payTo", "0x1a2b…", OFFER_TEXT, OFFER)] = ()
+    method: Annotated[Values, any_of("method", "GET")] = ()
+    service: Annotated[Values, any_of("service", "tidewatch-example", SERVICE)] = ()
     max_usd_price: Annotated[
         PriceBound | None, about("The most that an offer may cost in US dollars.", USD_PRICES)
-    ] = None
-    min_payers: Annotated[
-        PayerCount | None,
-        about("The least number of payers that count, in 30 days.", PAYERS),
-    ] = None
-    alive: Annotated[
-        bool | None, about("Only endpoints that probers found alive, or dead.", ALIVE)
     ] = None
     registration: Annotated[
         bool | None,
@@ -262,28 +242,20 @@ else:
 Sort = Literal["relevance", "popularity", "price", "name"]
 EndpointSort = Literal["relevance", "price", "popularity"]
 COUNTED = about(f"Facets to count over all matches: the {MAX_COUNTED} most frequent of each.")
-Explain = Annotated[bool, about("Whether to add the parts of the score of each result of a query.")]
-MatchMode = Annotated[
-    Literal["any", "all"],
-    about("Whether any word of the query suffices, or one endpoint must have every word."),
-]
 
 
 class Filters(ServiceConditions, frozen=True, kw_only=True):
     """Conditions of services, their order, and what to add to the page."""
 
-    match: MatchMode = "any"
     sort: Annotated[Sort, about("The order; relevance of the listing is best known first.")] = (
         "relevance"
     )
     facets: Annotated[tuple[ServiceFacet, ...], COUNTED] = ()
-    explain: Explain = False
 
 
 class EndpointFilters(EndpointConditions, frozen=True, kw_only=True):
     """Conditions of endpoints, their order, and what to add to the page."""
 
-    match: MatchMode = "any"
     sort: Annotated[EndpointSort, about("The order; endpoints without a price come last.")] = (
         "relevance"
     )
@@ -292,7 +264,6 @@ class EndpointFilters(EndpointConditions, frozen=True, kw_only=True):
         about("The most endpoints of one service that are listed; 0 lists all."),
     ] = 3
     facets: Annotated[tuple[EndpointFacet, ...], COUNTED] = ()
-    explain: Explain = False
 
     @property
     def offers(self) -> dict[str, Values]:
@@ -303,6 +274,23 @@ class EndpointFilters(EndpointConditions, frozen=True, kw_only=True):
 NO_FILTERS = Filters()
 
 
+ResourceType = Annotated[
+    NonEmpty | None, about("Only resources of this type, such as `http` or `mcp`.")
+]
+EntryScheme = Annotated[NonEmpty | None, about("Only with this scheme, on the same entry.")]
+EntryPayee = Annotated[
+    NonEmpty | None,
+    about("Only paid to this address, in any case, on the same entry of `accepts`."),
+]
+Registration = Annotated[
+    bool | None,
+    about(
+        "Only resources that require a registration or a sign-in before payment, or with `false` "
+        "only the others."
+    ),
+]
+
+
 class ResourceFilters(Struct, frozen=True, kw_only=True, rename="camel"):
     """Conditions that a listed resource must all satisfy; None and empty ones are none.
 
@@ -310,21 +298,16 @@ class ResourceFilters(Struct, frozen=True, kw_only=True, rename="camel"):
     schemes as entries spell them.
     """
 
-    type: Annotated[
-        NonEmpty | None, about("Only resources of this type, such as `http` or `mcp`.")
-    ] = None
+    type: ResourceType = None
     network: Annotated[
         NonEmpty | None,
         about("Only with this network on an entry of `accepts`, by any of its names."),
     ] = None
-    scheme: Annotated[NonEmpty | None, about("Only with this scheme, on the same entry.")] = None
+    scheme: EntryScheme = None
     asset: Annotated[
         NonEmpty | None, about("Only with this asset, in any case, on the same entry.")
     ] = None
-    pay_to: Annotated[
-        NonEmpty | None,
-        about("Only paid to this address, in any case, on the same entry of `accepts`."),
-    ] = None
+    pay_to: EntryPayee = None
     max_usd_price: Annotated[
         PriceBound | None,
         about("The most that the same entry may cost in US dollars, paid in a known stablecoin."),
@@ -340,13 +323,7 @@ class ResourceFilters(Struct, frozen=True, kw_only=True, rename="camel"):
     alive: Annotated[
         bool | None, about("Only with an endpoint that probers found alive, or dead.")
     ] = None
-    registration: Annotated[
-        bool | None,
-        about(
-            "Only resources that require a registration or a sign-in before payment, or with "
-            "`false` only the others."
-        ),
-    ] = None
+    registration: Registration = None
     is_verbatim: bool = False
 
     @property

@@ -18,7 +18,15 @@ from service.api.query_string import (
     parameters_of,
 )
 from service.api.routes import OperationRoute
-from service.conditions import NO_RESOURCE_FILTERS, ResourceFilters, about
+from service.conditions import (
+    NO_RESOURCE_FILTERS,
+    EntryPayee,
+    EntryScheme,
+    Registration,
+    ResourceFilters,
+    ResourceType,
+    about,
+)
 from service.errors import InvalidParameter
 from service.http.context import snapshot_of
 from service.http.responses import Cacheable
@@ -37,25 +45,14 @@ class ListDiscoveryResources(Operation, frozen=True, kw_only=True):
     NAMES_UNKNOWN = True
     limit: LongLimit = 100
     offset: Offset = 0
-    type: Annotated[
-        NonEmpty | None, about("Only resources of this type, such as `http` or `mcp`.")
-    ] = None
+    type: ResourceType = None
     network: Annotated[
         NonEmpty | None, about("Only with this network, as the entry of `accepts` has it.")
     ] = None
-    scheme: Annotated[NonEmpty | None, about("Only with this scheme, on the same entry.")] = None
-    pay_to: Annotated[
-        NonEmpty | None,
-        about("Only paid to this address, in any case, on the same entry of `accepts`."),
-    ] = None
+    scheme: EntryScheme = None
+    pay_to: EntryPayee = None
     extensions: Annotated[NonEmpty | None, about("Only with this key in `extensions`.")] = None
-    registration: Annotated[
-        bool | None,
-        about(
-            "Only resources that require a registration or a sign-in before payment, or with "
-            "`false` only the others."
-        ),
-    ] = None
+    registration: Registration = None
 
     @property
     def filters(self) -> ResourceFilters:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from itertools import accumulate
+from typing import Any
 
 from msgspec import UNSET, Struct, UnsetType
 from starlette.requests import Request
@@ -66,32 +67,33 @@ async def find_endpoints(snapshot: Snapshot, search: EndpointSelection) -> Endpo
     return await engine.search_endpoints(search.q or None, search.limit, search.offset, search)
 
 
-def endpoint_items(snapshot: Snapshot, hits: EndpointHits) -> tuple[StoredList, int]:
-    """Return the endpoints of a page as they are stored, and their number.
+def page_of_endpoints(
+    snapshot: Snapshot, limit: int, offset: int, hits: EndpointHits
+) -> dict[str, Any]:
+    """Return the members of a page of endpoints, with the endpoints as they are stored.
 
-    The page ends early where MAX_PAGE bytes leave no room for more.
+    The page ends early where MAX_PAGE bytes leave no room for more; its `limit` is then the number
+    of its endpoints.
     """
     items = list(map(snapshot.endpoints.item, hits.ordinals, hits.offers))
     sizes = accumulate(sum(map(len, item)) for item in items)
     count = max(bisect_right(list(sizes), MAX_PAGE), 1)
-    return StoredList(items[:count]), min(count, len(items))
+    return {
+        "endpoints": StoredList(items[:count]),
+        "total": hits.total,
+        "limit": count if count < len(items) else limit,
+        "offset": offset,
+    }
 
 
 def endpoint_list_body(snapshot: Snapshot, search: EndpointSelection, hits: EndpointHits) -> bytes:
-    """Return the JSON of an `EndpointList`, with the endpoints as they are stored.
-
-    The `limit` of a page that ends early is the number of its endpoints.
-    """
-    items, count = endpoint_items(snapshot, hits)
-    limit = count if count < len(hits.ordinals) else search.limit
+    """Return the JSON of an `EndpointList`."""
+    page = page_of_endpoints(snapshot, search.limit, search.offset, hits)
     return splice(
-        {
-            "endpoints": items,
-            "total": hits.total,
+        page
+        | {
             "listed": hits.listed,
-            "limit": limit,
-            "offset": search.offset,
             "facets": hits.facets,
-            "explanations": hits.explanations and hits.explanations[:limit],
+            "explanations": hits.explanations and hits.explanations[: page["limit"]],
         }
     )

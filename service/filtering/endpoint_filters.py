@@ -63,7 +63,7 @@ class EndpointFilterIndex(FilterIndex):
 
     def cheapest_offers(self, ordinals: Sequence[int], filters: EndpointFilters) -> list[int]:
         """Return the cheapest offers that satisfy the filters, NONE without filters of offers."""
-        if not filters.offers:
+        if not (offers := filters.offers):
             return [NONE] * len(ordinals)
-        wanted = self._offers.resolve(filters.offers)
+        wanted = self._offers.resolve(offers)
         return [self._offers.cheapest(ordinal, wanted) for ordinal in ordinals]
