@@ -137,8 +137,8 @@ def parse(kind: type[T], query_string: bytes) -> T:
         (name,) = re.findall(r"`(?:\$\.)?(\w+)(?:\[\d+\])?`$", str(error))
         if name in values:
             raise _invalid(name, parameters[name]) from error
-        description = parameters[name]["description"]
-        raise InvalidParameter(name, f"{name} is required. {description}") from error
+        meaning, _, _ = parameters[name]["description"].partition(".")
+        raise InvalidParameter(name, f"{name} is required. {meaning}.") from error
 
 
 def format_pairs(operation: Operation) -> Pairs:

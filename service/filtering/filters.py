@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from functools import reduce
 from typing import Any
 
@@ -63,7 +63,8 @@ class FilterIndex:
             else column.holds(self._arrays[column.array], value)
             for (_, name, column), value in given
         ]
-        return intersection([*others, *masks])
+        masks += others
+        return reduce(np.logical_and, masks) if masks else None
 
     def page(self, matches: Mask | None, sort: str, limit: int, offset: int = 0) -> Integers:
         """Return one page of the matches in an order, or of all documents when None.
@@ -86,11 +87,6 @@ class FilterIndex:
     def count(self, names: Iterable[str], matches: Mask | None) -> FacetCounts:
         """Return the most frequent values of facets among the matches, or all documents if None."""
         return {name: self.facets[name].count(matches) for name in names}
-
-
-def intersection(masks: Sequence[Mask]) -> Mask | None:
-    """Return which documents are in all masks, None without any; the mask is read-only."""
-    return reduce(np.logical_and, masks) if masks else None
 
 
 def page_of(chunks: Iterable[Integers], limit: int, offset: int) -> Integers:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterator, Sequence
-from functools import lru_cache, partial
+from functools import lru_cache, partial, reduce
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -16,7 +16,7 @@ from msgspec import Raw, Struct, field
 from msgspec.structs import astuple
 
 from service.conditions import NO_RESOURCE_FILTERS, ResourceFilters, has_verdict
-from service.filtering.filters import in_order, intersection, page_of
+from service.filtering.filters import in_order, page_of
 from service.filtering.offers import UNKNOWN, Offers
 from service.filtering.urls import Urls
 from service.schema.discovery import Requirement, ToolFacts
@@ -111,8 +111,9 @@ class Resources:
         conditions: int = sum(value != default for value, default in pairs)
         return conditions * len(self) + (len(self._urls) if filters.url_substring else 0)
 
-    def _select(self, filters: ResourceFilters) -> Mask | None:
-        return intersection(list(self._conditions(filters)))
+    def _select(self, filters: ResourceFilters) -> Mask:
+        every = np.ones(len(self), np.bool_)
+        return reduce(np.logical_and, self._conditions(filters), every)
 
     def _conditions(self, filters: ResourceFilters) -> Iterator[Mask]:
         """Yield the resources that satisfy each condition alone."""
@@ -129,9 +130,9 @@ class Resources:
             yield self._urls.containing(filters.url_substring)
         if filters.alive is not None:
             yield has_verdict(self._arrays["alive"], filters.alive)
-        entries = intersection(list(self._entry_masks(filters)))
-        if entries is not None:
-            yield count_in_rows(self._arrays["entry_offsets"], entries) > 0
+        if entries := [*self._entry_masks(filters)]:
+            whole = reduce(np.logical_and, entries)
+            yield count_in_rows(self._arrays["entry_offsets"], whole) > 0
 
     def _entry_masks(self, filters: ResourceFilters) -> Iterator[Mask]:
         """Yield the entries of `accepts` that satisfy each condition alone."""

@@ -170,7 +170,7 @@ def test_without_results_the_output_suggests_a_command(
         (["x", "--offset=-1"], "--offset must be an integer of at least 0"),
         (["x", "--max-price", "cheap"], "--max-price must be a decimal such as 0.05, from 0"),
         (["x", "--sort", "size"], "--sort must be one of: name, popularity, price, relevance"),
-        ([""], "QUERY is required. The words to search for"),
+        ([""], "QUERY is required. The words to search for, without operators."),
         (["x" * 2001], "QUERY must be of 1 to 2,000 characters"),
     ],
 )

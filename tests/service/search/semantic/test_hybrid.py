@@ -114,7 +114,7 @@ def scores_of(snapshot: Snapshot, query: str, *, match_all: bool) -> Scores:
     words = ((sums - index.groups.penalties[index.services]) / unit).tolist()
     if parsed.vector is None:
         return Scores(words, [], 0)
-    cosines = parsed.vector.similarities(every).tolist()
+    cosines = parsed.vector.vectors.similarities(parsed.vector.vector, every).tolist()
     return Scores(words, cosines, parsed.vector.weights[True] / unit)
 
 
