@@ -46,14 +46,15 @@ def find_outliers(columns: RecordColumns) -> list[Outlier]:
     strings = columns.strings.strings()
     keys: dict[str, int] = {}
     folded = [keys.setdefault(string.casefold(), len(keys)) for string in strings]
-    categories = np.asarray(folded)[columns.services["category"]][services]
+    own_categories = columns.service_runs["category"].items
+    categories = np.asarray(folded)[own_categories][services]
     ids = columns.service_runs["id"].strings()
     outliers = []
     for group in _groups(categories << 32 | prices["currency"]):
         own = prices[group]
         for member, price, usual in _far_from_median(own["lowest"], own["highest"]):
             service = int(services[group[member]])
-            category = strings[columns.services["category"][service]]
+            category = strings[own_categories[service]]
             currency = strings[own["currency"][member]]
             outliers.append(Outlier(ids[service], category, currency, price, usual))
     return sorted(

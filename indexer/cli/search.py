@@ -22,8 +22,8 @@ from service.api.endpoints import (
 )
 from service.api.query_string import Operation, parse
 from service.api.services import ListServices, SearchServices, ServiceSelection, find, list_body
+from service.conditions import Sort
 from service.errors import InvalidParameter
-from service.filtering.filters import Sort
 from service.networks import network_label
 from service.prices import endpoint_price, is_upto, offer_pricing, service_price
 from service.schema.records import Service, sum_calls

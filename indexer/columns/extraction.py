@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import count
 from math import nan
@@ -40,16 +40,16 @@ from indexer.record_store import KEY_SIZE, Keys
 from indexer.sources.subjects import Address, find_address
 from indexer.text import is_own_text
 from indexer.untrusted import string_of
-from service.filtering.facets import ENDPOINT_KEYS, SERVICE_KEYS
-from service.networks import network_key, network_label
+from service.conditions import ENDPOINT_KEYS, SERVICE_KEYS
 from service.schema.values import NULL
 from service.storage.hash_table import text_hash
 
 NO_ADDRESS = Address(0, 0)
 
 _service, _endpoint, _price_range = map(packer, (SERVICE, ENDPOINT, PRICE_RANGE))
-_network_key = lru_cache(maxsize=1024)(network_key)
-_network_label = lru_cache(maxsize=1024)(network_label)
+_keys = {
+    name: lru_cache(maxsize=1024)(key) for name, key in {**SERVICE_KEYS, **ENDPOINT_KEYS}.items()
+}
 
 
 class Extractor:
@@ -78,7 +78,10 @@ class Extractor:
         contents = service.contents(decoded)
         key = contents.key(service.id)
         self._texts += key
-        self._add_filters(service, prices)
+        runs = self._runs
+        self._add_values(runs, service.values)
+        runs["id"].add(service.id.encode())
+        runs["name"].add(service.name.encode())
         self._add_price_ranges(comparable)
         endpoints = bytes(members["endpoints"])
         start, summary = text.index(endpoints), b""
@@ -90,8 +93,6 @@ class Extractor:
             summary = summarise(members, len(prices))
         self._runs["summary"].add(summary)
         self._services += _service.pack(
-            self._numbers[service.category],
-            self._numbers[service.integration_type],
             _cheapest(comparable),
             service.enriched,
             string_of(service.status).casefold() == DEPRECATED,
@@ -114,23 +115,13 @@ class Extractor:
             strings=ragged_texts([string.encode() for string in self._numbers]),
         )
 
-    def _distinct(self, values: Sequence[str], key: Callable[[str], str]) -> list[int]:
-        """Return the numbers of values; of several spellings of one the last counts."""
-        distinct = {key(value): value for value in values}
-        return [self._numbers[value] for value in distinct.values()]
-
-    def _add_filters(self, service: IndexedService, prices: Sequence[IndexedPrice]) -> None:
-        runs = self._runs
-        networks = service.networks or [price.network for price in prices if price.network]
-        values: dict[str, tuple[Callable[[str], str], list[str]]] = {
-            "network": (_network_key, [_network_label(network) for network in networks]),
-            "scheme": (SERVICE_KEYS["scheme"], [price.scheme for price in prices if price.scheme]),
-            "tag": (SERVICE_KEYS["tag"], service.tags),
-        }
-        for name, (key, own) in values.items():
-            runs[name].add_numbers(self._distinct(own, key))
-        runs["id"].add(service.id.encode())
-        runs["name"].add(service.name.encode())
+    def _add_values(
+        self, runs: Mapping[str, RaggedWriter], values: Mapping[str, Sequence[str]]
+    ) -> None:
+        """Add the numbers of the values of facets; of several spellings of one the last counts."""
+        for name, own in values.items():
+            distinct = {_keys[name](value): value for value in own}
+            runs[name].add_numbers(self._numbers[value] for value in distinct.values())
 
     def _add_price_ranges(self, prices: Iterable[IndexedPrice]) -> None:
         ranges: dict[str, tuple[float, float]] = {}
@@ -144,8 +135,7 @@ class Extractor:
 
     def _add_endpoints(self, start: int, endpoints: bytes, service: IndexedService) -> None:
         """Add the endpoints of a service; `start` is where they stand in the record."""
-        key, rewritten = ENDPOINT_KEYS["tag"], bytearray()
-        tags, numbers = self._endpoint_runs["tag"], self._numbers
+        rewritten, numbers = bytearray(), self._numbers
         for endpoint, raw in zip(service.endpoints, decode_list(endpoints), strict=True):
             own_start = start + 1  # after the bracket or a comma
             start = own_stop = own_start + memoryview(raw).nbytes
@@ -155,10 +145,7 @@ class Extractor:
                 own_start = len(rewritten)
                 rewritten += without_added_members(raw)
                 own_stop = len(rewritten)
-            if endpoint.tags:
-                tags.add_numbers(self._distinct(endpoint.tags, key))
-            else:
-                tags.add(b"")
+            self._add_values(self._endpoint_runs, service.values_of(endpoint))
             price, quality = endpoint.pricing, endpoint.quality
             tool = "" if endpoint.tool is NULL else string_of(endpoint.tool)
             pay_to = "" if endpoint.pay_to is NULL else string_of(endpoint.pay_to)
@@ -176,7 +163,6 @@ class Extractor:
                 endpoint.advice,
                 float(compared) if compared else nan,
                 min(MAX_PAYERS, payers),
-                numbers[endpoint.method],
                 numbers[price.network],
                 numbers[price.scheme],
                 numbers[pay_to],

@@ -23,6 +23,7 @@ from indexer.columns.ragged import (
     ragged_texts,
 )
 from indexer.record_store import KEY_SIZE, Keys
+from service.conditions import ENDPOINT_KEYS, SERVICE_KEYS
 from service.search.postings import Integers
 from service.storage.container import Array, Arrays, Layout, open_arrays, write_arrays
 
@@ -35,8 +36,6 @@ NUMBER = np.dtype("<i4")
 """The number of a string."""
 SERVICE = np.dtype(
     [
-        ("category", NUMBER),
-        ("integrationType", NUMBER),
         ("cheapest", "<f8"),  # NaN without a price
         ("enriched", "?"),
         ("deprecated", "?"),
@@ -61,7 +60,6 @@ ENDPOINT = np.dtype(
         ("advice", "<u4"),  # to the seller, as bits
         ("price", "<f8"),  # the one that filters compare, or NaN
         ("payers", "<i8"),  # in the last 30 days
-        ("method", NUMBER),
         ("network", NUMBER),
         ("scheme", NUMBER),
         ("pay_to", NUMBER),
@@ -77,14 +75,11 @@ SERVICE_RUNS: dict[str, np.dtype[Any]] = {
     "id": TEXT,
     "name": TEXT,
     "summary": TEXT,  # empty where it can be spliced
-    "network": NUMBER,
-    "scheme": NUMBER,
-    "tag": NUMBER,
     "prices": PRICE_RANGE,
     "rewritten": TEXT,  # endpoints without the members that responses add
+    **dict.fromkeys(SERVICE_KEYS, NUMBER),
 }
-ENDPOINT_RUNS: dict[str, np.dtype[Any]] = {"tag": NUMBER}
-"""An endpoint without tags has those of its service."""
+ENDPOINT_RUNS: dict[str, np.dtype[Any]] = dict.fromkeys(ENDPOINT_KEYS, NUMBER)
 
 
 _runs = [

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from functools import lru_cache
 from hashlib import sha256
 from itertools import chain, repeat
 from typing import Any, NamedTuple
@@ -18,7 +20,8 @@ from indexer.untrusted import string_of
 from indexer.x402.members.naming import host_labels
 from indexer.x402.members.output import read_output
 from indexer.x402.members.parameters import path_parameters
-from service.filtering.facets import folded
+from service.conditions import folded
+from service.networks import network_label
 from service.schema.listings import Advice
 from service.schema.profiles import Profile, searched_text
 from service.schema.values import NULL
@@ -120,6 +123,7 @@ class IndexedEndpoint(Struct, rename="camel", gc=False):
     description: str = ""
     parameters: list[IndexedParameter] = []
     tags: list[str] = []
+    provider_name: str = ""
     tool: Raw = NULL
     output_schema: Raw = NULL
     response_schema: Raw = NULL
@@ -166,6 +170,12 @@ class IndexedEndpoint(Struct, rename="camel", gc=False):
         return read_output(*map(_output_of, declared)) if declared else ""
 
 
+@lru_cache(maxsize=1024)
+def _methods(text: str) -> list[str]:
+    """Return the methods of an endpoint, which may be several, as in `GET, POST`."""
+    return [name.strip() for name in _separator.split(text.upper()) if name.strip()]
+
+
 class IndexedService(Struct, rename="camel", gc=False):
     """The part of a service that is searched, filtered and ordered by."""
 
@@ -178,8 +188,32 @@ class IndexedService(Struct, rename="camel", gc=False):
     networks: list[str] = []
     integration_type: str = ""
     tags: list[str] = []
+    provider: str = ""
     enriched: bool = False
     status: Raw = NULL
+
+    @property
+    def values(self) -> dict[str, Sequence[str]]:
+        """The values of the facets of a service."""
+        prices = [endpoint.pricing for endpoint in self.endpoints]
+        networks = self.networks or [price.network for price in prices if price.network]
+        return {
+            "category": [self.category],
+            "network": [*map(_network_label, networks)],
+            "scheme": [price.scheme for price in prices if price.scheme],
+            "integrationType": [self.integration_type],
+            "tag": self.tags,
+            "provider": [self.provider],
+        }
+
+    def values_of(self, endpoint: IndexedEndpoint) -> dict[str, Sequence[str]]:
+        """Return the values of the facets of an endpoint, besides those of its offers."""
+        return {
+            "method": _methods(endpoint.method),
+            "category": [self.category],
+            "tag": endpoint.tags or self.tags,
+            "provider": [endpoint.provider_name or self.provider],
+        }
 
     def contents(self, annotations: Annotations = NO_ANNOTATIONS) -> Contents:
         """Return the searched texts; without a domain the first endpoint gives the host."""
@@ -206,6 +240,8 @@ def _is_null(raw: Raw) -> bool:
 
 
 _encode = msgspec.msgpack.Encoder().encode
+_separator = re.compile(r"[,/|]")
+_network_label = lru_cache(maxsize=1024)(network_label)
 _any = msgspec.json.Decoder(float_hook=str)
 decode_service = msgspec.json.Decoder(IndexedService).decode
 decode_list = msgspec.json.Decoder(list[Raw]).decode

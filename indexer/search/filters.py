@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
@@ -9,11 +10,19 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from indexer.columns.ragged import AnyIntegers, Ragged
+from indexer.columns.ragged import Ragged
 from indexer.columns.record_columns import RecordColumns
 from indexer.search.popularity import Popularity
-from service.filtering.facets import DENSE_SHARE, SERVICE_KEYS, Normaliser
-from service.storage.container import ArraysWriter, writing_arrays
+from service.conditions import (
+    SERVICE_KEYS,
+    Conditions,
+    Normaliser,
+    ServiceConditions,
+    TextColumn,
+    conditions_of,
+)
+from service.filtering.facets import DENSE_SHARE
+from service.storage.container import Arrays, ArraysWriter, writing_arrays
 from service.storage.layouts import SERVICE_FILTERS
 
 
@@ -37,21 +46,33 @@ def write_filters(path: Path, columns: RecordColumns, popularity: Popularity) ->
         "by_price": np.argsort(services["cheapest"], kind="stable"),
         "by_name": sorted(range(count), key=names.__getitem__),
     }
+    values = {
+        "prices": services["cheapest"],
+        "enriched": services["enriched"],
+        "payers": popularity.stored_payers,
+        "alive": popularity.alive,
+    }
+    facets = {name: FacetValues(runs[name], columns.strings) for name in SERVICE_KEYS}
     with writing_arrays(path, SERVICE_FILTERS) as writer:
-        for name, key in SERVICE_KEYS.items():
-            values = runs[name] if name in runs else single_values(services[name])
-            write_facet(writer, name, key, FacetValues(values, columns.strings))
-        writer.write("prices", services["cheapest"])
-        writer.write("enriched", services["enriched"])
-        writer.write("payers", popularity.stored_payers)
-        writer.write("alive", popularity.alive)
+        write_conditions(writer, ServiceConditions, facets, values)
         for name, order in orders.items():
             writer.write(name, np.asarray(order, np.uint32))
 
 
-def single_values(numbers: AnyIntegers) -> Ragged:
-    """Return the numbers of documents that have one each."""
-    return Ragged(np.ones(len(numbers), np.uint32), numbers)
+def write_conditions(
+    writer: ArraysWriter,
+    kind: type[Conditions],
+    facets: Mapping[str, FacetValues],
+    values: Arrays,
+) -> None:
+    """Write what the conditions of a kind are compared with."""
+    for _, name, column in conditions_of(kind):
+        if not column.is_stored:
+            continue
+        if isinstance(column, TextColumn):
+            write_facet(writer, name, column.key, facets[name])
+        else:
+            writer.write(column.array, values[column.array])
 
 
 def write_facet(writer: ArraysWriter, name: str, key: Normaliser, values: FacetValues) -> None:

@@ -16,7 +16,7 @@ from indexer.columns.ragged import AnyIntegers, Ragged, is_first, ragged_texts, 
 from indexer.columns.record_columns import EMPTY, RecordColumns, of_strings
 from indexer.search.filters import FacetValues
 from indexer.x402.listing import EntryKeys
-from service.filtering.facets import OFFER_KEYS
+from service.conditions import OFFER_KEYS
 from service.filtering.offers import NONE
 from service.networks import network_label
 from service.search.postings import Integers
@@ -108,7 +108,7 @@ class OfferWriter:
     def write(
         self, folder: Path, entries: int, owners: npt.NDArray[np.int32], endpoints: int
     ) -> dict[str, FacetValues]:
-        """Write the offers; returns the values of OFFER_FACETS that endpoints have by them.
+        """Write the offers; returns the values of facets that endpoints have by them.
 
         Nothing may be called afterwards.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
 from itertools import groupby
@@ -16,11 +15,8 @@ import numpy.typing as npt
 from msgspec import Struct
 
 from indexer.columns.ragged import (
-    RaggedWriter,
-    concatenate_ragged,
     first_equal,
     positions,
-    ragged_texts,
 )
 from indexer.columns.record_columns import RecordColumns
 from indexer.columns.records import ENDPOINT_FIELDS, IndexedEndpoint, decode_service
@@ -28,7 +24,7 @@ from indexer.encoder.encoding import TextEncoder, open_pieces
 from indexer.encoder.quantising import EncodedTexts
 from indexer.options import Policy
 from indexer.record_store import write_record_store
-from indexer.search.filters import FacetValues, single_values, write_facet
+from indexer.search.filters import FacetValues, write_conditions
 from indexer.search.offers import OfferWriter
 from indexer.search.parts import Documents, Part, part_of, place_documents
 from indexer.search.popularity import Payers, Popularity
@@ -40,7 +36,7 @@ from indexer.untrusted import string_of
 from indexer.x402.endpoints import identify_endpoint
 from indexer.x402.resource import read_resource
 from indexer.x402.rules import Rules
-from service.filtering.facets import ENDPOINT_KEYS, OFFER_KEYS
+from service.conditions import ENDPOINT_KEYS, EndpointConditions
 from service.filtering.offers import NONE
 from service.schema.profiles import EndpointFacts
 from service.storage.container import Arrays, open_arrays, write_arrays, writing_arrays
@@ -78,7 +74,6 @@ class _Annotated(Struct):
 
 _endpoint = msgspec.json.Decoder(IndexedEndpoint)
 _annotated = msgspec.json.Decoder(_Annotated)
-_separator = re.compile(r"[,/|]")
 _any = Rules(Policy(allow_http=True, allow_private=True, max_price=Decimal("Infinity")))
 
 
@@ -132,7 +127,7 @@ def write_endpoints(
 def _facts(columns: RecordColumns) -> Iterator[bytes]:
     """Return the facts of each service that stand beside its endpoints."""
     runs = columns.service_runs
-    used, numbers = np.unique(columns.services["category"], return_inverse=True)
+    used, numbers = np.unique(runs["category"].items, return_inverse=True)
     categories = columns.strings.take(used).strings()
     facts = zip(
         runs["id"].strings(),
@@ -193,16 +188,17 @@ def _write_filters(
 ) -> None:
     """Write the values that endpoints are filtered and ordered by."""
     endpoints, counts = columns.endpoints, columns.services["endpoints"]
+    runs, strings = columns.endpoint_runs, columns.strings
+    facets = of_offers | {name: FacetValues(runs[name], strings) for name in ENDPOINT_KEYS}
+    values: Arrays = {
+        "prices": endpoints["price"],
+        "enriched": np.repeat(columns.services["enriched"], counts),
+        "registration": registration,
+        "payers": popularity.stored_payers,
+        "alive": popularity.alive,
+    }
     with writing_arrays(folder / "filters", ENDPOINT_FILTERS) as writer:
-        for name, values in of_offers.items():
-            write_facet(writer, name, OFFER_KEYS[name], values)
-        for name, values_of in (("method", _methods), ("category", _categories), ("tag", _tags)):
-            write_facet(writer, name, ENDPOINT_KEYS[name], values_of(columns))
-        writer.write("prices", endpoints["price"])
-        writer.write("enriched", np.repeat(columns.services["enriched"], counts))
-        writer.write("registration", registration)
-        writer.write("payers", popularity.stored_payers)
-        writer.write("alive", popularity.alive)
+        write_conditions(writer, EndpointConditions, facets, values)
         writer.write("by_popularity", popularity.order)
         writer.write("by_price", np.argsort(endpoints["price"], kind="stable").astype(np.uint32))
 
@@ -217,33 +213,6 @@ def _popularity(
         for number, each in own.items():
             returning[first + number], payers[first + number] = each
     return Popularity(returning, payers, alive)
-
-
-def _methods(columns: RecordColumns) -> FacetValues:
-    """Return the methods of each endpoint, which may be several, as in `GET, POST`."""
-    used, rows = np.unique(columns.endpoints["method"], return_inverse=True)
-    numbers: dict[str, int] = {}
-    names = RaggedWriter(np.int32)
-    for spelling in columns.strings.take(used).strings():
-        parts = [name.strip() for name in _separator.split(spelling.upper()) if name.strip()]
-        distinct = {ENDPOINT_KEYS["method"](name): name for name in parts}.values()
-        names.add_numbers(numbers.setdefault(name, len(numbers)) for name in distinct)
-    return FacetValues(names.rows().take(rows), ragged_texts([name.encode() for name in numbers]))
-
-
-def _categories(columns: RecordColumns) -> FacetValues:
-    services = columns.services
-    categories = np.repeat(services["category"], services["endpoints"])
-    return FacetValues(single_values(categories), columns.strings)
-
-
-def _tags(columns: RecordColumns) -> FacetValues:
-    """Return the tags of each endpoint: its own, or else those of its service."""
-    own, of_services = columns.endpoint_runs["tag"], columns.service_runs["tag"]
-    count = len(own.sizes)
-    services = np.repeat(np.arange(len(of_services.sizes)), columns.services["endpoints"])
-    rows = np.where(own.sizes > 0, np.arange(count), count + services)
-    return FacetValues(concatenate_ragged([own, of_services]).take(rows), columns.strings)
 
 
 class _Join:

@@ -4,74 +4,54 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from msgspec import Meta
 from starlette.requests import Request
 
-from service.api.listing import splice, stored_list
+from service.api.listing import StoredList, splice
 from service.api.query_string import (
     MAX_LIMIT,
-    QUERY,
     Cursor,
     Limit,
     LongLimit,
-    NonEmptyValues,
     Offset,
     Operation,
-    PriceBound,
-    Query,
-    about,
+    OptionalQuery,
     parameters_of,
-    read,
 )
 from service.api.routes import OperationRoute
+from service.conditions import (
+    NO_RESOURCE_FILTERS,
+    EntryPayee,
+    EntryScheme,
+    Registration,
+    ResourceFilters,
+    ResourceType,
+    about,
+)
 from service.errors import InvalidParameter
-from service.filtering.facets import OFFER_KEYS
 from service.http.context import snapshot_of
 from service.http.responses import Cacheable
 from service.schema.discovery import PREFIXES
 from service.schema.values import NonEmpty
 from service.snapshot.cursors import cursor_prefix, parse_cursor
-from service.snapshot.resources import NO_RESOURCE_FILTERS, ResourceFilters, ResourcePage
+from service.snapshot.resources import ResourcePage
 
 PAGE = ("query", "limit", "cursor")
 """The parameters of a search that are no filters."""
-
-SAME_NETWORK = "Only with this network, as the entry of `accepts` has it."
-NETWORK = "Only with this network on an entry of `accepts`, by any of its names."
-ASSET = "Only with this asset, in any case, on the same entry."
-EXTENSIONS = "Only with this key in `extensions`, or with all of several."
-ALIVE = "Only with an endpoint that probers found alive, or dead."
-REGISTRATION = (
-    "Only resources that require a registration or a sign-in before payment, or with `false` only "
-    "the others."
-)
-PRICE = "The most that the same entry may cost in US dollars, paid in a known stablecoin."
-ResourceType = Annotated[NonEmpty, about("Only resources of this type, such as `http` or `mcp`.")]
-PayTo = Annotated[
-    NonEmpty,
-    Meta(
-        description="Only paid to this address, in any case, on the same entry of `accepts`.",
-        extra={"hint": "the address that is paid"},
-    ),
-]
-UrlPart = Annotated[
-    str,
-    Meta(min_length=3, max_length=2048, description="Only with this in their URL, in any case."),
-]
 
 
 class ListDiscoveryResources(Operation, frozen=True, kw_only=True):
     """List resources of x402 feeds as they came; also below /v2/x402 and /platform/v2/x402."""
 
-    NAMES_UNKNOWN = True
     limit: LongLimit = 100
     offset: Offset = 0
-    type: ResourceType | None = None
-    network: Annotated[NonEmpty | None, about(SAME_NETWORK)] = None
-    scheme: Annotated[NonEmpty | None, about("Only with this scheme, on the same entry.")] = None
-    pay_to: PayTo | None = None
+    type: ResourceType = None
+    network: Annotated[
+        NonEmpty | None, about("Only with this network, as the entry of `accepts` has it.")
+    ] = None
+    scheme: EntryScheme = None
+    pay_to: EntryPayee = None
     extensions: Annotated[NonEmpty | None, about("Only with this key in `extensions`.")] = None
-    registration: Annotated[bool | None, about(REGISTRATION)] = None
+    registration: Registration = None
 
     @property
     def filters(self) -> ResourceFilters:
@@ -80,9 +60,10 @@ class ListDiscoveryResources(Operation, frozen=True, kw_only=True):
             type=self.type,
             network=self.network,
             scheme=self.scheme,
-            offers={} if self.pay_to is None else {"payTo": [self.pay_to]},
+            pay_to=self.pay_to,
             extensions=() if self.extensions is None else (self.extensions,),
             registration=self.registration,
+            is_verbatim=bool(self.network or self.scheme),
         )
 
     @property
@@ -91,22 +72,11 @@ class ListDiscoveryResources(Operation, frozen=True, kw_only=True):
         return self.limit > MAX_LIMIT or self.filters != NO_RESOURCE_FILTERS
 
 
-class SearchDiscoveryResources(Operation, frozen=True, kw_only=True):
+class SearchDiscoveryResources(ResourceFilters, Operation, frozen=True, kw_only=True):
     """Search the resources of x402 feeds; also below the same prefixes."""
 
-    NAMES_UNKNOWN = True
-    query: Annotated[Query, about(f"{QUERY} Required unless there is a filter.")] = ""
-    type: ResourceType | None = None
-    network: Annotated[NonEmpty | None, about(NETWORK)] = None
-    scheme: Annotated[NonEmpty | None, about("Only with this scheme, on the same entry.")] = None
-    asset: Annotated[NonEmpty | None, about(ASSET)] = None
-    pay_to: PayTo | None = None
-    max_usd_price: Annotated[PriceBound | None, about(PRICE)] = None
-    extensions: Annotated[NonEmptyValues, about(EXTENSIONS)] = ()
-    tags: Annotated[NonEmptyValues, about("Only with this tag, or with any of several.")] = ()
-    url_substring: UrlPart | None = None
-    alive: Annotated[bool | None, about(ALIVE)] = None
-    registration: Annotated[bool | None, about(REGISTRATION)] = None
+    FIXED = frozenset({"is_verbatim"})
+    query: OptionalQuery = ""
     limit: Limit = 20
     cursor: Cursor | None = None
 
@@ -120,28 +90,15 @@ class SearchDiscoveryResources(Operation, frozen=True, kw_only=True):
 
     @property
     def filters(self) -> ResourceFilters:
-        """The conditions."""
-        offers = (self.network, self.scheme, self.asset, self.pay_to)
-        return ResourceFilters(
-            type=self.type,
-            extensions=self.extensions,
-            tags=self.tags,
-            url_part=self.url_substring,
-            alive=self.alive,
-            offers={
-                name: [value]
-                for name, value in zip(OFFER_KEYS, offers, strict=True)
-                if value is not None
-            },
-            max_usd_price=None if self.max_usd_price is None else float(self.max_usd_price),
-            registration=self.registration,
-        )
+        """The conditions alone."""
+        names = ResourceFilters.__struct_fields__
+        return ResourceFilters(**{name: getattr(self, name) for name in names})
 
 
 class ListDiscoveryMerchant(Operation, frozen=True, kw_only=True):
     """List the resources that pay to an address; also below the same prefixes."""
 
-    pay_to: PayTo
+    pay_to: Annotated[NonEmpty, about("The address that is paid, in any case.")]
     limit: LongLimit = 20
     offset: Offset = 0
 
@@ -154,9 +111,9 @@ async def list_resources(request: Request, listing: ListDiscoveryResources) -> C
     body = splice(
         {
             "x402Version": 2,
-            "items": stored_list(page.texts),
+            "items": StoredList(page.texts),
             "pagination": _pagination(page, limit, offset),
-            **_unapplied(request, ListDiscoveryResources),
+            "unappliedFilters": _unapplied(request, ListDiscoveryResources),
         }
     )
     return Cacheable(body)
@@ -174,14 +131,14 @@ async def search_resources(request: Request, search: SearchDiscoveryResources) -
     body = splice(
         {
             "x402Version": 2,
-            "resources": stored_list(page.texts),
+            "resources": StoredList(page.texts),
             "partialResults": is_partial,
             "pagination": {
                 "limit": page.count,
                 "cursor": f"{prefix}{stop}" if is_partial else None,
             },
             "total": page.total,
-            **_unapplied(request, SearchDiscoveryResources),
+            "unappliedFilters": _unapplied(request, SearchDiscoveryResources),
         }
     )
     return Cacheable(body)
@@ -190,13 +147,13 @@ async def search_resources(request: Request, search: SearchDiscoveryResources) -
 async def list_merchant(request: Request, merchant: ListDiscoveryMerchant) -> Cacheable:
     """List the resources that can be paid for to an address."""
     limit, offset = merchant.limit, merchant.offset
-    filters = ResourceFilters(offers={"payTo": [merchant.pay_to]})
+    filters = ResourceFilters(pay_to=merchant.pay_to)
     page = await snapshot_of(request).engine.search_resources(None, limit, offset, filters)
     body = splice(
         {
             "x402Version": 2,
             "payTo": merchant.pay_to,
-            "resources": stored_list(page.texts),
+            "resources": StoredList(page.texts),
             "pagination": _pagination(page, limit, offset),
         }
     )
@@ -212,11 +169,11 @@ def _pagination(page: ResourcePage, limit: int, offset: int) -> dict[str, int]:
     return {"limit": applied, "offset": offset, "total": page.total}
 
 
-def _unapplied(request: Request, kind: type[Operation]) -> dict[str, list[str]]:
-    """Return the member with the names of the ignored parameters, if there are any."""
-    names = read(request.scope["query_string"]).keys() - parameters_of(kind).keys()
-    names -= {"snapshot"}  # the middleware compared it with the served one
-    return {"unappliedFilters": sorted(names)} if names else {}
+def _unapplied(request: Request, kind: type[Operation]) -> list[str] | None:
+    """Return the names of the ignored parameters, if there are any."""
+    names = request.query_params.keys() - parameters_of(kind).keys()
+    # The middleware compared `snapshot` with the served one.
+    return sorted(names - {"snapshot"}) or None
 
 
 DISCOVERY = [

@@ -7,7 +7,8 @@ from typing import Annotated
 from msgspec import Meta
 from starlette.requests import Request
 
-from service.api.query_string import DEFAULT_LIMIT, Limit, Offset, Operation, about
+from service.api.query_string import DEFAULT_LIMIT, Limit, Offset, Operation
+from service.conditions import about
 from service.http.context import snapshot_of
 from service.http.responses import Cacheable
 

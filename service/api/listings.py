@@ -7,9 +7,10 @@ from typing import Annotated, NamedTuple
 from msgspec import Meta
 from starlette.requests import Request
 
-from service.api.endpoints import EndpointSelection, endpoint_items, find_endpoints
-from service.api.listing import splice, stored_list
+from service.api.endpoints import EndpointSelection, find_endpoints, page_of_endpoints
+from service.api.listing import StoredList, splice
 from service.api.query_string import DEFAULT_LIMIT, Limit, Offset, Operation
+from service.conditions import about
 from service.errors import InvalidParameter
 from service.filtering.offers import NONE
 from service.http.context import snapshot_of
@@ -23,6 +24,7 @@ from service.urls import MAX_HOST, MAX_URL, ParsedUrl, parse_url
 
 NOT_NAMED = "not_named"
 
+
 ListingUrl = Annotated[
     str,
     Meta(
@@ -31,30 +33,21 @@ ListingUrl = Annotated[
         description="The URL of an endpoint, in any spelling: why it is listed or not.",
     ),
 ]
-Host = Annotated[
-    str,
-    Meta(
-        min_length=1,
-        max_length=MAX_HOST,
-        description="A host without a port: its listed endpoints, and the number of others.",
-    ),
-]
-Payee = Annotated[
-    str,
-    Meta(
-        min_length=1,
-        max_length=MAX_HOST,
-        description="An address that is paid to: its listed endpoints, and the number of others.",
-    ),
-]
+Name = Annotated[str, Meta(min_length=1, max_length=MAX_HOST)]
 
 
 class ExplainListings(Operation, frozen=True, kw_only=True):
     """Say why a URL is listed or not, or list what there is of a host or a payee."""
 
     url: ListingUrl | None = None
-    host: Host | None = None
-    pay_to: Payee | None = None
+    host: Annotated[
+        Name | None,
+        about("A host without a port: its listed endpoints, and the number of others."),
+    ] = None
+    pay_to: Annotated[
+        Name | None,
+        about("An address that is paid to: its listed endpoints, and the number of others."),
+    ] = None
     limit: Limit = DEFAULT_LIMIT
     offset: Offset = 0
 
@@ -80,7 +73,7 @@ class ListingExplanation(NamedTuple):
     is_known: bool
     answer: UrlFates
     advice: list[ListingAdvice]
-    template: str = ""
+    template: str | None = None
 
     def respond(self, body: bytes, media_type: str = JSON, **headers: str) -> Cacheable:
         """Return a response about the URL; nobody stores those about unknown ones."""
@@ -94,10 +87,10 @@ class ListingExplanation(NamedTuple):
         return splice(
             {
                 "url": self.url,
-                **({"template": self.template} if self.template else {}),
+                "template": self.template,
                 "listed": answer.is_listed,
-                "fates": stored_list(answer.fates),
-                "notes": stored_list(notes),
+                "fates": StoredList(answer.fates),
+                "notes": StoredList(notes),
                 "advice": self.advice,
             }
         )
@@ -116,23 +109,13 @@ async def explain_listings(request: Request, wanted: ExplainListings) -> Cacheab
         hits = EndpointHits(len(ordinals), len(ordinals), page, [NONE] * len(page), snapshot, None)
         key = host_hash(host)
     else:
-        pay_to = wanted.pay_to or ""
+        payee = wanted.pay_to or ""
         selection = EndpointSelection(
-            pay_to=(pay_to,), per_service=0, limit=wanted.limit, offset=wanted.offset
+            pay_to=(payee,), per_service=0, limit=wanted.limit, offset=wanted.offset
         )
-        key, hits = payee_hash(pay_to), await find_endpoints(snapshot, selection)
-    items, count = endpoint_items(snapshot, hits)
-    return Cacheable(
-        splice(
-            {
-                "endpoints": items,
-                "total": hits.total,
-                "limit": count if count < len(hits.ordinals) else wanted.limit,
-                "offset": wanted.offset,
-                "others": snapshot.listings.count_others(key),
-            }
-        )
-    )
+        key, hits = payee_hash(payee), await find_endpoints(snapshot, selection)
+    members = page_of_endpoints(snapshot, wanted.limit, wanted.offset, hits)
+    return Cacheable(splice(members | {"others": snapshot.listings.count_others(key)}))
 
 
 def explain_url(snapshot: Snapshot, url: str) -> ListingExplanation:

@@ -4,30 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from msgspec import Meta
 from starlette.requests import Request
 
-from service.api.listing import additions, splice, stored_list
-from service.api.query_string import (
-    DEFAULT_LIMIT,
-    FACETS,
-    PAYERS,
-    Explain,
-    Limit,
-    Offset,
-    Operation,
-    PayerCount,
-    PriceBound,
-    Query,
-    Values,
-    about,
-    any_of,
-    one_of,
-    selected,
-)
+from service.api.listing import StoredList, splice
+from service.api.query_string import DEFAULT_LIMIT, Limit, Offset, Operation, OptionalQuery, Query
+from service.conditions import Filters, about
 from service.errors import ServiceNotFound
-from service.filtering.facets import SERVICE_FACETS
-from service.filtering.filters import Filters, Sort
 from service.http.context import snapshot_of
 from service.http.responses import Cacheable
 from service.snapshot import Snapshot
@@ -35,66 +17,28 @@ from service.snapshot.data import Hits
 
 MAX_SHOWN_ID = 256
 
-TYPES = "Only services of this type, or of any of several."
-CURATED = "Only services that are curated, or that are not."
-PRICE = "The most that the cheapest price may be, in units of its currency, such as `0.05`."
-ALIVE = "Only services of which probers found an endpoint alive, or all dead."
-ENDPOINTS = "Whether services have their endpoints, or the number."
-ORDER = "The order; relevance of the listing is best known first."
-MATCH = "Whether any word of the query suffices, or one endpoint must have every word."
-IntegrationTypes = tuple[
-    Annotated[str, one_of(["1P", "3P", ""]), Meta(extra={"convert": str.upper})], ...
-]
-ServiceFacetName = Annotated[str, one_of(SERVICE_FACETS)]
 
-
-class ServiceSelection(Operation, frozen=True, kw_only=True):
+class ServiceSelection(Filters, Operation, frozen=True, kw_only=True):
     """A page of the services that satisfy filters, and match a query unless that is empty."""
 
-    q: Query = ""
+    FIXED = frozenset({"best_endpoints"})
+    q: OptionalQuery = ""
     limit: Limit = DEFAULT_LIMIT
     offset: Offset = 0
-    category: Annotated[Values, any_of("services", "category", "Data")] = ()
-    network: Annotated[Values, any_of("services", "network", "base")] = ()
-    scheme: Annotated[Values, any_of("services", "scheme", "exact")] = ()
-    integration_type: Annotated[IntegrationTypes, about(TYPES)] = ()
-    tag: Annotated[Values, any_of("services", "tag", "weather")] = ()
-    enriched: Annotated[bool | None, about(CURATED)] = None
-    max_price: Annotated[PriceBound | None, about(PRICE)] = None
-    min_payers: Annotated[PayerCount | None, about(PAYERS)] = None
-    alive: Annotated[bool | None, about(ALIVE)] = None
-    match: Annotated[Literal["any", "all"], about(MATCH)] = "any"
-    sort: Annotated[Sort, about(ORDER)] = "relevance"
-    facets: Annotated[tuple[ServiceFacetName, ...], FACETS] = ()
-    endpoints: Annotated[Literal["all", "none"], about(ENDPOINTS)] = "all"
-    explain: Explain = False
-
-    @property
-    def filters(self) -> Filters:
-        """The conditions, the order, and what to add to the page."""
-        facets = (self.category, self.network, self.scheme, self.integration_type, self.tag)
-        return Filters(
-            facets=selected(SERVICE_FACETS, facets),
-            enriched=self.enriched,
-            max_price=None if self.max_price is None else float(self.max_price),
-            min_payers=self.min_payers,
-            alive=self.alive,
-            match_all=self.match == "all",
-            sort=self.sort,
-            counted=self.facets,
-            explain=self.explain,
-        )
+    endpoints: Annotated[
+        Literal["all", "none"], about("Whether services have their endpoints, or the number.")
+    ] = "all"
 
     @property
     def is_expensive(self) -> bool:
         """Whether the page is more than a slice of a stored order."""
-        return bool(self.facets) or self.filters.has_conditions
+        return bool(self.facets) or self.has_conditions
 
 
 class ListServices(ServiceSelection, frozen=True, kw_only=True):
     """List services, best known first."""
 
-    FIXED = frozenset({"q"})
+    FIXED = ServiceSelection.FIXED | {"q"}
 
 
 class SearchServices(ServiceSelection, frozen=True, kw_only=True):
@@ -138,10 +82,9 @@ def find_service(snapshot: Snapshot, service_id: str) -> int:
 
 async def find(snapshot: Snapshot, listing: ServiceSelection) -> Hits:
     """Return the requested page of services."""
-    limit, offset, filters = listing.limit, listing.offset, listing.filters
     if not listing.q:
-        return snapshot.list(limit, offset, filters)
-    return await snapshot.engine.search(listing.q, limit, offset, filters)
+        return snapshot.list_services(listing.limit, listing.offset, listing)
+    return await snapshot.engine.search(listing.q, listing.limit, listing.offset, listing)
 
 
 def list_body(snapshot: Snapshot, listing: ServiceSelection, hits: Hits) -> bytes:
@@ -149,10 +92,11 @@ def list_body(snapshot: Snapshot, listing: ServiceSelection, hits: Hits) -> byte
     store = snapshot.services if listing.endpoints == "all" else snapshot.summaries
     return splice(
         {
-            "services": stored_list(store.run(hits.ordinals)),
+            "services": StoredList(store.run(hits.ordinals)),
             "total": hits.total,
             "limit": listing.limit,
             "offset": listing.offset,
-            **additions(hits),
+            "facets": hits.facets,
+            "explanations": hits.explanations,
         }
     )

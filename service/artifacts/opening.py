@@ -5,9 +5,8 @@ from __future__ import annotations
 from datetime import datetime
 from pathlib import Path
 
+from service.conditions import SERVICE_FACETS, Filters
 from service.errors import SnapshotDamaged, SnapshotUnsupported
-from service.filtering.facets import SERVICE_FACETS
-from service.filtering.filters import Filters
 from service.snapshot.snapshot import Connector, Snapshot, open_folder
 
 
@@ -23,7 +22,7 @@ def open_served(folder: Path, checked_at: datetime, connector: Connector | None)
 def _warm(snapshot: Snapshot, *, is_embedded: bool) -> None:
     """Run the operations of the first requests, which fail here if they fail."""
     try:
-        hits = snapshot.list(filters=Filters(counted=SERVICE_FACETS))
+        hits = snapshot.list(filters=Filters(facets=SERVICE_FACETS))
         for filters in (snapshot.filters, snapshot.endpoints.filters):
             for facet in filters.facets.values():
                 facet.number_of("")  # makes the table of its values

@@ -5,7 +5,7 @@ A facet has four arrays, which `service.storage.layouts` lists.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from difflib import get_close_matches
 from functools import cached_property
 from typing import TypeAlias
@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from service.networks import network_key
+from service.conditions import MAX_COUNTED, Normaliser
 from service.search.postings import Integers, Mask
 from service.search.top_k import top_k
 from service.storage.container import Arrays
@@ -24,48 +24,12 @@ DENSE_SHARE = 1 / 40
 """A value of more than this share of the documents has a mask besides their list."""
 MAX_COMPARED = 200
 """Values that are compared with an unknown one, the most frequent: comparing is slow."""
-MAX_COUNTED = 100
-"""Values of a facet that are counted, the most frequent: naming all takes 150 ms for 200,000."""
 CHUNK = 1 << 15
 """Ordinals that are looked up in a mask at a time: converted ones stay in the cache."""
 
-Normaliser: TypeAlias = Callable[[str], str]
-"""Maps the spellings of a value to one key."""
 ValueCounts: TypeAlias = list[dict[str, str | int]]
 FacetCounts: TypeAlias = dict[str, ValueCounts]
 
-
-def folded(value: str) -> str:
-    """Return a text without its case and the blanks around it."""
-    return value.strip().casefold()
-
-
-SERVICE_KEYS: Mapping[str, Normaliser] = {
-    "category": folded,
-    "network": network_key,
-    "scheme": folded,
-    "integrationType": folded,
-    "tag": folded,
-}
-"""Normalisers of the values that services have, by the names of parameters."""
-ENDPOINT_KEYS: Mapping[str, Normaliser] = {
-    "method": folded,
-    "category": folded,
-    "tag": folded,
-}
-"""Normalisers of the values that endpoints have, besides those of their offers."""
-OFFER_KEYS: Mapping[str, Normaliser] = {
-    "network": network_key,
-    "scheme": folded,
-    "asset": folded,
-    "payTo": folded,
-}
-"""Normalisers of the values that must hold together on one offer of an endpoint."""
-
-SERVICE_FACETS = tuple(SERVICE_KEYS)
-OFFER_FACETS = ("network", "scheme")
-"""The facets of endpoints that their offers have."""
-ENDPOINT_FACETS = (*OFFER_FACETS, *ENDPOINT_KEYS, "service")
 
 _values = msgspec.json.Decoder(list[str])
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from service.filtering.facets import OFFER_KEYS
+from service.conditions import OFFER_KEYS
 from service.search.postings import Integers, Mask
 from service.storage.container import open_arrays
 from service.storage.layouts import OFFERS
@@ -26,7 +26,7 @@ UNKNOWN = NONE - 1
 CHUNK = 8192
 """Offers that are put in order at a time."""
 
-Conditions = Mapping[str, Sequence[str]]
+OfferConditions = Mapping[str, Sequence[str]]
 """Values by the names of parameters; an offer satisfies them if it has one value of each."""
 Wanted = Mapping[str, Integers]
 """Conditions with the numbers of the values."""
@@ -55,7 +55,7 @@ class Offers:
         self._bounds: npt.NDArray[np.int64] = arrays["bounds"]
         self._entries: npt.NDArray[np.int32] = arrays["entries"]
 
-    def resolve(self, conditions: Conditions) -> Wanted:
+    def resolve(self, conditions: OfferConditions) -> Wanted:
         """Look up the values of conditions."""
         return {
             name: np.array(
@@ -94,7 +94,7 @@ class Offers:
             mask &= ~self._shadowed[start:stop]
         return start + int(mask.argmax()) if mask.any() else NONE
 
-    def cheapest_terms(self, endpoint: int, conditions: Conditions) -> OfferTerms | None:
+    def cheapest_terms(self, endpoint: int, conditions: OfferConditions) -> OfferTerms | None:
         """Return the terms of the offer that satisfies the conditions for the fewest US dollars.
 
         Where none has a price in US dollars, return the terms of the offer that `cheapest` returns.
@@ -144,7 +144,7 @@ class Offers:
             remaining[owners] = False
             yield owners[first[owners] == places].astype(np.int64)
 
-    def entry_mask(self, conditions: Conditions) -> Mask:
+    def entry_mask(self, conditions: OfferConditions) -> Mask:
         """Return which entries of `accepts` satisfy the conditions."""
         return self._satisfying(self.resolve(conditions), slice(None)).take(self._entries)
 

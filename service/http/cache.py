@@ -31,11 +31,6 @@ CacheKey = tuple[bytes, str, bytes, bytes, str]
 _entity_tags = re.compile(rb'"([\x21\x23-\x7e\x80-\xff]*?)(?:[;-]+(?:gzip|br|zstd|deflate))?"')
 
 
-def fold_name(name: str) -> str:
-    """Return the name of a parameter without case, `_` and `-`."""
-    return name.lower().replace("_", "").replace("-", "")
-
-
 class CachedResponse(Struct, frozen=True):
     """An encoded response with status 200; `not_modified` are the headers of a 304 for it."""
 

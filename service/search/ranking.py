@@ -138,7 +138,8 @@ class Ranking:
         if self._vector is not None:
             best = (await self._best(self._config.reranked)).ordinals[: self._config.reranked]
             is_added = np.isin(documents, best) | (sums == 0)
-            similarities = self._vector.similarities(documents).astype(np.float64)
+            cosines = self._vector.vectors.similarities(self._vector.vector, documents)
+            similarities = cosines.astype(np.float64)
             added = np.where(is_added, self._vector.impacts(documents, by_group=self._by_group), 0)
         penalties = self._penalties_of(documents)
         is_exact = np.isin(documents, (await self._find_exact()).documents)

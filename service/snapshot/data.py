@@ -10,8 +10,9 @@ from pathlib import Path
 import numpy as np
 from msgspec import Struct
 
-from service.filtering.facets import SERVICE_KEYS, FacetCounts
-from service.filtering.filters import NO_FILTERS, FilterIndex, Filters
+from service.conditions import NO_FILTERS, Filters, ServiceConditions
+from service.filtering.facets import FacetCounts
+from service.filtering.filters import FilterIndex
 from service.filtering.offers import Offers
 from service.schema.responses import Explanation
 from service.schema.values import Json
@@ -97,7 +98,8 @@ class SnapshotData:
             open_arrays(folder / "postings" / "groups", GROUPS)["penalties"],
             self.profiles,
         )
-        self.filters = FilterIndex(open_arrays(folder / "filters", SERVICE_FILTERS), SERVICE_KEYS)
+        arrays = open_arrays(folder / "filters", SERVICE_FILTERS)
+        self.filters = FilterIndex(arrays, ServiceConditions)
         self.ecosystem = Ecosystem(folder)
         self.demand = DemandTable(folder)
         self.listings = Listings(folder / "listings", self.id_table, self.endpoints)
@@ -136,8 +138,8 @@ class SnapshotData:
         `matches` has these services, if they are known.
         """
         if matches is None:
-            matches = self.filters.mask(filters)
+            matches = self.filters.mask(filters.given())
         total = len(self.services) if matches is None else int(np.count_nonzero(matches))
-        facets = self.filters.count(filters.counted, matches) if filters.counted else None
+        facets = self.filters.count(filters.facets, matches) if filters.facets else None
         ordinals = self.filters.page(matches, filters.sort, limit, offset)
         return Hits(total, ordinals.tolist(), self, facets)

@@ -10,9 +10,9 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from service.filtering.endpoint_filters import EndpointFilters, Selection
+from service.conditions import NO_FILTERS, EndpointFilters, Filters, ResourceFilters
+from service.filtering.endpoint_filters import Selection
 from service.filtering.facets import FacetCounts
-from service.filtering.filters import NO_FILTERS, Filters
 from service.schema.profiles import Profile
 from service.schema.responses import Explanation
 from service.schema.values import Json
@@ -24,7 +24,7 @@ from service.search.searcher import SPARSE_COST, Scorer
 from service.search.top_k import NO_ORDINALS, pack, unpack
 from service.snapshot.data import Hits, SnapshotData
 from service.snapshot.profiles import name_fields
-from service.snapshot.resources import ResourceFilters, ResourcePage
+from service.snapshot.resources import ResourcePage
 
 T = TypeVar("T")
 
@@ -101,14 +101,14 @@ class Engine(Struct, frozen=True):
         The best match is first, unless the filters ask for another order.
         """
         parsed = self.data.parser.parse(query)
-        cost = self.data.filters.cost(filters.facets, filters.counted)
+        cost = self.data.filters.cost(filters)
         k = offset + limit if filters.sort == "relevance" else 0
         cost += self.postings.cost(
             parsed,
             k,
             by_group=True,
-            is_filtered=filters.has_conditions,
-            match_all=filters.match_all,
+            is_filtered=bool(filters.given()),
+            match_all=filters.match == "all",
         )
         return await self.postings.run(self.search_services(parsed, limit, offset, filters), cost)
 
@@ -160,14 +160,14 @@ class Engine(Struct, frozen=True):
     ) -> Hits:
         """Return what `search` does, in this thread."""
         data = self.data
-        mask = data.filters.mask(filters)
-        ranking = self._rank(query, mask, by_group=True, match_all=filters.match_all)
+        mask = data.filters.mask(filters.given())
+        ranking = self._rank(query, mask, by_group=True, match_all=filters.match == "all")
         if filters.sort == "relevance":
             total, documents = await ranking.page(limit, offset)
             facets = None
-            if filters.counted:
+            if filters.facets:
                 matches = unpack(await ranking.matches(), data.header.groups)
-                facets = data.filters.count(filters.counted, matches)
+                facets = data.filters.count(filters.facets, matches)
             services = documents if data.groups is None else data.groups.of_document.take(documents)
             hits = Hits(total, services.tolist(), data, facets)
         else:
@@ -223,7 +223,7 @@ class Engine(Struct, frozen=True):
         """Return what `search_endpoints` does for a query, in this thread."""
         endpoints = self.data.endpoints
         selected = endpoints.filters.select(filters)
-        ranking = self._rank_endpoints(query, selected, match_all=filters.match_all)
+        ranking = self._rank_endpoints(query, selected, match_all=filters.match == "all")
         per_service = filters.per_service
         if filters.sort != "relevance":
             matches = await self._matching_endpoints(ranking)
@@ -236,7 +236,7 @@ class Engine(Struct, frozen=True):
             else:
                 total, page = await ranking.page(limit, offset)
                 listed = total
-            counted = await self._matching_endpoints(ranking) if filters.counted else None
+            counted = await self._matching_endpoints(ranking) if filters.facets else None
             hits = self._endpoint_hits(total, listed, page, filters, counted)
         if filters.explain:
             documents = np.array(hits.ordinals, np.int64)
@@ -261,7 +261,7 @@ class Engine(Struct, frozen=True):
         allowed = select(filters).mask
         if allowed is None:
             return 0
-        ranking = self._rank_endpoints(query, select(wider), match_all=wider.match_all)
+        ranking = self._rank_endpoints(query, select(wider), match_all=wider.match == "all")
         return int(np.count_nonzero(await self._matching_endpoints(ranking) & ~allowed))
 
     async def _search_resources(
@@ -326,8 +326,8 @@ class Engine(Struct, frozen=True):
 
     def _cost(self, query: ParsedQuery | None, filters: EndpointFilters, stop: int) -> int:
         """Return the cost of a page that ends at `stop`, or of counting if that is 0."""
-        endpoints, names = self.data.endpoints, (*filters.facets, *filters.offers)
-        cost = endpoints.filters.cost(names, filters.counted)
+        endpoints = self.data.endpoints
+        cost = endpoints.filters.cost(filters)
         if filters.per_service:
             cost += SPARSE_COST * min(len(endpoints), MARGIN * GROWTH * stop)
         if query is not None:
@@ -338,8 +338,8 @@ class Engine(Struct, frozen=True):
                 query,
                 k,
                 by_group=False,
-                is_filtered=filters.has_conditions,
-                match_all=filters.match_all,
+                is_filtered=bool(filters.given()),
+                match_all=filters.match == "all",
             )
         return cost
 
@@ -353,6 +353,6 @@ class Engine(Struct, frozen=True):
     ) -> EndpointHits:
         """Return a page, with the cheapest offers that satisfy the filters."""
         index, ordinals = self.data.endpoints.filters, page.tolist()
-        facets = index.count(filters.counted, matches) if filters.counted else None
+        facets = index.count(filters.facets, matches) if filters.facets else None
         offers = index.cheapest_offers(ordinals, filters)
         return EndpointHits(total, listed, ordinals, offers, self.data, facets)

@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 from msgspec import UNSET, Struct, UnsetType
 
-from service.filtering.facets import OFFER_KEYS
+from service.conditions import OFFER_KEYS
 from service.schema.listings import FATES, Advice, Fate, ListingFate
 from service.search.postings import Integers
 from service.snapshot.endpoints import Endpoints

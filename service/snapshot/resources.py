@@ -7,16 +7,16 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterator, Sequence
-from functools import lru_cache, partial
+from functools import lru_cache, partial, reduce
 from pathlib import Path
 from urllib.parse import unquote
 
-import msgspec
 import numpy as np
 from msgspec import Raw, Struct, field
 from msgspec.structs import astuple
 
-from service.filtering.filters import in_order, intersection, page_of, verdict_mask
+from service.conditions import NO_RESOURCE_FILTERS, ResourceFilters, has_verdict
+from service.filtering.filters import in_order, page_of
 from service.filtering.offers import UNKNOWN, Offers
 from service.filtering.urls import Urls
 from service.schema.discovery import Requirement, ToolFacts
@@ -46,33 +46,6 @@ class ListedCall(Struct):
 
     accepts: list[Raw] = []
     ratecard: CallFacts = field(default_factory=CallFacts)
-
-
-class ResourceFilters(Struct, frozen=True):
-    """Conditions that a resource must all satisfy; None and empty ones are no conditions.
-
-    network, scheme, offers, max_usd_price: of one entry of `accepts`; offers are compared by keys,
-        networks and schemes as they are given
-    extensions: keys of the extensions, all of them
-    tags: at least one of them
-    url_part: a part of the URL, in any case
-    alive: the verdict of probers on the endpoint
-    registration: whether a registration or a sign-in is required
-    """
-
-    type: str | None = None
-    network: str | None = None
-    scheme: str | None = None
-    extensions: tuple[str, ...] = ()
-    tags: tuple[str, ...] = ()
-    url_part: str | None = None
-    offers: dict[str, list[str]] = {}
-    max_usd_price: float | None = None
-    alive: bool | None = None
-    registration: bool | None = None
-
-
-NO_RESOURCE_FILTERS = ResourceFilters()
 
 
 class ResourcePage(Struct, frozen=True):
@@ -130,16 +103,17 @@ class Resources:
         """
         if filters == NO_RESOURCE_FILTERS:
             return None
-        return self._recent(msgspec.msgpack.encode(filters))
+        return self._recent(filters)
 
     def cost(self, filters: ResourceFilters) -> int:
         """Return how many numbers and bytes are looked at to find the matches."""
-        conditions = sum(value not in (None, (), {}) for value in astuple(filters))
-        return conditions * len(self) + (len(self._urls) if filters.url_part is not None else 0)
+        pairs = zip(astuple(filters), astuple(NO_RESOURCE_FILTERS), strict=True)
+        conditions: int = sum(value != default for value, default in pairs)
+        return conditions * len(self) + (len(self._urls) if filters.url_substring else 0)
 
-    def _select(self, encoded: bytes) -> Mask | None:
-        filters = msgspec.msgpack.decode(encoded, type=ResourceFilters)
-        return intersection(list(self._conditions(filters)))
+    def _select(self, filters: ResourceFilters) -> Mask:
+        every = np.ones(len(self), np.bool_)
+        return reduce(np.logical_and, self._conditions(filters), every)
 
     def _conditions(self, filters: ResourceFilters) -> Iterator[Mask]:
         """Yield the resources that satisfy each condition alone."""
@@ -152,22 +126,22 @@ class Resources:
             yield self._count("tag", self._numbers(filters.tags)) > 0
         if filters.registration is not None:
             yield self._arrays["registration"] == filters.registration
-        if filters.url_part is not None:
-            yield self._urls.containing(filters.url_part)
+        if filters.url_substring is not None:
+            yield self._urls.containing(filters.url_substring)
         if filters.alive is not None:
-            yield verdict_mask(self._arrays["alive"], is_alive=filters.alive)
-        entries = intersection(list(self._entry_masks(filters)))
-        if entries is not None:
-            yield count_in_rows(self._arrays["entry_offsets"], entries) > 0
+            yield has_verdict(self._arrays["alive"], filters.alive)
+        if entries := [*self._entry_masks(filters)]:
+            whole = reduce(np.logical_and, entries)
+            yield count_in_rows(self._arrays["entry_offsets"], whole) > 0
 
     def _entry_masks(self, filters: ResourceFilters) -> Iterator[Mask]:
         """Yield the entries of `accepts` that satisfy each condition alone."""
         wanted = {"networks": filters.network, "schemes": filters.scheme}
         for name, value in wanted.items():
-            if value is not None:
+            if filters.is_verbatim and value is not None:
                 yield self._arrays[name] == self._strings.find(value, UNKNOWN)
-        if filters.offers:
-            yield self._offers.entry_mask(filters.offers)
+        if offers := filters.offers:
+            yield self._offers.entry_mask(offers)
         if filters.max_usd_price is not None:
             yield self._offers.entries_up_to(filters.max_usd_price)
 

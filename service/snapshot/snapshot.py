@@ -6,15 +6,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import Protocol
 
+from service.conditions import EndpointFilters, Filters
 from service.errors import REBUILD, SnapshotDamaged, SnapshotUnsupported
-from service.filtering.endpoint_filters import EndpointFilters
-from service.filtering.filters import Filters
-from service.snapshot.conditions import (
-    FilterValue,
-    check_page,
-    endpoint_filters,
-    service_filters,
-)
+from service.snapshot.conditions import FilterValue, check_page, read_conditions
 from service.snapshot.data import Hits, SnapshotData
 from service.snapshot.embedded import EmbeddedPostings, MissingPostings, run_now
 from service.snapshot.engine import EndpointHits, Engine, Postings
@@ -66,7 +60,7 @@ class Snapshot(SnapshotData):
         Conditions have the names of the HTTP parameters in snake case; `filters` replaces them.
         """
         check_page(limit, offset)
-        return self.list_services(limit, offset, filters or service_filters(conditions))
+        return self.list_services(limit, offset, filters or read_conditions(Filters, conditions))
 
     def search(
         self,
@@ -81,7 +75,7 @@ class Snapshot(SnapshotData):
         Raises SnapshotUnsupported if the postings are in a cluster.
         """
         check_page(limit, offset)
-        filters = filters or service_filters(conditions)
+        filters = filters or read_conditions(Filters, conditions)
         return run_now(
             self.engine.search_services(self.parser.parse(query), limit, offset, filters)
         )
@@ -100,7 +94,7 @@ class Snapshot(SnapshotData):
         Raises SnapshotUnsupported if the postings are in a cluster.
         """
         check_page(limit, offset)
-        filters = filters or endpoint_filters(conditions)
+        filters = filters or read_conditions(EndpointFilters, conditions)
         if not query:
             return run_now(self.engine.list_endpoints(limit, offset, filters))
         parsed = self.parser.parse(query)

@@ -8,6 +8,13 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import NamedTuple
 
+from service.conditions import (
+    Conditions,
+    EndpointConditions,
+    ServiceConditions,
+    TextColumn,
+    conditions_of,
+)
 from service.storage.container import Array, Layout
 
 
@@ -31,6 +38,19 @@ def facet_arrays(name: str, documents: str) -> dict[str, Array]:
             "a mask for each of the first values, which more than 1 in 40 documents have",
         ),
     }
+
+
+def filter_arrays(kind: type[Conditions], documents: str) -> dict[str, Array]:
+    """Return the arrays that conditions are compared with."""
+    arrays: dict[str, Array] = {}
+    for _, name, column in conditions_of(kind):
+        if not column.is_stored:
+            continue
+        if isinstance(column, TextColumn):
+            arrays |= facet_arrays(name, documents)
+        else:
+            arrays[column.array] = Array(column.dtype, documents, column.text)
+    return arrays
 
 
 STRING_TABLE = Layout(
@@ -104,31 +124,14 @@ VECTORS = Layout(
 
 SERVICE_FILTERS = Layout(
     "What services are filtered and ordered by.",
-    **facet_arrays("category", "services"),
-    **facet_arrays("network", "services"),
-    **facet_arrays("scheme", "services"),
-    **facet_arrays("integrationType", "services"),
-    **facet_arrays("tag", "services"),
-    prices=Array("<f8", "services", "the lowest price, in units of its currency, or NaN"),
-    enriched=Array("|b1", "services", "whether a service is enriched"),
-    payers=Array("<u4", "services", "how many payers each had in 30 days"),
-    alive=Array("|i1", "services", "1 for one that is alive, -1 for a dead one, or 0"),
+    **filter_arrays(ServiceConditions, "services"),
     by_popularity=Array("<u4", "services", "the services in the order of payers"),
     by_price=Array("<u4", "services", "the services in the order of prices"),
     by_name=Array("<u4", "services", "the services in the order of names"),
 )
 ENDPOINT_FILTERS = Layout(
     "What endpoints are filtered and ordered by.",
-    **facet_arrays("network", "endpoints"),
-    **facet_arrays("scheme", "endpoints"),
-    **facet_arrays("method", "endpoints"),
-    **facet_arrays("category", "endpoints"),
-    **facet_arrays("tag", "endpoints"),
-    prices=Array("<f8", "endpoints", "the price, in units of its currency, or NaN"),
-    enriched=Array("|b1", "endpoints", "whether the service is enriched"),
-    registration=Array("|b1", "endpoints", "whether a listing requires a registration or sign-in"),
-    payers=Array("<u4", "endpoints", "how many payers each had in 30 days"),
-    alive=Array("|i1", "endpoints", "1 for one that is alive, -1 for a dead one, or 0"),
+    **filter_arrays(EndpointConditions, "endpoints"),
     by_popularity=Array("<u4", "endpoints", "the endpoints in the order of payers"),
     by_price=Array("<u4", "endpoints", "the endpoints in the order of prices"),
 )

@@ -6,43 +6,41 @@ Links to pages with other filters are made from the parameters of the canonical 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 from urllib.parse import urlencode
 
-from msgspec import Meta
 from msgspec.structs import replace
 
 from service.api.endpoints import EndpointSelection
-from service.api.query_string import PriceBound, format_pairs, parameters_of
+from service.api.query_string import format_pairs, parameters_of
 from service.api.services import ServiceSelection
 from service.filtering.facets import Facet, FacetCounts, ValueCounts
+from service.prices import format_decimal
 from service.web.card import MAX_TEXT
 
-PRICES = ("0.001", "0.01", "0.1", "1")
+PRICES = (0.001, 0.01, 0.1, 1.0)
 MAX_CHIPS = 20
 """Selected filters with a link that removes one: each link has all others, which is quadratic."""
 
-FormPrice = Annotated[PriceBound, Meta(extra={"is_blank_missing": True})]
-"""A maximum price, for which the forms send blank text where none is chosen."""
+FORM_BLANKS = frozenset({"q", "maxPrice"})
+"""Parameters for which the forms send blank text where none is chosen."""
 
 
 class BrowseServices(ServiceSelection, frozen=True, kw_only=True):
     """Parameters of the page of services, which is always one of 24."""
 
-    FIXED = frozenset({"limit", "facets", "endpoints", "explain", "snapshot"})
+    FIXED = ServiceSelection.FIXED | {"limit", "facets", "endpoints", "explain"}
+    BLANK_IS_NONE = FORM_BLANKS
     PANELS = ("category", "network")
-    is_slow = True
     is_expensive = True  # counts the choices
-    max_price: FormPrice | None = None
 
 
 class BrowseEndpoints(EndpointSelection, frozen=True, kw_only=True):
     """Parameters of the page of endpoints, which is always one of 24."""
 
-    FIXED = frozenset({"limit", "facets", "explain", "snapshot"})
+    FIXED = EndpointSelection.FIXED | {"limit", "facets", "explain"}
+    BLANK_IS_NONE = FORM_BLANKS
     PANELS = ("category", "network", "method")
-    is_slow = True
-    max_price: FormPrice | None = None
 
 
 BrowseOperation: TypeAlias = BrowseServices | BrowseEndpoints
@@ -91,7 +89,7 @@ def controls_of(
     """
     pairs = format_pairs(replace(listing, offset=0))
     selected = listing.max_price
-    prices = {float(text): text for text in filter(None, (*PRICES, selected))}.items()
+    prices = sorted({*PRICES, *([] if selected is None else [selected])})
     filters = [at for at, (name, _) in enumerate(pairs) if name not in ("q", "sort")]
     return {
         "listing": listing,
@@ -100,8 +98,11 @@ def controls_of(
             for name in listing.PANELS
         },
         "prices": [
-            Choice("", "Any price", None, not selected),
-            *(Choice(text, f"Up to {text}", None, text == selected) for _, text in sorted(prices)),
+            Choice("", "Any price", None, selected is None),
+            *(
+                Choice(text, f"Up to {text}", None, price == selected)
+                for price, text in zip(prices, map(format_decimal, prices), strict=True)
+            ),
         ],
         "hidden_fields": [
             pair for pair in pairs if pair[0] not in CONTROLS and pair != ("enriched", "true")

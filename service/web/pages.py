@@ -20,8 +20,8 @@ from service.api.listings import ListingUrl, explain_url
 from service.api.query_string import Offset, Operation, Query, format_pairs, format_query
 from service.api.routes import OperationRoute
 from service.api.services import find_service
+from service.conditions import EndpointFilters
 from service.errors import RatecardError
-from service.filtering.endpoint_filters import EndpointFilters
 from service.http.context import context_of, snapshot_of
 from service.http.responses import SNAPSHOT, Cacheable, root_of
 from service.networks import network_label
@@ -66,7 +66,6 @@ _BIDI_CONTROLS = dict.fromkeys([*range(0x202A, 0x202F), *range(0x2066, 0x206A)])
 class BrowseService(Operation, frozen=True, kw_only=True):
     """Parameters of the page of a service: words to find endpoints by."""
 
-    is_slow = True
     q: Query = ""
     offset: Offset = 0
 
@@ -74,7 +73,6 @@ class BrowseService(Operation, frozen=True, kw_only=True):
 class BrowsePayments(Operation, frozen=True, kw_only=True):
     """Parameters of the page of statistics."""
 
-    is_slow = True
     timeframe: Timeframe = 30
     page: Offset = 0
 
@@ -88,11 +86,11 @@ class BrowseListings(Operation, frozen=True, kw_only=True):
 async def services_page(request: Request, listing: BrowseServices) -> Cacheable:
     """Render a page of a listing or search, its filters, and the endpoints that match best."""
     snapshot, limit, offset = snapshot_of(request), listing.limit, listing.offset
-    filters = replace(listing.filters, counted=listing.PANELS, best_endpoints=True)
+    filters = replace(listing, facets=listing.PANELS, best_endpoints=True)
     if listing.q:
         hits = await snapshot.engine.search(listing.q, limit, offset, filters)
     else:
-        hits = snapshot.list(limit, offset, filters)
+        hits = snapshot.list_services(limit, offset, filters)
     best = hits.best_endpoints or [None] * len(hits.ordinals)
     return _page(
         request,
@@ -113,7 +111,7 @@ async def services_page(request: Request, listing: BrowseServices) -> Cacheable:
 async def endpoints_page(request: Request, listing: BrowseEndpoints) -> Cacheable:
     """Render a page of the endpoints of all services, and its filters with their counts."""
     snapshot, limit, offset = snapshot_of(request), listing.limit, listing.offset
-    filters = replace(listing.filters, counted=listing.PANELS)
+    filters = replace(listing, facets=listing.PANELS)
     hits = await snapshot.engine.search_endpoints(listing.q or None, limit, offset, filters)
     results = [*map(partial(result_of, snapshot), hits.ordinals, hits.offers)]
     if hits.listed < hits.total:
@@ -138,9 +136,7 @@ async def service_page(request: Request, search: BrowseService) -> Cacheable:
     own = snapshot.endpoints.of_service(service)
     total, endpoints = len(own), [*own[offset : offset + ENDPOINTS]]
     if search.q:
-        filters = EndpointFilters(
-            services=[snapshot.id_table[service]], per_service=0, match_all=True
-        )
+        filters = EndpointFilters(service=(snapshot.id_table[service],), per_service=0, match="all")
         hits = await snapshot.engine.search_endpoints(search.q, ENDPOINTS, offset, filters)
         total, endpoints = hits.total, [*hits.ordinals]
     return _page(

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from indexer.__main__ import main
-from service.filtering.endpoint_filters import EndpointFilters
+from service.conditions import EndpointFilters
 from service.snapshot.snapshot import open_snapshot
 from tests.support.running import SEEDS, Json
 
@@ -127,7 +127,7 @@ def test_the_sample_of_a_feed_lists_endpoints_of_the_catalogue(artifacts: Path) 
     assert len(snapshot.resources) == len(lines) >= 20
     offers = {name for line in lines for name in json.loads(line)["accepts"][0]}
     assert offers >= {"scheme", "network", "asset", "amount", "payTo"}
-    matched = EndpointFilters(offers={"asset": [json.loads(lines[0])["accepts"][0]["asset"]]})
+    matched = EndpointFilters(asset=(json.loads(lines[0])["accepts"][0]["asset"],))
     hits = asyncio.run(snapshot.engine.search_endpoints(None, 1, 0, matched))
     assert hits.total > 10
     hosts = {urlsplit(json.loads(line)["resource"]).hostname or "" for line in lines}

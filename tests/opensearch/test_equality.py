@@ -14,8 +14,13 @@ import pytest
 from msgspec.structs import replace
 
 from indexer.__main__ import main
-from service.filtering.endpoint_filters import EndpointFilters
-from service.filtering.filters import Filters
+from service.conditions import (
+    ENDPOINT_FACETS,
+    SERVICE_FACETS,
+    EndpointFilters,
+    Filters,
+    ResourceFilters,
+)
 from service.opensearch.connection import ClusterAddress
 from service.opensearch.postings import OpenSearch
 from service.schema.responses import Explanation
@@ -24,7 +29,7 @@ from service.snapshot.data import Hits
 from service.snapshot.embedded import EmbeddedPostings
 from service.snapshot.engine import EndpointHits
 from service.snapshot.publication import read_current
-from service.snapshot.resources import ResourceFilters, ResourcePage
+from service.snapshot.resources import ResourcePage
 from service.snapshot.snapshot import Snapshot, open_folder, open_snapshot
 from tests.opensearch.conftest import options_of
 from tests.support.cluster.cluster import Cluster
@@ -33,8 +38,6 @@ from tests.support.sources.x402 import accept, resource
 
 RELEVANCE = SHARED / "relevance"
 REQUESTS = 600 if SOAK else 60
-SERVICE_FACETS = ("category", "network", "scheme", "integrationType", "tag")
-ENDPOINT_FACETS = ("network", "scheme", "method", "category", "tag", "service")
 
 
 class Pair(NamedTuple):
@@ -203,7 +206,9 @@ async def compare_answers(pair: Pair, rng: random.Random) -> None:
     wider = replace(conditions, max_usd_price=None)
     count = await own.count_excluded(query, conditions, wider)
     assert await engine.count_excluded(query, conditions, wider) == count
-    chosen = ResourceFilters(network=rng.choice([None, "base"]), url_part=rng.choice([None, "api"]))
+    chosen = ResourceFilters(
+        network=rng.choice([None, "base"]), url_substring=rng.choice([None, "api"])
+    )
     page = await own.search_resources(query, limit, offset, chosen)
     assert texts(await engine.search_resources(query, limit, offset, chosen)) == texts(page)
 
@@ -219,32 +224,32 @@ def query_of(pair: Pair, rng: random.Random) -> str:
 
 
 def filters_of(rng: random.Random) -> Filters:
-    facets = {"category": ["Data", "Search"]} if rng.random() < 0.3 else {}
-    facets |= {"network": ["base"]} if rng.random() < 0.3 else {}
     return Filters(
-        facets=facets,
+        category=("Data", "Search") if rng.random() < 0.3 else (),
+        network=("base",) if rng.random() < 0.3 else (),
+        provider=("Grille & Söhne GmbH", "") if rng.random() < 0.2 else (),
         enriched=rng.choice([None, None, True, False]),
         max_price=rng.choice([None, None, 0.01, 0.1]),
-        match_all=rng.random() < 0.25,
+        match="all" if rng.random() < 0.25 else "any",
         sort=rng.choice(["relevance", "relevance", "relevance", "popularity", "price", "name"]),
-        counted=SERVICE_FACETS if rng.random() < 0.4 else (),
+        facets=SERVICE_FACETS if rng.random() < 0.4 else (),
         explain=rng.random() < 0.3,
     )
 
 
 def endpoint_filters_of(rng: random.Random) -> EndpointFilters:
-    offers = {"network": ["base"]} if rng.random() < 0.3 else {}
-    offers |= {"scheme": ["exact"]} if rng.random() < 0.2 else {}
     return EndpointFilters(
-        offers=offers,
-        facets={"method": [rng.choice(["GET", "POST"])]} if rng.random() < 0.2 else {},
+        network=("base",) if rng.random() < 0.3 else (),
+        provider=("Grille & Söhne GmbH", "") if rng.random() < 0.2 else (),
+        scheme=("exact",) if rng.random() < 0.2 else (),
+        method=(rng.choice(["GET", "POST"]),) if rng.random() < 0.2 else (),
         enriched=rng.choice([None, None, True]),
         max_price=rng.choice([None, None, 0.01]),
         max_usd_price=rng.choice([None, None, 0.02]),
-        match_all=rng.random() < 0.25,
+        match="all" if rng.random() < 0.25 else "any",
         sort=rng.choice(["relevance", "relevance", "relevance", "price", "popularity"]),
         per_service=rng.choice([3, 3, 1, 0]),
-        counted=ENDPOINT_FACETS if rng.random() < 0.4 else (),
+        facets=ENDPOINT_FACETS if rng.random() < 0.4 else (),
         explain=rng.random() < 0.2,
     )
 

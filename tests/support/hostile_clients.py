@@ -98,7 +98,7 @@ async def ask_for_much(service: Service) -> None:
             f"/v1/services?limit=200&{unique}",
             f"/v1/search/services?limit=200&explain=true&{long_query}",
             f"/v1/search/endpoints?limit=200&perService=0&{long_query}",
-            f"/v1/services?facets=category,network,scheme,integrationType,tag&{unique}",
+            f"/v1/services?facets=category,network,scheme,integrationType,tag,provider&{unique}",
             f"/discovery/resources?limit=1000&{unique}",
             f"/services/many?{long_query}",
             f"/?{long_query}",

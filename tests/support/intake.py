@@ -22,7 +22,7 @@ from indexer.segments.reuse import ReuseStore
 from indexer.sources.decisions import FILE, DecisionTable
 from indexer.sources.findings import Findings
 from indexer.sources.inputs import find_inputs
-from service.snapshot.resources import NO_RESOURCE_FILTERS
+from service.conditions import NO_RESOURCE_FILTERS
 from service.snapshot.snapshot import open_snapshot
 from tests.support.running import Json, payment, write_lines
 from tests.support.sources.x402 import USDC

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import product
 from math import log
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +21,7 @@ from indexer.search.parts import Documents, Part, part_of, place_documents, segm
 from indexer.search.postings import compile_postings
 from indexer.segments.segment import Segment, SegmentParameters, SegmentWriter, read_segment
 from indexer.segments.texts import TokenFields
-from service.filtering.endpoint_filters import EndpointFilters
+from service.conditions import EndpointFilters
 from service.search.config import SEARCH_CONFIG
 from service.search.groups import Groups, Ranked
 from service.search.postings import Mask, read_header
@@ -45,6 +45,7 @@ WORDS = ["".join(letters) for letters in product("bcdf", "lmnpr", "tvwx")][:72]
 BLANK_OF_SERVICE = [""] * (len(SERVICE_FIELDS) - 3)
 BLANK_OF_ENDPOINT = [""] * (len(ENDPOINT_FIELDS) - 2)
 """Texts of the fields beside the first ones."""
+MATCHES: tuple[Literal["any", "all"], ...] = ("any", "all")
 IDENTIFIERS = [left + right.title() for left, right in zip(WORDS[:6], WORDS[6:12], strict=True)]
 
 

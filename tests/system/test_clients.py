@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from indexer.__main__ import main
-from service.snapshot.resources import NO_RESOURCE_FILTERS
+from service.conditions import NO_RESOURCE_FILTERS
 from service.snapshot.snapshot import open_snapshot
 from tests.support.clients.published import CLIENTS, skip_without
 from tests.support.running import SHARED, Json, serve, write_lines

@@ -587,7 +587,7 @@ def test_text_of_records_is_not_in_headers_logs_metrics_or_file_names(tmp_path: 
 
         for record in accepted:
             assert record.items() <= get(f"/v1/services/{record['id']}")["service"].items()
-        facets = "category,network,scheme,integrationType,tag"
+        facets = "category,network,scheme,integrationType,tag,provider"
         listing = get("/v1/services", limit="200", facets=facets)
         assert {record["id"] for record in accepted} <= {each["id"] for each in listing["services"]}
         assert get("/v1/search/services", q="harbour")["total"] == len(TEXTS)

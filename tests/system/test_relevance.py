@@ -17,7 +17,7 @@ import pytest
 from indexer.__main__ import main
 from indexer.encoder.packaged import describe
 from indexer.relevance import discounted_gain, evaluate
-from service.filtering.endpoint_filters import EndpointFilters
+from service.conditions import EndpointFilters
 from service.search.analysis import term_of, words_of
 from service.snapshot.embedded import run_now
 from service.snapshot.snapshot import Snapshot, open_snapshot

@@ -1,8 +1,9 @@
-"""The OpenAPI 3.1 document; its schemas are generated from the types of `service.schema`."""
+"""The OpenAPI 3.1 document; its schemas derive from `service.schema` and from operations."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import NamedTuple
 from urllib.parse import quote
 
 import msgspec
@@ -14,11 +15,10 @@ from service.api.discovery import (
     ListDiscoveryResources,
     SearchDiscoveryResources,
 )
-from service.api.documents.openapi_parameters import IF_NONE_MATCH, describe, describe_id
 from service.api.ecosystem import GetEcosystemOverview, GetEcosystemStats, GetRecentTransactions
 from service.api.endpoints import SearchEndpoints
 from service.api.listings import ExplainListings
-from service.api.query_string import MAX_QUERY, Operation
+from service.api.query_string import JOINED, MAX_QUERY, Operation, parameters_of
 from service.api.services import ListServices, SearchServices
 from service.errors import (
     EngineUnavailable,
@@ -52,26 +52,63 @@ from service.snapshot import Snapshot
 QUERY = "weather forecast"
 """The example of a query, where the snapshot has a service for it."""
 
+
+class Path(NamedTuple):
+    """What a path answers to the parameters of a kind: a result, or another one.
+
+    name, summary: those of the kind, unless there are others
+    """
+
+    result: type[Struct]
+    kind: type[Operation]
+    name: str = ""
+    summary: str = ""
+    other: type[Struct] | None = None
+
+    @property
+    def results(self) -> list[type[Struct]]:
+        """The possible results."""
+        return [self.result] if self.other is None else [self.result, self.other]
+
+
 DISCOVERY = "Discovery"
-TAGS: dict[type[Struct], str] = {
-    ServiceList: "Services",
-    ServiceEnvelope: "Services",
-    DemandEnvelope: "Services",
-    ServiceDocument: "Services",
-    EndpointList: "Endpoints",
-    ListingReport: "Listings",
-    ListingPage: "Listings",
-    OverviewEnvelope: "Ecosystem",
-    StatsEnvelope: "Ecosystem",
-    TransactionsEnvelope: "Ecosystem",
-    SnapshotEnvelope: "Snapshots",
-    ResourceList: DISCOVERY,
-    FoundResources: DISCOVERY,
-    MerchantResources: DISCOVERY,
-    Health: "State",
-    Readiness: "State",
+SEARCH = Path(ServiceList, SearchServices)
+DEMAND = Path(DemandEnvelope, Operation, "getServiceDemand", "Describe the payments for a service")
+DESCRIPTION = Path(
+    ServiceDocument, Operation, "getServiceOpenapi", "Describe a service by an OpenAPI document"
+)
+SNAPSHOT = Path(
+    SnapshotEnvelope, Operation, "getCurrentSnapshot", "Describe the snapshot being served"
+)
+PATHS: dict[str, dict[str, Path]] = {
+    "Services": {
+        "/v1/services": Path(ServiceList, ListServices),
+        "/v1/search/services": SEARCH,
+        "/v1/services/search": SEARCH._replace(
+            name="searchServicesToo", summary="The same as /v1/search/services"
+        ),
+        "/v1/services/{id}": Path(ServiceEnvelope, Operation, "getServiceById", "Fetch a service"),
+        "/v1/services/{id}/demand": DEMAND,
+        "/v1/services/{id}/openapi.json": DESCRIPTION,
+    },
+    "Endpoints": {"/v1/search/endpoints": Path(EndpointList, SearchEndpoints)},
+    "Listings": {"/v1/listings": Path(ListingReport, ExplainListings, other=ListingPage)},
+    "Ecosystem": {
+        "/v1/ecosystem/overview": Path(OverviewEnvelope, GetEcosystemOverview),
+        "/v1/ecosystem/transactions": Path(TransactionsEnvelope, GetRecentTransactions),
+        "/v1/ecosystem/stats": Path(StatsEnvelope, GetEcosystemStats),
+    },
+    "Snapshots": {"/v1/snapshots/current": SNAPSHOT},
+    DISCOVERY: {
+        "/discovery/resources": Path(ResourceList, ListDiscoveryResources),
+        "/discovery/search": Path(FoundResources, SearchDiscoveryResources),
+        "/discovery/merchant": Path(MerchantResources, ListDiscoveryMerchant),
+    },
+    "State": {
+        "/healthz": Path(Health, Operation, "getHealth", "Whether the process is up"),
+        "/readyz": Path(Readiness, Operation, "getReadiness", "The snapshot being served"),
+    },
 }
-NOT_CACHEABLE = (Health, Readiness)
 ERRORS: dict[type[RatecardError], str] = {
     InvalidParameter: "A parameter is invalid; `parameter` names it.",
     ServiceNotFound: "No service of this snapshot has the id.",
@@ -92,6 +129,21 @@ HEADERS = {
 }
 COMMON_HEADERS = ("Ratecard-Snapshot", "X-Request-Id", "Cache-Control")
 CACHEABLE_HEADERS = (*COMMON_HEADERS, "ETag", "Vary")
+TEXT = {"type": "string"}
+IF_NONE_MATCH: Json = {
+    "name": "If-None-Match",
+    "in": "header",
+    "description": "The `ETag` of an earlier response; 304 while it is up to date.",
+    "required": False,
+    "schema": TEXT,
+}
+ID: Json = {
+    "name": "id",
+    "in": "path",
+    "description": "The id of a service.",
+    "required": True,
+    "schema": {"type": "string", "pattern": ID_PATTERN},
+}
 
 _service = msgspec.json.Decoder(Service)
 
@@ -99,8 +151,7 @@ _service = msgspec.json.Decoder(Service)
 async def get_openapi(request: Request) -> Cacheable:
     """Return the document, with examples that the snapshot has answers to."""
     root_path = request.scope.get("root_path", "")
-    snapshot = snapshot_of(request)
-    return Cacheable(document(root_path, *await find_examples(snapshot)))
+    return Cacheable(document(root_path, *await find_examples(snapshot_of(request))))
 
 
 async def find_examples(snapshot: Snapshot) -> tuple[str, str | None]:
@@ -114,16 +165,22 @@ async def find_examples(snapshot: Snapshot) -> tuple[str, str | None]:
     return QUERY, service.id
 
 
-def document(
-    root_path: str,
-    query: str = QUERY,
-    service_id: str | None = None,
-) -> bytes:
+def document(root_path: str, query: str = QUERY, service_id: str | None = None) -> bytes:
     """Return the document as JSON, for an application that is mounted at `root_path`."""
     examples = {"q": query, "query": query, "id": service_id}
+    results = [each for paths in PATHS.values() for path in paths.values() for each in path.results]
     _, schemas = msgspec.json.schema_components(
-        [*TAGS, DiscoveryError, ErrorEnvelope], ref_template="#/components/schemas/{name}"
+        [*results, DiscoveryError, ErrorEnvelope], ref_template="#/components/schemas/{name}"
     )
+    responses = {
+        prefix + error.__name__: _error_response(error, body)
+        for prefix, body in (("", ErrorEnvelope), (DISCOVERY, DiscoveryError))
+        for error in ERRORS
+    }
+    responses["NotModified"] = {
+        "description": "The response that `If-None-Match` names is up to date.",
+        "headers": _header_refs(*CACHEABLE_HEADERS),
+    }
     return msgspec.json.encode(
         {
             "openapi": "3.1.0",
@@ -136,129 +193,93 @@ def document(
                 "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
             },
             "servers": [{"url": quote(root_path.rstrip("/"), errors="replace") or "/"}],
-            "tags": [{"name": name} for name in dict.fromkeys(TAGS.values())],
-            "paths": _paths(examples),
+            "tags": [{"name": tag} for tag in PATHS],
+            "paths": {
+                path: {"get": _operation(tag, answer, examples, has_id="{id}" in path)}
+                for tag, paths in PATHS.items()
+                for path, answer in paths.items()
+            },
             "components": {
                 "schemas": schemas,
-                "headers": {name: _header(name) for name in HEADERS},
-                "responses": {
-                    "NotModified": {
-                        "description": "The response that `If-None-Match` names is up to date.",
-                        "headers": _header_refs(*CACHEABLE_HEADERS),
-                    },
-                    **{error.__name__: _error_response(error) for error in ERRORS},
-                    **{
-                        DISCOVERY + error.__name__: _error_response(error, DiscoveryError)
-                        for error in ERRORS
-                    },
+                "headers": {
+                    name: {
+                        "description": text,
+                        "required": name != "Ratecard-Snapshot",
+                        "schema": {"type": "integer"} if name == "Retry-After" else TEXT,
+                    }
+                    for name, text in HEADERS.items()
                 },
+                "responses": responses,
             },
         }
     )
 
 
-def _paths(examples: dict[str, str | None]) -> Json:
-    search = _operation(SearchServices, ServiceList, examples)
-    listings = _operation(ExplainListings, ListingReport, examples)
-    listings["get"]["responses"]["200"]["content"] = _content(ListingReport, ListingPage)
-    return {
-        "/v1/services": _operation(ListServices, ServiceList, examples),
-        "/v1/search/services": search,
-        "/v1/services/search": {
-            "get": search["get"]
-            | {"operationId": "searchServicesToo", "summary": "The same as /v1/search/services"}
-        },
-        "/v1/services/{id}": _describe(
-            "getServiceById",
-            "Fetch a service",
-            describe_id("service", ID_PATTERN, examples["id"]),
-            ServiceEnvelope,
-            ServiceNotFound,
-        ),
-        "/v1/services/{id}/demand": _describe(
-            "getServiceDemand",
-            "Describe the payments for a service",
-            describe_id("service", ID_PATTERN, examples["id"]),
-            DemandEnvelope,
-            ServiceNotFound,
-        ),
-        "/v1/services/{id}/openapi.json": _describe(
-            "getServiceOpenapi",
-            "Describe a service by an OpenAPI document",
-            describe_id("service", ID_PATTERN, examples["id"]),
-            ServiceDocument,
-            ServiceNotFound,
-        ),
-        "/v1/search/endpoints": _operation(SearchEndpoints, EndpointList, examples),
-        "/v1/listings": listings,
-        "/v1/ecosystem/overview": _operation(GetEcosystemOverview, OverviewEnvelope, examples),
-        "/v1/ecosystem/transactions": _operation(
-            GetRecentTransactions, TransactionsEnvelope, examples
-        ),
-        "/v1/ecosystem/stats": _operation(GetEcosystemStats, StatsEnvelope, examples),
-        "/v1/snapshots/current": _describe(
-            "getCurrentSnapshot", "Describe the snapshot being served", [], SnapshotEnvelope
-        ),
-        "/discovery/resources": _operation(ListDiscoveryResources, ResourceList, examples),
-        "/discovery/search": _operation(SearchDiscoveryResources, FoundResources, examples),
-        "/discovery/merchant": _operation(ListDiscoveryMerchant, MerchantResources, examples),
-        "/healthz": _describe("getHealth", "Whether the process is up", [], Health),
-        "/readyz": _describe("getReadiness", "The snapshot being served", [], Readiness),
-    }
+def describe(kind: type[Operation], examples: Mapping[str, str | None]) -> list[Json]:
+    """Return the parameters of an operation, with examples of some.
+
+    Typical values of others are in their descriptions, since viewers fill an `example` into the
+    request that a reader tries, which would find little with all of them.
+    """
+    return [
+        {
+            "name": name,
+            "in": "query",
+            "description": schema["description"],
+            "required": "default" not in schema,
+            "schema": _accepted(schema),
+            **({"style": "form", "explode": False} if name in JOINED else {}),
+            **({"example": example} if (example := examples.get(name)) else {}),
+        }
+        for name, schema in parameters_of(kind).items()
+    ]
 
 
-def _operation(
-    kind: type[Operation],
-    result: type[Struct],
-    examples: Mapping[str, str | None],
-    *errors: type[RatecardError],
-) -> Json:
-    name, summary = kind.__name__, (kind.__doc__ or "").rstrip(".")
+def _accepted(schema: Json) -> Json:
+    """Return the schema of what is accepted: a number as text, and integers over the maximum."""
+    own = {name: schema[name] for name in schema.keys() - {"description", "maximum"}}
+    if schema.get("default") in (None, "", ()):
+        own.pop("default", None)
+    return own | TEXT if own.get("type") == "number" else own
+
+
+def _operation(tag: str, answer: Path, examples: Mapping[str, str | None], *, has_id: bool) -> Json:
+    name, kind = answer.name or answer.kind.__name__, answer.kind
+    errors: list[type[RatecardError]] = [MethodNotAllowed, RatecardError]
     parameters = describe(kind, examples)
-    return _describe(
-        name[0].lower() + name[1:], summary, parameters, result, InvalidParameter, *errors
-    )
-
-
-def _describe(
-    operation_id: str,
-    summary: str,
-    accepted: list[Json],
-    result: type[Struct],
-    *errors: type[RatecardError],
-) -> Json:
-    possible: list[type[RatecardError]] = [*errors, MethodNotAllowed, RatecardError]
-    if result is not Health:
-        possible.append(SnapshotUnavailable)
-    prefix = DISCOVERY if TAGS[result] == DISCOVERY else ""
-    responses = {error.status: prefix + error.__name__ for error in possible}
-    is_cacheable = result not in NOT_CACHEABLE
-    headers = CACHEABLE_HEADERS if is_cacheable else COMMON_HEADERS
-    if is_cacheable:
-        responses[304] = "NotModified"
-        accepted = [*accepted, IF_NONE_MATCH]
+    if kind is not Operation:
+        errors.append(InvalidParameter)
+    if has_id:
+        errors.append(ServiceNotFound)
+        parameters.append(ID | ({"example": examples["id"]} if examples["id"] else {}))
+    if answer.result is not Health:
+        errors.append(SnapshotUnavailable)
+    prefix = DISCOVERY if tag == DISCOVERY else ""
+    headers: tuple[str, ...] = COMMON_HEADERS
+    responses = {error.status: prefix + error.__name__ for error in errors}
+    if tag != "State":
+        responses[304], headers = "NotModified", CACHEABLE_HEADERS
+        parameters.append(IF_NONE_MATCH)
     return {
-        "get": {
-            "operationId": operation_id,
-            "tags": [TAGS[result]],
-            "summary": summary,
-            "parameters": accepted,
-            "responses": {
-                "200": {
-                    "description": (result.__doc__ or "").strip(),
-                    "headers": _header_refs(*headers),
-                    "content": _content(result),
-                },
-                **{
-                    str(status): {"$ref": f"#/components/responses/{name}"}
-                    for status, name in sorted(responses.items())
-                },
+        "operationId": name[0].lower() + name[1:],
+        "tags": [tag],
+        "summary": answer.summary or (kind.__doc__ or "").rstrip("."),
+        "parameters": parameters,
+        "responses": {
+            "200": {
+                "description": (answer.result.__doc__ or "").strip(),
+                "headers": _header_refs(*headers),
+                "content": {JSON: {"schema": _one_of(answer.results)}},
             },
-        }
+            **{
+                str(status): {"$ref": f"#/components/responses/{response}"}
+                for status, response in sorted(responses.items())
+            },
+        },
     }
 
 
-def _error_response(error: type[RatecardError], body: type[Struct] = ErrorEnvelope) -> Json:
+def _error_response(error: type[RatecardError], body: type[Struct]) -> Json:
     own_headers = {405: ["Allow"], 503: ["Retry-After"]}.get(error.status, [])
     kinds = [error] if error is RatecardError else [error, *error.__subclasses__()]
     if error is SnapshotUnavailable:
@@ -267,23 +288,14 @@ def _error_response(error: type[RatecardError], body: type[Struct] = ErrorEnvelo
     return {
         "description": ERRORS[error] + codes,
         "headers": _header_refs(*COMMON_HEADERS, *own_headers),
-        "content": _content(body),
+        "content": {JSON: {"schema": _one_of([body])}},
     }
 
 
-def _content(*results: type[Struct]) -> Json:
-    """Return the content of a response that is one of several types."""
+def _one_of(results: list[type[Struct]]) -> Json:
     schemas = [{"$ref": f"#/components/schemas/{result.__name__}"} for result in results]
-    return {JSON: {"schema": schemas[0] if len(schemas) == 1 else {"oneOf": schemas}}}
+    return schemas[0] if len(schemas) == 1 else {"oneOf": schemas}
 
 
 def _header_refs(*names: str) -> Json:
     return {name: {"$ref": f"#/components/headers/{name}"} for name in names}
-
-
-def _header(name: str) -> Json:
-    return {
-        "description": HEADERS[name],
-        "required": name != "Ratecard-Snapshot",
-        "schema": {"type": "integer" if name == "Retry-After" else "string"},
-    }

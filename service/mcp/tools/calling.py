@@ -11,8 +11,8 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 from msgspec.structs import replace
 
 from service.api.documents.curl import curl, path_parameters
+from service.conditions import EndpointFilters
 from service.errors import InvalidParameter
-from service.filtering.endpoint_filters import EndpointFilters
 from service.mcp.tools.arguments import HowToCall
 from service.mcp.tools.reading import ALL_ENDPOINTS, ToolAnswer
 from service.mcp.tools.rows import (
@@ -173,7 +173,7 @@ def _filters(snapshot: Snapshot, ordinal: int, network: str | None) -> EndpointF
     """Return the filters of the terms to show; raises InvalidParameter for no such terms."""
     if network is None:
         return ALL_ENDPOINTS
-    filters = EndpointFilters(offers={"network": [network]})
+    filters = EndpointFilters(network=(network,))
     if snapshot.offers.cheapest_terms(ordinal, filters.offers) is None:
         message = f"the catalogue has no price of this endpoint on `{clean(network, MAX_NAME)}`"
         raise InvalidParameter("network", message)

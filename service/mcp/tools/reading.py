@@ -10,8 +10,8 @@ from msgspec import UNSET, Raw, Struct
 from msgspec.structs import replace
 
 from service.api.documents.curl import escape_json
+from service.conditions import EndpointFilters
 from service.errors import InvalidParameter
-from service.filtering.endpoint_filters import EndpointFilters
 from service.mcp.tools.arguments import Get
 from service.mcp.tools.rows import (
     CALL,

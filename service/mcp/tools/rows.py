@@ -14,8 +14,8 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from service.api.documents.curl import WORD, curl, known_methods
 from service.api.endpoints import EndpointSummary
+from service.conditions import EndpointFilters
 from service.errors import InvalidParameter, ServiceNotFound
-from service.filtering.endpoint_filters import EndpointFilters
 from service.mcp.tools.texts import ELLIPSIS, clean, escape_ignorable
 from service.networks import is_known_network, network_label
 from service.prices import Price, endpoint_price, format_decimal, service_price
@@ -162,7 +162,7 @@ async def service_row(snapshot: Snapshot, ordinal: int, query: str | None = None
         calls_30d=sum_calls(each.quality for each in use.endpoints),
     )
     if query is not None:
-        filters = EndpointFilters(services=[service.id], per_service=0)
+        filters = EndpointFilters(service=(service.id,), per_service=0)
         hits = await snapshot.engine.search_endpoints(query, 2, 0, filters)
         row.best_endpoints = [
             endpoint_line(endpoint_row(snapshot, each, filters)) for each in hits.ordinals

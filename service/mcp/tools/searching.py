@@ -8,9 +8,8 @@ from typing import Annotated
 from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import replace
 
-from service.filtering.endpoint_filters import EndpointFilters
+from service.conditions import EndpointFilters, Filters
 from service.filtering.facets import Facet
-from service.filtering.filters import Filters
 from service.mcp.tools.arguments import EndpointSearch, ServiceSearch
 from service.mcp.tools.rows import (
     CALL,
@@ -66,11 +65,15 @@ class ServicePage(Struct, kw_only=True, omit_defaults=True):
 
 async def search_endpoints(snapshot: Snapshot, search: EndpointSearch) -> tuple[EndpointPage, str]:
     """Return the endpoints that match a query and the filters, best match first, and as text."""
-    offers = {"network": search.network, "scheme": search.scheme}
-    facets = {"category": search.category, "method": search.method}
+
+    def any_of(value: str | None) -> tuple[str, ...]:
+        return () if value is None else (value,)
+
     filters = EndpointFilters(
-        offers={name: [value] for name, value in offers.items() if value is not None},
-        facets={name: [value] for name, value in facets.items() if value is not None},
+        network=any_of(search.network),
+        scheme=any_of(search.scheme),
+        category=any_of(search.category),
+        method=any_of(search.method),
         max_usd_price=search.max_price_usd,
         registration=search.registration,
     )
@@ -89,13 +92,13 @@ async def search_endpoints(snapshot: Snapshot, search: EndpointSearch) -> tuple[
         cursor=f"{prefix}{stop}" if rows and stop < hits.listed else "",
     )
     if not hits.total:
-        page.hint = _hint(filters.offers | filters.facets, snapshot.endpoints.filters.facets)
+        page.hint = _hint(filters.texts, snapshot.endpoints.filters.facets)
     return page, _endpoint_text(page, start)
 
 
 async def search_services(snapshot: Snapshot, search: ServiceSearch) -> tuple[ServicePage, str]:
     """Return the services that match a query, best match first, and as text."""
-    filters = Filters(facets={"category": [search.category]} if search.category else {})
+    filters = Filters(category=(search.category,) if search.category else ())
     prefix = cursor_prefix(snapshot.id, ("services", search.query, filters))
     start = parse_cursor(search.cursor, prefix)
     if search.query is None:
@@ -110,7 +113,7 @@ async def search_services(snapshot: Snapshot, search: ServiceSearch) -> tuple[Se
     cursor = f"{prefix}{stop}" if rows and stop < hits.total else ""
     page = ServicePage(total=hits.total, services=rows, cursor=cursor)
     if not hits.total:
-        page.hint = _hint(filters.facets, snapshot.filters.facets)
+        page.hint = _hint(filters.texts, snapshot.filters.facets)
     lines = [f"{start + 1}–{stop} of {hits.total} services" if rows else "no services"]
     lines += map(service_line, rows)
     lines += [f"of the first: {line}" for row in rows[:1] for line in row.best_endpoints]
@@ -138,9 +141,8 @@ async def _count_left_out(
     if filters.max_usd_price is not None:
         wider = replace(filters, max_usd_price=None)
         left_out.price = await engine.count_excluded(query, filters, wider)
-    if "network" in filters.offers:
-        others = {name: values for name, values in filters.offers.items() if name != "network"}
-        wider = replace(filters, offers=others)
+    if filters.network:
+        wider = replace(filters, network=())
         left_out.network = await engine.count_excluded(query, filters, wider)
     return left_out
 

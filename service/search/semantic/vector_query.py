@@ -13,7 +13,7 @@ from service.search.groups import Units, is_among_first, units_of
 from service.search.postings import Integers, Mask
 from service.search.query_expansion import Expansion
 from service.search.semantic.encoder import IDENTIFIER, Encoder, QueryVector
-from service.search.semantic.vector_index import STEPS, Floats, VectorIndex
+from service.search.semantic.vector_index import STEPS, VectorIndex
 from service.search.top_k import NO_ORDINALS, top_k
 
 
@@ -28,13 +28,9 @@ class VectorQuery(NamedTuple):
     config: SearchConfig
     weights: dict[bool, float]
 
-    def similarities(self, documents: Units) -> Floats:
-        """Return the cosine of the query and each of these documents."""
-        return self.vectors.similarities(self.vector, documents)
-
     def impacts(self, documents: Units, *, by_group: bool) -> Integers:
         """Return what similarity adds to the BM25F sum of each of these documents."""
-        similarities = self.similarities(documents)
+        similarities = self.vectors.similarities(self.vector, documents)
         similarities *= np.float32(self.weights[by_group])
         return np.rint(similarities, out=similarities).astype(np.int64)
 
@@ -48,7 +44,7 @@ class VectorQuery(NamedTuple):
             return NO_ORDINALS
         config = self.config
         candidates = self.vectors.probe(self.vector, mask, by_group=by_group)
-        similarities = self.similarities(candidates)
+        similarities = self.vectors.similarities(self.vector, candidates)
         per_group = 1 if by_group else config.filled_per_group
         k = 4 * config.filled_up_to
         while True:

@@ -16,7 +16,7 @@ from indexer.options import BuildOptions
 from indexer.report import Report
 from indexer.search_options import ClusterOptions
 from indexer.sources.catalogue_file import name_source
-from service.filtering.endpoint_filters import EndpointFilters
+from service.conditions import EndpointFilters
 from service.opensearch.connection import ClusterAddress
 from service.opensearch.postings import OpenSearch
 from service.snapshot.engine import Engine

@@ -17,8 +17,7 @@ from typing import NamedTuple
 import msgspec
 from msgspec import Struct
 
-from service.filtering.endpoint_filters import EndpointFilters
-from service.filtering.filters import Filters
+from service.conditions import EndpointFilters, Filters
 from service.snapshot.embedded import run_now
 from service.snapshot.snapshot import open_snapshot
 from tests.benchmarks.corpus import Document, Query, make_queries
@@ -89,8 +88,8 @@ def open_services(artifacts: Path, counted: Sequence[str] = ()) -> Search:
     snapshot = open_snapshot(artifacts)
 
     def search(query: Query) -> int:
-        facets = {"category": [query.category]} if query.category else {}
-        filters = Filters(facets, counted=tuple(counted))
+        category = (query.category,) if query.category else ()
+        filters = Filters(category=category, facets=tuple(counted))
         return snapshot.search(query.words, PAGE, 0, filters).total
 
     return search
@@ -101,7 +100,7 @@ def open_endpoints(artifacts: Path) -> Search:
     snapshot = open_snapshot(artifacts)
 
     def search(query: Query) -> int:
-        filters = EndpointFilters(facets={"category": [query.category]} if query.category else {})
+        filters = EndpointFilters(category=(query.category,) if query.category else ())
         parsed = snapshot.parser.parse(query.words)
         return run_now(snapshot.engine.rank_endpoints(parsed, PAGE, 0, filters)).total
 

@@ -14,7 +14,7 @@ from rich.cells import cell_len
 
 from indexer.__main__ import main
 from indexer.cli import search
-from service.filtering.endpoint_filters import EndpointFilters
+from service.conditions import EndpointFilters
 from service.snapshot.snapshot import open_snapshot
 from tests.support.clients.terminals import STYLE, on_terminal
 from tests.support.running import ROOT, Build, run_indexer, run_process, service
@@ -169,9 +169,9 @@ def test_without_results_the_output_suggests_a_command(
         (["x", "--limit", "0"], "--limit must be an integer of at least 1"),
         (["x", "--offset=-1"], "--offset must be an integer of at least 0"),
         (["x", "--max-price", "cheap"], "--max-price must be a decimal such as 0.05, from 0"),
-        (["x", "--sort", "size"], "--sort must be one of: relevance, popularity, price, name"),
-        ([""], "QUERY is required: the words to search for"),
-        (["x" * 2001], "QUERY has 2001 characters; at most 2000 are searched"),
+        (["x", "--sort", "size"], "--sort must be one of: name, popularity, price, relevance"),
+        ([""], "QUERY is required. The words to search for, without operators."),
+        (["x" * 2001], "QUERY must be of 1 to 2,000 characters"),
     ],
 )
 def test_invalid_parameters_are_errors_that_name_the_option(
@@ -221,7 +221,7 @@ def test_json_of_endpoints_equals_the_response_of_the_service(
     ("options", "reason"),
     [
         ([], "--endpoints needs words, --category, --network or --max-price"),
-        (["x", "--sort", "name"], "--sort must be one of: relevance, price, popularity"),
+        (["x", "--sort", "name"], "--sort must be one of: popularity, price, relevance"),
     ],
 )
 def test_a_search_for_endpoints_needs_something_to_search_for(

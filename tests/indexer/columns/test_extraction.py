@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import re
 from hashlib import blake2b
 from itertools import pairwise
 from math import isnan
@@ -22,7 +23,7 @@ from indexer.columns.record_columns import RecordColumns
 from indexer.columns.records import ENDPOINT_FIELDS, SERVICE_FIELDS, Contents
 from indexer.columns.summaries import write_summaries
 from indexer.record_store import run_of, write_records
-from service.filtering.facets import folded
+from service.conditions import folded
 from service.networks import network_key, network_label
 from service.snapshot.endpoints import ADDED_MEMBERS
 from service.storage.record_store import RecordStore
@@ -91,8 +92,8 @@ def test_services_have_the_values_of_their_records(given_records: list[Json]) ->
     services, runs = columns.services, columns.service_runs
     assert runs["id"].strings() == [each["id"] for each in given_records]
     assert runs["name"].strings() == [each["name"] for each in given_records]
-    for name in ("category", "integrationType"):
-        own = [strings[number] for number in services[name].tolist()]
+    for name in ("category", "integrationType", "provider"):
+        own = [strings[number] for number in runs[name].items.tolist()]
         assert own == [each.get(name, "") for each in given_records]
     assert services["enriched"].tolist() == [each.get("enriched", False) for each in given_records]
     assert services["endpoints"].tolist() == [len(each["endpoints"]) for each in given_records]
@@ -124,13 +125,13 @@ def test_endpoints_have_the_values_of_their_records(given_records: list[Json]) -
     columns = columns_of_texts(texts)
     strings = columns.strings.strings()
     rewritten = columns.service_runs["rewritten"].texts()
-    tags = columns.endpoint_runs["tag"]
+    runs = columns.endpoint_runs
     own = [
         (number, each)
         for number, record in enumerate(given_records)
         for each in record["endpoints"]
     ]
-    rows = zip(own, columns.endpoints, range(len(tags.sizes)), strict=True)
+    rows = zip(own, columns.endpoints, range(len(columns.endpoints)), strict=True)
     for (number, each), row, position in rows:
         text = rewritten[number] if row["is_rewritten"] else texts[number]
         kept = {name: value for name, value in each.items() if name not in ADDED_MEMBERS}
@@ -145,15 +146,24 @@ def test_endpoints_have_the_values_of_their_records(given_records: list[Json]) -
         assert row["payers"] == min(payers, np.iinfo(np.int64).max)
         pay_to = each["payTo"] if isinstance(each.get("payTo"), str) else ""
         expected = {
-            "method": each["method"],
             "network": price.get("network", ""),
             "scheme": price.get("scheme", ""),
             "currency": price["currency"],
             "pay_to": pay_to,
         }
         assert {name: strings[row[name]] for name in expected} == expected
-        numbers = tags.take(np.array([position])).items.tolist()
-        assert sorted(strings[tag] for tag in numbers) == distinct(each.get("tags", []), folded)
+        owner = given_records[number]
+        methods = re.split("[,/|]", each["method"].upper())
+        facets = {
+            "method": [method for name in methods if (method := name.strip())],
+            "category": [owner.get("category", "")],
+            "tag": each.get("tags") or owner.get("tags", []),
+            "provider": [each.get("providerName") or owner.get("provider", "")],
+        }
+        for name, given_values in facets.items():
+            numbers = runs[name].take(np.array([position])).items.tolist()
+            own_values = sorted(strings[value] for value in numbers)
+            assert own_values == distinct(given_values, folded)
 
 
 def test_a_service_without_a_price_has_no_cheapest_one() -> None:

@@ -55,7 +55,7 @@ def test_a_facet_has_each_value_in_its_most_frequent_spelling(
     path = tmp_path_factory.mktemp("filters") / "filters"
     write_filters(path, columns_of(given_records), popularity_of([Payers()] * len(given_records)))
     arrays = open_arrays(path, SERVICE_FILTERS)
-    for name in ("tag", "category", "integrationType"):
+    for name in ("tag", "category", "integrationType", "provider"):
         if name == "tag":
             lists = [each.get("tags", []) for each in given_records]
         else:

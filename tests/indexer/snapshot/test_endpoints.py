@@ -7,15 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from indexer.__main__ import main
-from service.filtering.endpoint_filters import EndpointFilters
-from service.snapshot.resources import NO_RESOURCE_FILTERS
+from service.conditions import NO_RESOURCE_FILTERS, EndpointFilters
 from service.snapshot.snapshot import Snapshot, open_snapshot
 from tests.support.artifacts import overlays
 from tests.support.running import Json, endpoint, service, write_lines
 from tests.support.searching import rank_endpoints
 from tests.support.sources.x402 import accept, resource, v2
 
-PAID = {"payTo": ["0xPay"]}
+PAID: dict[str, Any] = {"pay_to": ("0xPay",)}
 
 
 def publish(folder: Path, records: list[Json], patches: Json | None = None) -> Snapshot:
@@ -53,7 +52,7 @@ def test_a_resource_that_an_overlay_takes_the_endpoint_of_is_found_as_a_resource
     assert (found(snapshot, "high"), listed(snapshot, "high")) == (0, 1)
     assert (found(snapshot, "other"), listed(snapshot, "other")) == (1, 0)
     assert (found(snapshot, "tides"), listed(snapshot, "tides")) == (1, 1)
-    assert found(snapshot, None, offers=PAID) == 0
+    assert found(snapshot, None, **PAID) == 0
 
 
 def test_a_resource_keeps_its_endpoint_where_a_catalogue_record_spells_it_otherwise(
@@ -71,7 +70,7 @@ def test_a_resource_keeps_its_endpoint_where_a_catalogue_record_spells_it_otherw
         ),
     ]
     snapshot = publish(tmp_path, records)
-    hits = rank_endpoints(snapshot, None, 24, 0, EndpointFilters(offers=PAID))
+    hits = rank_endpoints(snapshot, None, 24, 0, EndpointFilters(**PAID))
     assert hits.total == 1
     assert hits.offers != [-1]
     assert listed(snapshot, "high") == 2
@@ -85,7 +84,7 @@ def test_tools_of_one_address_have_offers_of_their_own(tmp_path: Path) -> None:
     ]
     snapshot = publish(tmp_path, tools)
     for name in ("sun", "moon"):
-        hits = rank_endpoints(snapshot, name, 24, 0, EndpointFilters(offers={"payTo": [name]}))
+        hits = rank_endpoints(snapshot, name, 24, 0, EndpointFilters(pay_to=(name,)))
         assert hits.total == 1
         item = b"".join(snapshot.endpoints.item(hits.ordinals[0], hits.offers[0]))
         assert b'"tool":"%b"' % name.encode() in item
@@ -115,7 +114,7 @@ def test_tools_keep_their_offers_where_a_catalogue_record_spells_their_address_o
     )
     snapshot = publish(tmp_path, [tool("sun"), tool("moon"), record])
     for number, name in enumerate(("sun", "moon")):
-        hits = rank_endpoints(snapshot, None, 24, 0, EndpointFilters(offers={"payTo": [name]}))
+        hits = rank_endpoints(snapshot, None, 24, 0, EndpointFilters(pay_to=(name,)))
         assert list(hits.ordinals) == [number]
 
 
@@ -127,7 +126,7 @@ def test_a_tool_is_matched_with_the_endpoint_that_names_it(tmp_path: Path) -> No
         "two-example", domain="two.example", endpoints=[spelt, spelt | {"tool": "sun"}]
     )
     snapshot = publish(tmp_path, [listed | address, record])
-    hits = rank_endpoints(snapshot, None, 24, 0, EndpointFilters(offers={"payTo": ["sun"]}))
+    hits = rank_endpoints(snapshot, None, 24, 0, EndpointFilters(pay_to=("sun",)))
     assert list(hits.ordinals) == [1]
 
 

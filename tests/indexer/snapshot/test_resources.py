@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from indexer.__main__ import main
-from service.snapshot.resources import NO_RESOURCE_FILTERS
+from service.conditions import NO_RESOURCE_FILTERS
 from service.snapshot.snapshot import open_snapshot
 from tests.support.artifacts import listed as services
 from tests.support.artifacts import overlays

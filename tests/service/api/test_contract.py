@@ -210,7 +210,7 @@ def test_a_query_over_2000_characters_is_400(client: httpx.Client) -> None:
     assert client.get("/v1/search/services", params={"q": "é" * 2000}).status_code == 200
     response = client.get("/v1/search/services", params={"q": "é" * 2001})
     assert response.status_code == 400
-    assert "2001 characters" in error(response)["message"]
+    assert "of 1 to 2,000 characters" in error(response)["message"]
 
 
 @pytest.mark.parametrize("query", ["🦊", "!!!", '* ~ "', "--", "。"])
@@ -267,7 +267,7 @@ def test_an_unknown_id_is_truncated_in_the_error(client: httpx.Client) -> None:
 
 DOCUMENTED = [
     ("/v1/services", "?limit=200"),
-    ("/v1/services", "?endpoints=none&facets=category,network,scheme,integrationType,tag"),
+    ("/v1/services", "?endpoints=none&facets=category,network,scheme,integrationType,tag,provider"),
     ("/v1/services", "?limit=0"),
     ("/v1/services", "?sort=size"),
     ("/v1/search/services", "?q=weather+api"),

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from indexer.__main__ import main
-from service.filtering.filters import Filters
+from service.conditions import Filters
 from service.networks import network_key, network_label
 from service.snapshot.snapshot import Snapshot, open_snapshot
 from tests.support.running import Build, Json, endpoint, examples, service
@@ -68,6 +68,12 @@ CONDITIONS: list[tuple[Json, Callable[[Json], bool]]] = [
     ({"scheme": "upto"}, lambda r: "upto" in schemes(r)),
     ({"integrationType": "3P"}, lambda r: r.get("integrationType") == "3P"),
     ({"integrationType": ["1p", ""]}, lambda r: r.get("integrationType", "") in {"1P", ""}),
+    ({"provider": "GRILLE & söhne gmbh "}, lambda r: r.get("provider") == "Grille & Söhne GmbH"),
+    (
+        {"provider": ["Grille & Söhne GmbH", "boxbrain.example"]},
+        lambda r: r.get("provider") in {"Grille & Söhne GmbH", "boxbrain.example"},
+    ),
+    ({"provider": ""}, lambda r: not r.get("provider")),
     ({"enriched": "true"}, lambda r: r.get("enriched") is True),
     ({"enriched": "false"}, lambda r: r.get("enriched") is not True),
     ({"maxPrice": "0.002"}, lambda r: min(prices(r), default=1e9) <= 0.002),
@@ -145,7 +151,7 @@ def test_match_all_requires_every_term(client: httpx.Client) -> None:
 
 @pytest.mark.parametrize("path", PATHS)
 def test_facets_count_all_matches(client: httpx.Client, path: str) -> None:
-    names = "category,network,scheme,integrationType,tag"
+    names = "category,network,scheme,integrationType,tag,provider"
     params = {"enriched": "false"}
     records = get(client, path, **params)["services"]
     body = get(client, path, facets=names, limit=1, **params)
@@ -155,6 +161,9 @@ def test_facets_count_all_matches(client: httpx.Client, path: str) -> None:
         for name, values in body["facets"].items()
     }
     assert counted["category"] == Counter(record.get("category", "") for record in records)
+    providers = Counter(record.get("provider", "") for record in records)
+    assert len(counted["provider"]) == min(len(providers), 100)
+    assert counted["provider"].items() <= providers.items()
     assert counted["network"] == Counter(
         network_label(name) for record in records for name in networks(record)
     )
@@ -183,12 +192,12 @@ def test_endpoints_none_replaces_endpoints_by_their_count(client: httpx.Client, 
 @pytest.mark.parametrize(
     ("parameter", "value", "allowed"),
     [
-        ("integrationType", "2P", "1P, 3P, empty"),
+        ("integrationType", "2P", "empty, 1P, 3P"),
         ("enriched", "yes", "true, false"),
         ("enriched", "", "true, false"),
-        ("match", "some", "any, all"),
-        ("sort", "random", "relevance, popularity, price, name"),
-        ("facets", "category,colour", "category, network, scheme, integrationType, tag"),
+        ("match", "some", "all, any"),
+        ("sort", "random", "name, popularity, price, relevance"),
+        ("facets", "category,colour", "category, integrationType, network, provider, scheme, tag"),
         ("endpoints", "some", "all, none"),
         ("maxPrice", "cheap", "a decimal such as 0.05"),
         ("maxPrice", "-1", "a decimal such as 0.05"),
@@ -255,7 +264,7 @@ def test_filters_on_an_empty_catalogue_have_no_matches(artifacts: Path, build: B
     assert build(source) == 0
     snapshot = open_snapshot(artifacts)
     for sort in ("relevance", "popularity", "price", "name"):
-        filters = Filters({"category": ["Data"]}, sort=sort, counted=("category", "tag"))
+        filters = Filters(category=("Data",), sort=sort, facets=("category", "tag"))
         for hits in (snapshot.list(filters=filters), snapshot.search("a", filters=filters)):
             assert (hits.total, hits.ids, hits.facets) == (0, [], {"category": [], "tag": []})
 
@@ -298,7 +307,14 @@ def test_paging_returns_every_match_once_under_any_filters(
     limit: int,
 ) -> None:
     snapshot = build_rows(tmp_path_factory.mktemp("filters"), rows)
-    filters = Filters(facets, enriched, max_price, sort=sort, counted=("category",))
+    filters = Filters(
+        category=tuple(facets.get("category", ())),
+        network=tuple(facets.get("network", ())),
+        enriched=enriched,
+        max_price=max_price,
+        sort=sort,
+        facets=("category",),
+    )
     expected = {
         f"s{number}"
         for number, (category, names, price, curated) in enumerate(rows)

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from service.api.query_string import parse
 from service.api.services import SearchServices
-from service.filtering.filters import Filters
+from service.conditions import Filters
 from service.search.analysis import query_words, term_of, words_of
 from service.snapshot.snapshot import Snapshot, open_snapshot
 from tests.support.running import Json, examples
@@ -257,7 +257,8 @@ def test_totals_and_pages_of_any_query_are_exact(
     snapshot: Snapshot, query: str, limit: int, offset: int, match_all: bool, enriched: bool | None
 ) -> None:
     def filters(sort: Any) -> Filters:
-        return Filters(enriched=enriched, match_all=match_all, sort=sort, counted=("category",))
+        match: Any = "all" if match_all else "any"
+        return Filters(enriched=enriched, match=match, sort=sort, facets=("category",))
 
     hits = snapshot.search(query, limit, offset, filters("relevance"))
     all_hits = snapshot.search(query, 1000, 0, filters("relevance"))

@@ -9,10 +9,10 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 import httpx
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from msgspec import NODEFAULT, inspect
 
 from service.api.discovery import (
     ListDiscoveryMerchant,
@@ -21,12 +21,13 @@ from service.api.discovery import (
 )
 from service.api.ecosystem import GetEcosystemStats, GetRecentTransactions
 from service.api.endpoints import SearchEndpoints
-from service.api.query_string import Operation, Parameter, format_query, parameters_of, parse
+from service.api.query_string import Operation, format_query, parameters_of, parse
 from service.api.services import ListServices, SearchServices
 from service.app import create_app
 from service.errors import InvalidParameter
 from service.settings import Settings
 from service.web.filters import BrowseEndpoints, BrowseServices
+from tests.support.running import Json
 
 PAGES = {"/": BrowseServices, "/endpoints": BrowseEndpoints}
 SEARCHES: tuple[type[Operation], ...] = (SearchServices, SearchEndpoints, SearchDiscoveryResources)
@@ -40,38 +41,37 @@ KINDS: tuple[type[Operation], ...] = (
     ListDiscoveryResources,
     ListServices,
 )
-TEXTS = {
-    "maxPrice": ["0", "0.05"],
-    "maxUsdPrice": ["1", "0.001"],
-    "urlSubstring": ["api", "/v1/"],
-}
 LISTS = {"facets": ["category", "network", "scheme", "tag"], "integrationType": ["1P", "3P", ""]}
 
 
-def values_of(parameter: Parameter) -> st.SearchStrategy[Any]:
+def values_of(name: str, schema: Json) -> st.SearchStrategy[Any]:
     """Return values that a parameter accepts."""
-    match parameter.type:
-        case inspect.VarTupleType():
-            texts = st.sampled_from(LISTS.get(parameter.name, ["a,b", "é&=", "x y", "+"]))
-            return st.lists(texts, unique=True, max_size=3).map(tuple)
-        case inspect.BoolType():
+    match schema:
+        case {"type": "array"}:
+            texts = st.sampled_from(LISTS.get(name, ["a,b", "é&=", "x y", "+"]))
+            return st.lists(texts, unique=True, max_size=3)
+        case {"type": "boolean"}:
             return st.booleans()
-        case inspect.LiteralType(values=values):
+        case {"enum": values}:
             return st.sampled_from(values)
-        case inspect.IntType(ge=minimum):
-            return st.integers(minimum, parameter.extra.get("maximum", 2**63 - 1))
-    return st.sampled_from(TEXTS.get(parameter.name, ["a", "weather & wind", "+é%20", " x "]))
+        case {"type": "integer", "minimum": least}:
+            return st.integers(least, schema.get("maximum", 2**63 - 1))
+        case {"type": "number"}:
+            return st.integers(0, 10**9).map(lambda number: number / 1000)
+        case {"maxLength": 2048}:
+            return st.sampled_from(["api", "/v1/"])
+    return st.sampled_from(["a", "weather & wind", "+é%20", " x "])
 
 
 @st.composite
 def operations(draw: st.DrawFn) -> Operation:
     kind: type[Operation] = draw(st.sampled_from(SEARCHES))
     chosen = {
-        parameter.field: draw(values_of(parameter))
-        for name, parameter in parameters_of(kind).items()
+        name: draw(values_of(name, schema))
+        for name, schema in parameters_of(kind).items()
         if name in {"q", "query"} or draw(st.booleans())
     }
-    return kind(**chosen)
+    return msgspec.convert(chosen, kind)
 
 
 @given(operations())
@@ -96,12 +96,64 @@ def test_any_values_are_parsed_or_refused_by_name(
 
 @pytest.mark.parametrize("kind", [ListServices, *SEARCHES, BrowseServices, BrowseEndpoints])
 def test_parameters_that_are_left_out_have_their_defaults(kind: type[Operation]) -> None:
-    given = {"q": "x"} if "q" in parameters_of(kind) else {"query": "x"}
     operation = parse(kind, b"q=x&query=x&unknown=1")
-    for name, parameter in parameters_of(kind).items():
-        if parameter.default is not NODEFAULT and name not in given:
-            assert getattr(operation, parameter.field) == parameter.default
+    values = msgspec.to_builtins(operation)
+    for name, schema in parameters_of(kind).items():
+        if "default" in schema and name not in {"q", "query"}:
+            assert values[name] == schema["default"]
     assert format_query(operation) in {"", "q=x", "query=x"}
+
+
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [
+        ("limit=1.5", "limit must be an integer of at least 1"),
+        ("limit=1e3", "limit must be an integer of at least 1"),
+        ("limit=%205", "limit must be an integer of at least 1"),
+        ("limit=5%0a", "limit must be an integer of at least 1"),
+        ("limit=%D9%A3", "limit must be an integer of at least 1"),
+        ("limit=", "limit must be an integer of at least 1"),
+        ("limit=0", "limit must be an integer of at least 1"),
+        ("limit=1&limit=1", "limit was given 2 times; give it once"),
+        ("offset=-1", "offset must be an integer of at least 0"),
+        ("minPayers=null", "minPayers must be an integer of at least 1"),
+        ("enriched=1", "enriched must be one of: true, false"),
+        ("enriched=True", "enriched must be one of: true, false"),
+        ("enriched=null", "enriched must be one of: true, false"),
+        ("maxPrice=.5", "maxPrice must be a decimal such as 0.05, from 0"),
+        ("maxPrice=inf", "maxPrice must be a decimal such as 0.05, from 0"),
+        ("maxPrice=1_000", "maxPrice must be a decimal such as 0.05, from 0"),
+        ("sort=a+-+at+%60$.limit%60", "sort must be one of: name, popularity, price, relevance"),
+        ("facets=tag&facets=tag", "facets was given 2 times; give it once"),
+        ("q=%09", "q is required. The words to search for, without operators."),
+        (f"q={'a' * 2001}", "q must be of 1 to 2,000 characters"),
+        (f"{'&'.join(f'tag={n}' for n in range(101))}", "tag has 101 values; at most 100"),
+    ],
+)
+def test_an_error_says_which_texts_a_parameter_accepts(query: str, message: str) -> None:
+    if not query.startswith("q="):
+        query = f"q=x&{query}"
+    with pytest.raises(InvalidParameter) as error:
+        parse(SearchServices, query.encode())
+    assert str(error.value).startswith(message)
+    assert error.value.parameter == message.split(maxsplit=1)[0]
+
+
+@pytest.mark.parametrize(
+    ("query", "field", "value"),
+    [
+        ("limit=201", "limit", 200),
+        ("limit=007", "limit", 7),
+        (f"offset={'9' * 5000}", "offset", 2**63 - 1),
+        (f"offset={'0' * 5000}5", "offset", 5),
+        ("maxPrice=00.50", "max_price", 0.5),
+        ("integrationType=1p&integrationType=1P&integrationType=", "integration_type", ("1P", "")),
+        ("facets=tag,network,tag", "facets", ("tag", "network")),
+        ("tag=null&tag=&tag=null", "tag", ("null", "")),
+    ],
+)
+def test_texts_that_are_accepted_are_normalised(query: str, field: str, value: object) -> None:
+    assert getattr(parse(SearchServices, f"q=x&{query}".encode()), field) == value
 
 
 def test_blank_text_of_a_form_is_no_maximum_price() -> None:

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from indexer.columns.ragged import RaggedWriter, ragged_texts
 from indexer.search.filters import FacetValues, write_facet
-from service.filtering.endpoint_filters import EndpointFilters
-from service.filtering.facets import MAX_COUNTED, Facet, ServiceFacet, open_facet
-from service.filtering.filters import Filters, page_of
+from service.conditions import MAX_COUNTED, EndpointFilters, Filters
+from service.filtering.facets import Facet, ServiceFacet, open_facet
+from service.filtering.filters import page_of
 from service.snapshot.snapshot import Snapshot, open_snapshot
 from service.storage.container import Layout, open_arrays, writing_arrays
 from service.storage.layouts import facet_arrays
@@ -106,8 +106,8 @@ def test_a_count_names_no_more_values_than_it_returns() -> None:
 
 
 def test_services_and_endpoints_have_the_same_bound_of_counted_values(snapshot: Snapshot) -> None:
-    hits = snapshot.list(filters=Filters(counted=("tag",)))
-    filters = EndpointFilters(counted=("tag", "service"))
+    hits = snapshot.list(filters=Filters(facets=("tag",)))
+    filters = EndpointFilters(facets=("tag", "service"))
     found = asyncio.run(snapshot.engine.search_endpoints(None, 1, 0, filters))
     assert hits.facets is not None
     assert found.facets is not None
@@ -135,7 +135,7 @@ def test_an_unknown_order_is_an_error(snapshot: Snapshot) -> None:
 
 def test_masks_of_different_filters_do_not_share_memory(snapshot: Snapshot) -> None:
     one, other = (
-        snapshot.filters.mask(Filters(facets={"tag": [tag]}, enriched=False))
+        snapshot.filters.mask(Filters(tag=(tag,), enriched=False).given())
         for tag in ("t000", "t001")
     )
     assert one is not None

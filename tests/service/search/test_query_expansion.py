@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from indexer.search.query_expansion import begin_words, write_query_expansion
-from service.filtering.filters import Filters
+from service.conditions import Filters
 from service.search import spelling
 from service.search.analysis import query_words
 from service.search.config import SEARCH_CONFIG
@@ -347,7 +347,7 @@ def test_content_words_are_not_taken_for_stop_words(
 def test_a_misspelt_stop_word_is_no_required_word(
     wordy: Snapshot, query: str, expected: list[int]
 ) -> None:
-    hits = wordy.search(query, filters=Filters(match_all=True))
+    hits = wordy.search(query, filters=Filters(match="all"))
     assert sorted(map(int, hits.ids)) == expected
 
 
@@ -406,7 +406,14 @@ def test_a_word_with_many_completions_is_required(tmp_path: Path) -> None:
     documents = [*((f"{name} of weather", "", "") for name in names), ("weather", "", "")]
     snapshot = catalogue(tmp_path, documents)
     every, all_words = (
-        {*map(int, snapshot.search("foreca weather", filters=Filters(match_all=match_all)).ids)}
+        {
+            *map(
+                int,
+                snapshot.search(
+                    "foreca weather", filters=Filters(match="all" if match_all else "any")
+                ).ids,
+            )
+        }
         for match_all in (False, True)
     )
     assert len(documents) - 1 in every - all_words
@@ -495,7 +502,7 @@ def test_the_order_of_misspelt_words_and_identifiers_does_not_matter(
         *[("zebra", "", "")] * 60,
     ]
     snapshot = catalogue(tmp_path, documents)
-    filters = Filters(match_all=match_all)
+    filters = Filters(match="all" if match_all else "any")
     results = set()
     for order in permutations(words):
         hits = snapshot.search(" ".join([*order, "a"]), 200, 0, filters)
@@ -511,8 +518,10 @@ def test_the_order_of_misspelt_words_and_identifiers_does_not_matter(
 def test_totals_of_expanded_queries_are_exact(
     snapshot: Snapshot, query: str, match_all: bool
 ) -> None:
-    by_relevance = snapshot.search(query, 200, 0, Filters(match_all=match_all))
-    by_name = snapshot.search(query, 200, 0, Filters(match_all=match_all, sort="name"))
+    by_relevance = snapshot.search(query, 200, 0, Filters(match="all" if match_all else "any"))
+    by_name = snapshot.search(
+        query, 200, 0, Filters(match="all" if match_all else "any", sort="name")
+    )
     assert by_relevance.total == by_name.total == len(by_relevance.ids)
     assert sorted(by_relevance.ids) == sorted(by_name.ids)
 
@@ -551,13 +560,15 @@ def test_an_exact_name_without_a_matching_term_counts_in_the_total(tmp_path: Pat
     snapshot = catalogue(tmp_path, [("Air Bnb", "rooms", ""), ("other", "", "")])
     for sort in ("relevance", "name"):
         for match_all in (False, True):
-            hits = snapshot.search("airbnb", filters=Filters(match_all=match_all, sort=sort))
+            hits = snapshot.search(
+                "airbnb", filters=Filters(match="all" if match_all else "any", sort=sort)
+            )
             assert (hits.total, hits.ids) == (1, [identifier(0)])
 
 
 def test_an_exact_name_is_first_only_if_the_filters_allow_it(tmp_path: Path) -> None:
     documents = [("Weather", "", "Data"), ("Weather maps", "", "Search")]
-    filters = Filters({"category": ["Search"]})
+    filters = Filters(category=("Search",))
     assert catalogue(tmp_path, documents).search("weather", filters=filters).ids == [identifier(1)]
 
 

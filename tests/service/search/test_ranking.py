@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.filtering.filters import Filters
+from service.conditions import Filters
 from service.search.config import SEARCH_CONFIG
 from service.search.groups import Ranked
 from service.search.postings import Integers, Mask
@@ -351,7 +351,7 @@ def test_facets_of_services_add_up_to_the_total(tmp_path: Path) -> None:
     ]
     snapshot = publish(tmp_path, records, "--no-semantic", "--quiet")
     for query in ("tides", "sun", "tides sun", "thing"):
-        hits = snapshot.search(query, 200, 0, Filters(counted=("category",)))
+        hits = snapshot.search(query, 200, 0, Filters(facets=("category",)))
         assert hits.facets is not None
         assert hits.total == len(set(hits.ids))
         counts = {each["value"]: int(each["count"]) for each in hits.facets["category"]}

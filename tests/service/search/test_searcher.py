@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.filtering.filters import Filters
+from service.conditions import Filters
 from service.search.analysis import term_of
 from service.search.config import SEARCH_CONFIG
 from service.search.groups import Ranked
@@ -27,6 +27,7 @@ from service.snapshot.snapshot import Snapshot
 from tests.support.running import Json, endpoint, examples, service
 from tests.support.searching import (
     IDENTIFIERS,
+    MATCHES,
     WORDS,
     BruteForceRanking,
     Document,
@@ -249,12 +250,10 @@ def test_concurrent_filtered_searches_have_the_results_of_sequential_ones(
 ) -> None:
     snapshot = priced(tmp_path_factory.mktemp("threads"), 400)
     all_filters = [
-        Filters(
-            {"category": [category]}, max_price=price, counted=("category",), match_all=every_word
-        )
+        Filters(category=(category,), max_price=price, facets=("category",), match=match)
         for category in ("Data", "Search")
         for price in (None, 0.02)
-        for every_word in (False, True)
+        for match in MATCHES
     ]
     tasks = [
         partial(snapshot.search, query, 20, 0, filters)
@@ -325,14 +324,14 @@ def test_match_all_requires_every_word(tmp_path: Path) -> None:
         ("seas", "", ""),
         ("x", "seas", "weather"),
     ]
-    hits = catalogue(tmp_path, documents).search("weather seas", filters=Filters(match_all=True))
+    hits = catalogue(tmp_path, documents).search("weather seas", filters=Filters(match="all"))
     assert (hits.total, sorted(hits.ids)) == (2, [identifier(1), identifier(3)])
 
 
 @pytest.mark.parametrize("query", ["weather qqqqqqqqqqqqq", "qqqqqqqqqqqqq"])
 def test_match_all_has_no_matches_with_an_unknown_word(tmp_path: Path, query: str) -> None:
     snapshot = catalogue(tmp_path, [("weather", "", "")])
-    assert snapshot.search(query, filters=Filters(match_all=True)).total == 0
+    assert snapshot.search(query, filters=Filters(match="all")).total == 0
 
 
 @pytest.mark.parametrize(
@@ -343,7 +342,7 @@ def test_match_all_matches_a_service_by_the_words_of_its_name(
     tmp_path: Path, name: str, description: str
 ) -> None:
     snapshot = catalogue(tmp_path, [(f"{name} tool", description, ""), ("other", "", "")])
-    assert snapshot.search(name, filters=Filters(match_all=True)).ids == [identifier(0)]
+    assert snapshot.search(name, filters=Filters(match="all")).ids == [identifier(0)]
 
 
 def test_an_offset_past_the_end_is_empty(many: Corpus) -> None:

@@ -14,9 +14,8 @@ import numpy as np
 import pytest
 
 from service.app import create_app
+from service.conditions import NO_RESOURCE_FILTERS, EndpointFilters, Filters
 from service.errors import Overloaded
-from service.filtering.endpoint_filters import EndpointFilters
-from service.filtering.filters import Filters
 from service.search import top_k
 from service.search.groups import Groups, Units, units_of
 from service.search.postings import BLOCK_SIZE, CHAMPIONS, DenseList, Integers, SparseList
@@ -26,7 +25,6 @@ from service.settings import Settings
 from service.snapshot import embedded
 from service.snapshot.data import Hits
 from service.snapshot.embedded import MAX_WAITING, EmbeddedPostings
-from service.snapshot.resources import NO_RESOURCE_FILTERS
 from service.snapshot.snapshot import Snapshot
 from tests.support.running import endpoint, service
 from tests.support.searching import identifier, publish
@@ -326,10 +324,10 @@ def test_the_cost_of_a_search_has_that_of_its_filters_and_facets(
     async def ask() -> None:
         engine = snapshot.engine
         await engine.search("tides")
-        await engine.search("tides", filters=Filters(facets={"category": ["c1"]}))
-        await engine.search("tides", filters=Filters(counted=("category", "tag")))
+        await engine.search("tides", filters=Filters(category=("c1",)))
+        await engine.search("tides", filters=Filters(facets=("category", "tag")))
         await engine.search_endpoints(None, 24, 0, EndpointFilters())
-        await engine.search_endpoints(None, 24, 0, EndpointFilters(counted=("category",)))
+        await engine.search_endpoints(None, 24, 0, EndpointFilters(facets=("category",)))
 
     asyncio.run(ask())
     plain, filtered, counted, listed, listed_and_counted = costs

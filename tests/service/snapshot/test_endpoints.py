@@ -6,7 +6,7 @@ import asyncio
 import json
 import random
 from collections import Counter, defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from math import inf, isnan, log, log10
 from pathlib import Path
 from typing import Any
@@ -16,9 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from indexer.__main__ import main
-from service.filtering.endpoint_filters import EndpointFilters
-from service.filtering.facets import ENDPOINT_FACETS
-from service.filtering.filters import Filters
+from service.conditions import ENDPOINT_FACETS, EndpointFilters, Filters
 from service.networks import network_key
 from service.search.analysis import term_of, words_of
 from service.search.config import SEARCH_CONFIG as CONFIG
@@ -32,6 +30,7 @@ from tests.support.sources.x402 import SOLANA_USDC, TEST_USDC, USDC, accept, res
 USED = WORDS[:6] + WORDS[40:48]
 SOLANA = "solana:5eykt4UsFv8P8NJdTREpY1vzqKqZKvdp"
 PAYERS = ("0xAa", "0xBb", "So1")
+PROVIDERS = ("", "Tidewatch", "Almanac")
 
 
 def make_sources(rng: random.Random) -> list[Json]:
@@ -55,6 +54,7 @@ def make_sources(rng: random.Random) -> list[Json]:
             "description": text(4),
             "pricing": price | network | scheme,
             "tags": tags(),
+            "providerName": PROVIDERS[number % 2],
             "parameters": [{"group": "query", "name": name, "type": "string"} for name in tags()],
             "quality": {"l30DaysUniquePayers": str(rng.choice((0, 7, 7, 900)))},
         }
@@ -85,6 +85,7 @@ def make_sources(rng: random.Random) -> list[Json]:
             category=rng.choice(("Data", "Media", "")),
             enriched=rng.random() < 0.5,
             tags=tags(),
+            provider=PROVIDERS[number % 3],
             endpoints=[endpoint(n) for n in range(rng.choice((0, 1, 2, 5, 9)))],
         )
         for number in range(20)
@@ -174,10 +175,12 @@ class Endpoints:
                 "method": [method for method in methods if method],
                 "category": [owner.get("category", "")],
                 "tag": record.get("tags") or owner.get("tags", []),
+                "provider": [record.get("providerName") or owner.get("provider", "")],
+                "service": [owner["id"]],
             }
+            given = {name: own for name, own in filters.texts.items() if name in values}
             if (
-                all(set(values[name]) & set(given) for name, given in filters.facets.items())
-                and (not filters.services or owner["id"] in filters.services)
+                all(set(values[name]) & set(own) for name, own in given.items())
                 and filters.enriched in {None, owner.get("enriched", False)}
                 and (filters.max_price is None or price <= filters.max_price)
             ):
@@ -248,7 +251,7 @@ def _terms(texts: dict[str, str]) -> dict[str, list[str]]:
     }
 
 
-def satisfies(offer: Json, conditions: dict[str, list[str]]) -> bool:
+def satisfies(offer: Json, conditions: Mapping[str, Sequence[str]]) -> bool:
     keys: dict[str, Callable[[str], str]] = {"network": network_key}
     return all(
         offer[name] in [keys.get(name, str.casefold)(value) for value in values]
@@ -256,30 +259,22 @@ def satisfies(offer: Json, conditions: dict[str, list[str]]) -> bool:
     )
 
 
-def any_of(*values: str) -> st.SearchStrategy[list[str]]:
-    return st.lists(st.sampled_from(values), min_size=1, max_size=2, unique=True)
+def any_of(*values: str) -> st.SearchStrategy[tuple[str, ...]]:
+    given = st.lists(st.sampled_from(values), min_size=1, max_size=2, unique=True).map(tuple)
+    return st.just(()) | given
 
 
 filters = st.builds(
     EndpointFilters,
-    offers=st.fixed_dictionaries(
-        {},
-        optional={
-            "network": any_of("Base", "eip155:8453", "solana", "base-sepolia", "nowhere"),
-            "scheme": any_of("exact", "UPTO"),
-            "asset": any_of(USDC, SOLANA_USDC.lower(), "nowhere"),
-            "payTo": any_of("0xAA", "so1"),
-        },
-    ),
-    facets=st.fixed_dictionaries(
-        {},
-        optional={
-            "method": any_of("GET", "POST"),
-            "category": any_of("Data", "", "Media"),
-            "tag": any_of(*USED[:3]),
-        },
-    ),
-    services=st.just([]) | any_of("s01", "s02", "s03", "unknown"),
+    network=any_of("Base", "eip155:8453", "solana", "base-sepolia", "nowhere"),
+    scheme=any_of("exact", "UPTO"),
+    asset=any_of(USDC, SOLANA_USDC.lower(), "nowhere"),
+    pay_to=any_of("0xAA", "so1"),
+    method=any_of("GET", "POST"),
+    category=any_of("Data", "", "Media"),
+    tag=any_of(*USED[:3]),
+    provider=any_of(*PROVIDERS),
+    service=any_of("s01", "s02", "s03", "unknown"),
     enriched=st.none() | st.booleans(),
     max_price=st.none() | st.sampled_from((0.0, 0.01, 0.02, 5.0)),
     sort=st.sampled_from(("relevance", "price", "popularity")),
@@ -347,22 +342,26 @@ def test_a_count_of_a_facet_is_the_total_with_that_filter(
         return rank_endpoints(snapshot, query or None, 1, 0, EndpointFilters(**values)).total
 
     wanted = EndpointFilters(
-        facets=wanted.facets, max_price=wanted.max_price, counted=ENDPOINT_FACETS
+        method=wanted.method,
+        category=wanted.category,
+        tag=wanted.tag,
+        provider=wanted.provider,
+        max_price=wanted.max_price,
+        facets=ENDPOINT_FACETS,
     )
     hits = rank_endpoints(snapshot, query or None, 1, 0, wanted)
     assert hits.facets is not None
     assert hits.facets.keys() == set(ENDPOINT_FACETS)
     for value in hits.facets["service"]:
-        assert total(services=[value["value"]]) == value["count"]
-    for name in ("method", "category", "tag"):
-        if name not in wanted.facets:
+        assert total(service=(value["value"],)) == value["count"]
+    for name in ("method", "category", "tag", "provider"):
+        if name not in wanted.texts:
             for value in hits.facets[name]:
-                narrowed = wanted.facets | {name: [value["value"]]}
-                assert total(facets=narrowed) == value["count"]
+                assert total(**{name: (value["value"],)}) == value["count"]
     if wanted.max_price is None:
         for name in ("network", "scheme"):
             for value in hits.facets[name]:
-                assert total(offers={name: [value["value"]]}) == value["count"]
+                assert total(**{name: (value["value"],)}) == value["count"]
 
 
 def test_parts_of_the_listing_are_indexed_as_one(
@@ -396,7 +395,7 @@ def test_facets_leave_out_services_without_endpoints(artifacts: Path, build: Bui
     ]
     for published, expected in ((records, [{"value": "Data", "count": 1}]), (records[:1], [])):
         assert build(published) == 0
-        filters = EndpointFilters(counted=("category",))
+        filters = EndpointFilters(facets=("category",))
         hits = rank_endpoints(open_snapshot(artifacts), None, 1, 0, filters)
         assert hits.facets == {"category": expected}
 
@@ -420,9 +419,9 @@ def test_schemes_and_networks_are_counted_alike_for_services_and_their_endpoints
         assert build(records) == 0
         snapshot = open_snapshot(artifacts)
         facets = {name: [{"value": value, "count": count} for value, count in expected[name]]}
-        hits = rank_endpoints(snapshot, None, 1, 0, EndpointFilters(counted=(name,)))
+        hits = rank_endpoints(snapshot, None, 1, 0, EndpointFilters(facets=(name,)))
         assert hits.facets == facets
-        assert snapshot.list(filters=Filters(counted=(name,))).facets == facets
+        assert snapshot.list(filters=Filters(facets=(name,))).facets == facets
 
 
 def test_prices_are_compared_in_us_dollars_where_they_are_known(

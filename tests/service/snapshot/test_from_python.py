@@ -21,7 +21,6 @@ from starlette.routing import Mount
 
 from indexer.cli.main import main
 from service.api.endpoints import SearchEndpoints
-from service.api.query_string import parameters_of
 from service.api.services import SearchServices
 from service.app import create_app, served_snapshot
 from service.errors import SnapshotDamaged, SnapshotMissing
@@ -128,8 +127,7 @@ def test_endpoints_are_those_that_http_answers(
 def test_each_parameter_of_http_is_a_condition(
     operation: Any, method: Callable[..., Any], snapshot: Snapshot
 ) -> None:
-    names = {parameter.field for parameter in parameters_of(operation).values()}
-    for name in names - {"q", "limit", "offset", "endpoints"}:
+    for name in {*operation.__struct_fields__} - {"q", "limit", "offset", "endpoints"}:
         method(snapshot, "weather", **{name: None})
 
 
@@ -139,11 +137,11 @@ def test_each_parameter_of_http_is_a_condition(
         ({"category": "Data"}, TypeError, r"category takes .+; write category=\['Data'\]"),
         ({"network": [1]}, TypeError, "give strings in a list"),
         ({"facets": "tag"}, TypeError, r"write facets=\['tag'\]"),
-        ({"facets": ["colour"]}, ValueError, "'colour', which is none of .*category"),
+        ({"facets": ["colour"]}, ValueError, "'colour' - at `facets"),
         ({"maxPrice": 1}, TypeError, r"maxPrice is no condition; there are .*max_price"),
         ({"max_price": "1"}, ValueError, "Expected `float .+ got `str` - at `max_price`"),
         ({"enriched": 1}, ValueError, "Expected `bool .+ at `enriched`"),
-        ({"match": "some"}, ValueError, "'some', which is none of any, all"),
+        ({"match": "some"}, ValueError, "'some' - at `match`"),
         ({"sort": "best"}, ValueError, "'best' - at `sort`"),
         ({"limit": 0}, ValueError, "limit is 0 and offset 0"),
         ({"offset": -1}, ValueError, "offset -1"),

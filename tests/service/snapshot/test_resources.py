@@ -18,13 +18,13 @@ from indexer.snapshot.resources import ServiceListing, write_resources
 from indexer.sources.records import SourceRecord
 from indexer.x402.resource import read_resource
 from indexer.x402.rules import Rules
-from service.filtering.facets import OFFER_KEYS
+from service.conditions import NO_RESOURCE_FILTERS, OFFER_KEYS, ResourceFilters
 from service.filtering.offers import Offers
 from service.filtering.urls import Urls
 from service.networks import network_key
 from service.search.postings import Integers, Mask
 from service.snapshot import resources as stored
-from service.snapshot.resources import NO_RESOURCE_FILTERS, ResourceFilters, Resources
+from service.snapshot.resources import Resources
 from tests.support.running import Json, examples
 from tests.support.sources.x402 import SOLANA_USDC, USDC, accept, resource
 
@@ -61,26 +61,22 @@ records = st.lists(
 )
 filters = st.builds(
     ResourceFilters,
-    *(
-        st.none() | st.sampled_from((*values, "unknown", "x" * 300))
-        for values in (TYPES, NETWORKS, SCHEMES)
-    ),
-    offers=st.just({}) | st.sampled_from((*ADDRESSES, "?")).map(lambda each: {"payTo": [each]}),
+    **{
+        name: st.none() | st.sampled_from((*values, "unknown", "x" * 300))
+        for name, values in {"type": TYPES, "network": NETWORKS, "scheme": SCHEMES}.items()
+    },
+    is_verbatim=st.just(True),
+    pay_to=st.none() | st.sampled_from((*ADDRESSES, "?")),
     extensions=st.sets(st.sampled_from(KEYS)).map(tuple),
 )
 search_filters = st.builds(
     ResourceFilters,
     tags=st.sets(st.sampled_from((*TAGS, "unknown"))).map(tuple),
-    url_part=st.none()
+    url_substring=st.none()
     | st.sampled_from(("A.EXAMPLE/1", "https", "/3", "nowhere", "1\nhttp", "HTTPS://A.EXAMPLE/1")),
-    offers=st.fixed_dictionaries(
-        {},
-        optional={
-            "network": st.sampled_from((["Base"], ["solana"], ["base", "solana"], ["x"])),
-            "asset": st.sampled_from(([USDC.upper()], ["0xunknown"])),
-            "payTo": st.just(["0XPAY"]),
-        },
-    ),
+    network=st.none() | st.sampled_from(("Base", "solana", "x")),
+    asset=st.none() | st.sampled_from((USDC.upper(), "0xunknown")),
+    pay_to=st.none() | st.just("0XPAY"),
     max_usd_price=st.none() | st.sampled_from((0.0, 0.02, 1.0)),
 )
 
@@ -135,7 +131,7 @@ def satisfies_search(number: int, record: Json, wanted: ResourceFilters) -> bool
             for name, values in wanted.offers.items()
         ) and (wanted.max_usd_price is None or price <= wanted.max_usd_price)
 
-    part = (wanted.url_part or "").lower()
+    part = (wanted.url_substring or "").lower()
     return (
         part in f"https://a.example/{number}"
         and (not wanted.tags or not set(wanted.tags).isdisjoint(record["tags"]))
@@ -196,7 +192,7 @@ def test_a_page_is_cut_where_it_has_too_many_bytes_but_never_empty(
     fields = [{"x": "y" * size, "accepts": [accept(payTo="0xa")]} for size in sizes]
     resources = write(tmp_path / "resources", fields)
     monkeypatch.setattr(stored, "MAX_PAGE", 2500)
-    for wanted in (NO_RESOURCE_FILTERS, ResourceFilters(offers={"payTo": ["0xa"]})):
+    for wanted in (NO_RESOURCE_FILTERS, ResourceFilters(pay_to="0xa")):
         walked, offset, cut = [], 0, []
         while offset < len(sizes):
             page = resources.list(wanted, 1000, offset)
@@ -221,10 +217,10 @@ def test_the_pages_of_a_cursor_compute_their_filters_once(
 
     monkeypatch.setattr(Urls, "containing", counting)
     for offset in range(0, 6, 2):
-        wanted = ResourceFilters(type="http", url_part="a.example")
+        wanted = ResourceFilters(type="http", url_substring="a.example")
         assert read(resources.list(wanted, 2, offset)) == [offset, offset + 1]
     assert computed == ["a.example"]
-    assert read(resources.list(ResourceFilters(url_part="/3"), 2, 0)) == [3]
+    assert read(resources.list(ResourceFilters(url_substring="/3"), 2, 0)) == [3]
     assert computed == ["a.example", "/3"]
 
 
@@ -242,7 +238,7 @@ def test_the_cache_of_filters_is_bounded_by_bytes(
 
     monkeypatch.setattr(Urls, "containing", counting)
     for part in ("/0", "/1", "/2", "/0", "/3", "/0", "/1"):
-        assert read(resources.list(ResourceFilters(url_part=part), 9, 0)) == [int(part[1])]
+        assert read(resources.list(ResourceFilters(url_substring=part), 9, 0)) == [int(part[1])]
     assert computed == ["/0", "/1", "/2", "/3", "/1"]
 
 
@@ -267,6 +263,9 @@ def test_many_extensions_are_compared_in_one_pass(
 
 def test_without_resources_every_page_is_empty(tmp_path: Path) -> None:
     resources = write(tmp_path / "resources", [])
-    for wanted in (NO_RESOURCE_FILTERS, ResourceFilters(type="http", network="base")):
+    for wanted in (
+        NO_RESOURCE_FILTERS,
+        ResourceFilters(type="http", network="base", is_verbatim=True),
+    ):
         page = resources.list(wanted, 10, 0)
         assert (page.total, page.count, list(page.texts)) == (0, 0, [])

@@ -10,12 +10,9 @@ from typing import Any
 
 import pytest
 
-from service.filtering.endpoint_filters import EndpointFilters
-from service.filtering.facets import ENDPOINT_FACETS
-from service.filtering.filters import Filters
+from service.conditions import ENDPOINT_FACETS, NO_RESOURCE_FILTERS, EndpointFilters, Filters
 from service.search.config import SEARCH_CONFIG
 from service.snapshot import open_snapshot
-from service.snapshot.resources import NO_RESOURCE_FILTERS
 from service.snapshot.snapshot import Snapshot
 from tests.support.artifacts import overlays
 from tests.support.running import Json, endpoint, service
@@ -74,7 +71,7 @@ def test_a_service_matches_by_its_own_texts_and_by_those_of_its_endpoints(
     snapshot: Snapshot, query: str
 ) -> None:
     for match_all in (False, True):
-        hits = snapshot.search(query, filters=Filters(match_all=match_all))
+        hits = snapshot.search(query, filters=Filters(match="all" if match_all else "any"))
         assert (hits.total, hits.ids) == (1, ["lighthouse"])
 
 
@@ -89,7 +86,7 @@ def test_a_service_without_endpoints_is_a_document(snapshot: Snapshot, query: st
 
 
 def test_all_words_are_required_in_one_document(snapshot: Snapshot) -> None:
-    every = Filters(match_all=True)
+    every = Filters(match="all")
     assert snapshot.search("eclipses beacons", filters=every).total == 1
     assert snapshot.search("eclipses twilight", filters=every).total == 0
     assert snapshot.search("eclipses twilight").total == 1
@@ -201,7 +198,7 @@ def test_filters_totals_and_facets_are_those_of_services(tmp_path: Path) -> None
     }
     for query, found in matches.items():
         for enriched in (None, True, False):
-            filters = Filters(enriched=enriched, counted=("category",))
+            filters = Filters(enriched=enriched, facets=("category",))
             expected = {n for n in found if enriched is None or (n % 2 == 0) == enriched}
             hits = snapshot.search(query, 200, 0, filters)
             assert (hits.total, {int(each) for each in hits.ids}) == (len(expected), expected)
@@ -268,7 +265,7 @@ def test_endpoints_are_listed_beside_many_services_without_any(tmp_path: Path) -
             )
             assert (hits.total, hits.listed) == (70, listed)
             assert list(hits.ordinals) == [*range(listed)]
-        everything = EndpointFilters(counted=ENDPOINT_FACETS, sort="price")
+        everything = EndpointFilters(facets=ENDPOINT_FACETS, sort="price")
         assert rank_endpoints(snapshot, query, 24, 0, everything).listed == 3
     assert snapshot.search("nothing").total == 300
     assert snapshot.search("one").ids == ["a"]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from service.filtering.facets import Facet, folded
+from service.conditions import folded
+from service.filtering.facets import Facet
 from service.web.card import MAX_TEXT
 from service.web.filters import Choice, choices_of
 

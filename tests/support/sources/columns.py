@@ -80,6 +80,7 @@ _endpoints = st.builds(
         outputSchema=_any,
         tool=_any,
         payTo=_any,
+        providerName=_texts,
         service=_any,
         match=_any,
     ),

@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from service.api.services import SearchServices, find, list_body
-from service.filtering.endpoint_filters import EndpointFilters
-from service.filtering.filters import Filters
+from service.conditions import EndpointFilters, Filters
 from service.search.config import SEARCH_CONFIG
 from service.snapshot.embedded import run_now
 from service.snapshot.engine import EndpointHits
@@ -59,8 +58,8 @@ unknown = st.sampled_from(["rainfall", "physician", "banking", "zzxq", "0xabcdef
 queries = st.lists(st.one_of(words, unknown), min_size=1, max_size=6).map(" ".join)
 filters = st.builds(
     Filters,
-    facets=st.sampled_from([{}, {"category": ["Data"]}, {"category": ["Media", "Search"]}]),
-    match_all=st.booleans(),
+    category=st.sampled_from([(), ("Data",), ("Media", "Search")]),
+    match=st.sampled_from(["any", "all"]),
 )
 
 
@@ -115,14 +114,14 @@ def scores_of(snapshot: Snapshot, query: str, *, match_all: bool) -> Scores:
     words = ((sums - index.groups.penalties[index.services]) / unit).tolist()
     if parsed.vector is None:
         return Scores(words, [], 0)
-    cosines = parsed.vector.similarities(every).tolist()
+    cosines = parsed.vector.vectors.similarities(parsed.vector.vector, every).tolist()
     return Scores(words, cosines, parsed.vector.weights[True] / unit)
 
 
 def best_documents(snapshot: Snapshot, query: str, asked: Filters) -> list[int]:
     """Return the best document of each service that is found, best first."""
-    mask = snapshot.filters.mask(asked)
-    return rank_all(index_of(snapshot), query, mask, asked.match_all)
+    mask = snapshot.filters.mask(asked.given())
+    return rank_all(index_of(snapshot), query, mask, asked.match == "all")
 
 
 @given(query=queries, asked=filters)
@@ -131,7 +130,7 @@ def test_the_ranking_is_that_of_words_plus_a_weighted_cosine(
     both: Both, query: str, asked: Filters
 ) -> None:
     found, lexical = (best_documents(snapshot, query, asked) for snapshot in both)
-    words, cosines, weight = scores_of(both.hybrid, query, match_all=asked.match_all)
+    words, cosines, weight = scores_of(both.hybrid, query, match_all=asked.match == "all")
     services = index_of(both.hybrid).services.tolist()
     hits = both.hybrid.search(query, 300, 0, asked)
     assert list(hits.ordinals) == [services[document] for document in found]
@@ -142,8 +141,8 @@ def test_the_ranking_is_that_of_words_plus_a_weighted_cosine(
         assert found == lexical
         return
     matching = {services[document] for document in lexical}
-    allowed = {*both.hybrid.list(300, 0, Filters(facets=asked.facets)).ordinals} - matching
-    if asked.match_all or len(lexical) >= FILLED:
+    allowed = {*both.hybrid.list(300, 0, Filters(category=asked.category)).ordinals} - matching
+    if asked.match == "all" or len(lexical) >= FILLED:
         assert added == []
     else:
         nearest = dict.fromkeys(allowed, -1.0)
@@ -188,9 +187,7 @@ def test_totals_facets_and_other_orders_have_the_same_matches(
     both: Both, query: str, asked: Filters
 ) -> None:
     whole = both.hybrid.search(query, 300, 0, asked)
-    counted = Filters(
-        facets=asked.facets, match_all=asked.match_all, counted=("category",), sort="name"
-    )
+    counted = replace(asked, facets=("category",), sort="name")
     by_name = both.hybrid.search(query, 300, 0, counted)
     assert sorted(by_name.ordinals) == sorted(whole.ordinals)
     assert by_name.facets is not None
@@ -203,7 +200,7 @@ def test_few_filtered_matches_of_a_frequent_and_a_rare_word_are_all_kept(tmp_pat
     for number, name in ((60, "Rain"), (61, "Zebra"), (62, "Stock")):
         records.append(service(identifier(number), name=name, category="a"))
     snapshot = publish(tmp_path, records, "--quiet")
-    only = Filters(facets={"category": ["a"]}, counted=("category",))
+    only = Filters(category=("a",), facets=("category",))
     first = snapshot.search("rain zebra", 24, 0, only)
     by_name = snapshot.search("rain zebra", 24, 0, replace(only, sort="name"))
     assert {identifier(60), identifier(61)} <= {*first.ids}
@@ -371,7 +368,7 @@ def test_a_service_with_many_similar_endpoints_leaves_room_for_others(tmp_path: 
     ]
     snapshot = publish(tmp_path, [crowd, *others])
     for per_service, listed in ((0, 11), (1, 9), (3, 11)):
-        filters = EndpointFilters(per_service=per_service, counted=("service",))
+        filters = EndpointFilters(per_service=per_service, facets=("service",))
         hits = rank_endpoints(snapshot, "thunder forecast", 24, 0, filters)
         assert (hits.total, hits.listed, len(hits.ordinals)) == (11, listed, listed)
         assert hits.facets is not None
