@@ -97,26 +97,6 @@ class BadRequest(RatecardError, code="bad_request", status=400):
     """The bytes received are no HTTP/1.1 request, or one of too many parameters."""
 
 
-class NotAcceptable(RatecardError, code="not_acceptable", status=406):
-    """The client does not accept the media type of the response."""
-
-
-class UnsupportedMediaType(RatecardError, code="unsupported_media_type", status=415):
-    """The body of a request has another media type than the path takes."""
-
-
-class HostNotAllowed(RatecardError, code="host_not_allowed", status=421):
-    """The `Host` of a request is none that the MCP server answers."""
-
-
-class OriginNotAllowed(RatecardError, code="origin_not_allowed", status=403):
-    """The `Origin` of a request is none that the MCP server answers."""
-
-
-class BodyTooLarge(RatecardError, code="body_too_large", status=413):
-    """The body of a request exceeds the size limit."""
-
-
 class HeadTooLarge(RatecardError, code="head_too_large", status=431):
     """The request line and the headers exceed the size limit."""
 

@@ -6,12 +6,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from service.errors import (
-    BodyTooLarge,
-    MethodNotAllowed,
-    PathNotFound,
-    RatecardError,
-)
+from service.errors import MethodNotAllowed, PathNotFound, RatecardError
 from service.http.context import context_of
 from service.http.responses import no_store, path_of, root_of
 from service.schema.discovery import PREFIXES, DiscoveryError
@@ -35,8 +30,6 @@ def error_response(request: Request, error: RatecardError) -> Response:
         headers["retry-after"] = str(error.retry_after)
     if isinstance(error, MethodNotAllowed):
         headers["allow"] = _methods_of(request)
-    if isinstance(error, BodyTooLarge):
-        headers["connection"] = "close"  # the rest of the body would be taken for a request
     root = root_of(request.scope)
     if path_of(request.scope).startswith(DISCOVERY):
         return no_store(_encode_discovery_error(error, root), error.status, headers)

@@ -16,7 +16,6 @@ from service.settings import Settings
 PATH = "/.well-known/api-catalog"
 PROFILE = "https://www.rfc-editor.org/info/rfc9727"
 MEDIA_TYPE = "application/linkset+json"
-MCP_CARD = "application/mcp-server-card+json"
 OPENAPI = "application/vnd.oai.openapi+json;version=3.1"
 
 Links = list[dict[str, str]]
@@ -63,8 +62,6 @@ def _own_links(root: str, settings: Settings) -> dict[str, Links]:
     }
     if settings.page:
         links["service-doc"].insert(0, {"href": f"{root}/docs", "type": "text/html"})
-    if settings.mcp:
-        links["service-meta"] = [{"href": f"{root}/mcp/server-card", "type": MCP_CARD}]
     return links
 
 
