@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import re
-from collections.abc import AsyncIterator, Coroutine, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,6 @@ from mcp import Client
 from service.app import create_app
 from service.mcp.server import MAX_BODY
 from service.settings import Settings, parse_hosts
-from service.snapshot.embedded import EmbeddedPostings
 from tests.support.artifacts import current
 from tests.support.clients.mcp import ACCEPT, ERAS, call, headers_of, message_of, post
 from tests.support.processes import run_service
@@ -362,26 +362,6 @@ def test_mounted_without_a_lifespan_it_answers_in_any_event_loop(sample: Path) -
         asyncio.run(check())
 
 
-def test_calls_that_wait_for_a_cluster_are_answered_side_by_side(
-    sample: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    calls = 20
-    together = asyncio.Barrier(calls)
-
-    async def wait(_: object, search: Coroutine[Any, Any, Any], __: int) -> Any:
-        await together.wait()
-        return await search
-
-    async def check() -> None:
-        async with client_of(mounted(sample)) as client:
-            assert (await client.get("/healthz")).status_code == 200
-            monkeypatch.setattr(EmbeddedPostings, "run", wait)
-            responses = await asyncio.gather(*(post_to(client) for _ in range(calls)))
-            assert [response.status_code for response in responses] == [200] * calls
-
-    asyncio.run(check())
-
-
 def test_a_client_that_leaves_does_not_disturb_others(served: httpx.Client) -> None:
     async def leave() -> None:
         host, port = served.base_url.host, served.base_url.port
@@ -417,3 +397,13 @@ def test_without_the_setting_the_path_is_not_found(client: httpx.Client) -> None
     assert (response.status_code, response.json()["error"]["code"]) == (404, "path_not_found")
     preflight = client.options("/mcp")
     assert preflight.headers["access-control-allow-methods"] == "GET, HEAD, OPTIONS"
+
+
+def test_the_logging_of_an_embedding_application_is_left_alone(
+    sample: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = logging.getLogger()
+    monkeypatch.setattr(root, "handlers", [])
+    level = root.level
+    mounted(sample)
+    assert (root.level, root.handlers) == (level, [])
