@@ -6,7 +6,7 @@ SOURCE ?= $(SAMPLE)
 OVERLAY ?=
 PROBES ?=
 TRANSACTIONS ?= $(if $(filter seeds/services.jsonl,$(SOURCE)),seeds/transactions.jsonl)
-SERVE = $(BIN)/python -m service $(if $(PORT),--port $(PORT))
+SERVE = $(BIN)/python -m service $(if $(PORT),--port $(PORT)) $(if $(MCP),--mcp)
 TESTS ?= tests
 EXTRAS ?= indexer,mcp,opensearch,dev
 
@@ -20,14 +20,14 @@ PYTEST := $(PYTEST_ALONE) -m "not opensearch" --numprocesses $(PROCESSES) --dist
 
 .PHONY: run index serve test check soak bench clients cluster wheel test-wheel test-cluster test-floors screenshots clean
 
-run: .venv/installed
+run: .venv/installed $(if $(MCP),.venv/installed-mcp)
 	@$(BIN)/python -m indexer build $(SAMPLE) --transactions seeds/transactions.jsonl
 	@$(SERVE)
 
 index: .venv/installed
 	@$(BIN)/python -m indexer build $(SOURCE) $(if $(TRANSACTIONS),--transactions $(TRANSACTIONS)) $(if $(OVERLAY),--overlay $(OVERLAY)) $(if $(PROBES),--probes $(PROBES))
 
-serve: .venv/installed
+serve: .venv/installed $(if $(MCP),.venv/installed-mcp)
 	@$(SERVE)
 
 test: .venv/installed-dev
@@ -101,6 +101,10 @@ clean:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Ratecard needs Python 3.11 or newer; choose one with PYTHON=")'
 	@$(PYTHON) -m venv .venv
 	@$(BIN)/python $(PIP_INSTALL) --editable '.[indexer]'
+	@touch $@
+
+.venv/installed-mcp: .venv/installed
+	@$(BIN)/python $(PIP_INSTALL) --editable '.[indexer,mcp]'
 	@touch $@
 
 .venv/installed-dev: .venv/installed

@@ -53,7 +53,7 @@ from service.snapshot import Snapshot
 from service.web.pages import PAGES, error_page
 
 if TYPE_CHECKING:
-    from service.mcp.mount import McpMount
+    from service.mcp.server import McpMount
 
 ROUTES = [  # the most used first: each route before another one costs its requests a microsecond
     OperationRoute("/v1/search/services", list_services, SearchServices),
@@ -107,7 +107,7 @@ def create_app(settings: Settings | None = None, *, allows_any_origin: bool = Tr
         routes=[*routes, *(PAGES if settings.page else [])],
         middleware=[Middleware(RequestMiddleware, context)],
         exception_handlers=EXCEPTION_HANDLERS,
-        lifespan=lambda _: _run(context, mcp),
+        lifespan=lambda _: _run(context),
     )
     app.router.redirect_slashes = False
     app.state.context = context
@@ -116,12 +116,12 @@ def create_app(settings: Settings | None = None, *, allows_any_origin: bool = Tr
 
 def _mount_mcp(snapshots: SnapshotManager, settings: Settings) -> McpMount:
     try:
-        from service.mcp.mount import McpMount  # noqa: PLC0415  # an optional dependency, of 36 MB
+        from service.mcp.server import McpMount  # noqa: PLC0415  # an optional dependency, of 36 MB
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] != "mcp":
             raise
         raise RuntimeError(needs_extra("RATECARD_MCP", "mcp")) from error
-    return McpMount(snapshots, parse_hosts(settings.mcp_hosts), settings.mcp_share)
+    return McpMount(snapshots, parse_hosts(settings.mcp_hosts))
 
 
 def served_snapshot(app: Starlette) -> Snapshot:
@@ -136,7 +136,7 @@ def served_snapshot(app: Starlette) -> Snapshot:
 
 
 @asynccontextmanager
-async def _run(context: Context, mcp: McpMount | None) -> AsyncIterator[None]:
+async def _run(context: Context) -> AsyncIterator[None]:
     """Run what works beside the requests; each part is closed also when another one fails."""
     async with AsyncExitStack() as stack:
         if context.access_log is not None:
@@ -144,8 +144,6 @@ async def _run(context: Context, mcp: McpMount | None) -> AsyncIterator[None]:
         await stack.enter_async_context(context.snapshots.run())
         if context.snapshots.opened is None:
             _log.warning("answering 503 until there is a snapshot: %s", context.snapshots.refusal)
-        if mcp is not None:
-            stack.push_async_callback(mcp.stop)
         yield
 
 

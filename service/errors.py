@@ -8,14 +8,9 @@ from msgspec import UNSET, UnsetType
 
 CODES = {
     400: ("invalid_parameter", "bad_request"),
-    403: ("origin_not_allowed",),
     404: ("service_not_found", "download_not_found", "downloads_disabled", "path_not_found"),
     405: ("method_not_allowed",),
-    406: ("not_acceptable",),
     410: ("path_removed", "snapshot_pins_removed"),
-    413: ("body_too_large",),
-    415: ("unsupported_media_type",),
-    421: ("host_not_allowed",),
     500: ("internal_error",),
     503: (
         "overloaded",

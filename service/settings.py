@@ -64,15 +64,6 @@ class Settings(Struct, frozen=True, kw_only=True):
         str,
         Meta(description="names of hosts, separated by commas, whose requests `/mcp` answers"),
     ] = "localhost,127.0.0.1,[::1]"
-    mcp_share: Annotated[
-        float,
-        Meta(
-            gt=0,
-            le=1,
-            description="part of the event loop's time that calls of `/mcp` may take; 1 never "
-            "pauses between them, and is the default of `ratecard mcp --http`",
-        ),
-    ] = 0.4
     engine: Annotated[
         Literal["embedded", "opensearch"],
         Meta(description="what searches; `opensearch` is a cluster, and needs the extra"),

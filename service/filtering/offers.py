@@ -6,7 +6,6 @@ Values are compared as numbers in a `StringTable` of normalised values and of cu
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import compress
 from math import nan
 from pathlib import Path
 from typing import NamedTuple
@@ -116,16 +115,6 @@ class Offers:
             self._string("network", offer),
             self._string("scheme", offer),
         )
-
-    def count_ways(self, endpoint: int) -> int:
-        """Return the number of networks, schemes and assets that an endpoint is paid with.
-
-        Test networks count only where there are no others.
-        """
-        start, stop = self._bounds[endpoint : endpoint + 2].tolist()
-        columns = (self._arrays[name][start:stop] for name in ("network", "scheme", "asset"))
-        ways = zip(*(column.tolist() for column in columns), strict=True)
-        return len(set(compress(ways, ~self._shadowed[start:stop])))
 
     def by_price(self, offers: Mask, endpoints: Mask) -> Iterator[Integers]:
         """Yield the endpoints of a mask in chunks, by the price of their cheapest of these offers.

@@ -31,8 +31,6 @@ def error_response(request: Request, error: RatecardError) -> Response:
         headers["retry-after"] = str(error.retry_after)
     if isinstance(error, MethodNotAllowed):
         headers["allow"] = methods_of(request.scope["route"])
-    if error.code == "body_too_large":
-        headers["connection"] = "close"  # the rest of the body would be taken for a request
     root = root_of(request.scope)
     if path_of(request.scope).startswith(DISCOVERY):
         return no_store(_encode_discovery_error(error, root), error.status, headers)

@@ -1,4 +1,1 @@
-"""The MCP server: tools, resources and a prompt over the snapshot and the engine of the HTTP API.
-
-Needs the extra `mcp`; imported only when the server is asked for.
-"""
+"""The MCP server: the snapshot and the searches of the HTTP API as tools; needs the extra `mcp`."""

@@ -127,14 +127,6 @@ class Engine(Struct, frozen=True):
             search = self.rank_endpoints(parsed, limit, offset, filters)
         return await self.postings.run(search, cost)
 
-    async def count_excluded(
-        self, query: str, filters: EndpointFilters, wider: EndpointFilters
-    ) -> int:
-        """Return how many endpoints match with the wider filters and do not satisfy the filters."""
-        parsed = self.data.parser.parse(query)
-        cost = self._cost(parsed, filters, 0)
-        return await self.postings.run(self._count_excluded(parsed, filters, wider), cost)
-
     async def search_resources(
         self, query: str | None, limit: int, offset: int, filters: ResourceFilters
     ) -> ResourcePage:
@@ -253,16 +245,6 @@ class Engine(Struct, frozen=True):
         if mask is None:
             mask = np.ones(len(self.data.endpoints), np.bool_)
         return await self._page_of(mask, selected, limit, offset, filters)
-
-    async def _count_excluded(
-        self, query: ParsedQuery, filters: EndpointFilters, wider: EndpointFilters
-    ) -> int:
-        select = self.data.endpoints.filters.select
-        allowed = select(filters).mask
-        if allowed is None:
-            return 0
-        ranking = self._rank_endpoints(query, select(wider), match_all=wider.match == "all")
-        return int(np.count_nonzero(await self._matching_endpoints(ranking) & ~allowed))
 
     async def _search_resources(
         self, query: ParsedQuery | None, limit: int, offset: int, filters: ResourceFilters

@@ -19,7 +19,6 @@ REASONS = {
     "MAX_DESCRIPTION": "characters of a parameter, of a listing, and of a text for a model",
     "MAX_NAME": "characters of a service, of a protocol, of a parameter, and of an asset",
     "MAX_TEXT": "characters of a text in a terminal, and of one in a document",
-    "MAX_WAITING": "calls of tools, and searches in a thread",
 }
 """Why several modules define a type of this name, or a constant of this name and value."""
 

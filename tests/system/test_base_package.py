@@ -131,7 +131,6 @@ def test_a_build_without_extras_makes_all_files_and_is_served(base: Installation
     ("extra", "arguments"),
     [
         ("mcp", ("mcp",)),
-        ("mcp", ("mcp", "--help")),
         ("mcp", ("serve", "--mcp")),
         ("fetch", ("fetch", "https://catalogue.example")),
         ("opensearch", ("serve", "--engine", "opensearch", "--opensearch-url", "http://a:9200")),

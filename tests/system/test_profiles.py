@@ -65,13 +65,14 @@ def test_tools_tell_the_words_of_the_operator_from_those_of_the_seller(
     row = structured(artifacts, "search_endpoints", query="forecast")["endpoints"][0]
     assert (row["seller_says"], row["operator_says"]) == ("Forecasts", says)
     text = text_of(call_in_process(artifacts, "search_endpoints", query="forecast"))
-    assert f"; operator: {says}; seller: {URL}; Forecasts" in text
+    assert f"; operator: {says}; seller: {URL}; Base; Forecasts" in text
     brief = structured(artifacts, "get", id="api-weather-data-example")["service"]
     assert brief["operator_says"] == (
         "when to use: For narwhal watching; limitations: No unicorns; tags: sea"
     )
-    for line in text_of(call_in_process(artifacts, "get", id=row["id"])).splitlines():
-        assert "wombat" not in line.partition("seller:")[2]
+    found = structured(artifacts, "get", id=row["id"])
+    assert "wombat" in found.pop("operator_says")
+    assert "wombat" not in str(found)
     full = structured(artifacts, "get", id=row["id"], detail="full")["endpoint"]
     assert "ratecard" not in full
 

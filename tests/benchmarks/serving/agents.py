@@ -1,128 +1,115 @@
-"""Searches over HTTP beside one MCP client that calls a tool as fast as it can."""
+"""The time of an MCP search beside that of the same search over HTTP and of the SDK alone."""
 
 from __future__ import annotations
 
-import shutil
-import subprocess
+import asyncio
+import statistics
 import tempfile
+import time
+from collections.abc import Awaitable, Mapping
 from pathlib import Path
-from urllib.parse import quote
+from urllib.parse import urlencode
 
-import httpx
 import msgspec
+from mcp.server import MCPServer
+from starlette.types import ASGIApp, Message
 
 from indexer.build import build_snapshot
 from indexer.options import BuildOptions
 from indexer.sources.catalogue_file import name_source
+from service.app import create_app
+from service.settings import Settings
 from tests.benchmarks.corpus import make_documents, make_queries
 from tests.benchmarks.services import write_services
-from tests.support.running import serve
+from tests.support.clients.mcp import ERAS, headers_of, message_of
 
-WRK = shutil.which("wrk") or "wrk"
-CONNECTIONS = (1, 4, 32)
-SECONDS = 4
-ROUNDS = 3
-QUERIES = 10_000
-MESSAGES: dict[str, dict[str, object]] = {
-    "2025-11-25": {},
-    "2026-07-28": {
-        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-        "io.modelcontextprotocol/clientCapabilities": {},
-    },
-}
-SEARCH = """
-local targets = {{}}
-for line in io.lines("{targets}") do targets[#targets + 1] = line end
-local next = {start}
-request = function()
-  next = next % #targets + 1
-  return wrk.format("GET", targets[next])
-end
-"""
-CALL = """
-wrk.method = "POST"
-wrk.body = [[{body}]]
-wrk.headers["Content-Type"] = "application/json"
-wrk.headers["Accept"] = "application/json, text/event-stream"
-wrk.headers["MCP-Protocol-Version"] = "{version}"
-wrk.headers["Mcp-Method"] = "tools/call"
-wrk.headers["Mcp-Name"] = "search_endpoints"
-"""
+QUERIES = 300
+LIMIT = 5
 
 
 def bench_agents(count: int) -> None:
-    """Print the rate of searches, alone and beside a client of each era of the protocol."""
+    """Print the median CPU times of calls in turns, over ASGI in this process, by era."""
     documents = make_documents(count)
+    queries = [each.words for each in make_queries(documents, QUERIES, seed=1)]
     with tempfile.TemporaryDirectory(prefix="ratecard-") as name:
-        folder = Path(name)
-        source, artifacts = folder / "services.jsonl", folder / "artifacts"
+        source, artifacts = Path(name) / "services.jsonl", Path(name) / "artifacts"
         write_services(source, documents)
         build_snapshot(BuildOptions(sources=(name_source(str(source)),), out=artifacts))
-        queries = [each.words for each in make_queries(documents, QUERIES, seed=1)]
-        targets = [f"/v1/search/services?endpoints=none&q={quote(query)}" for query in queries]
-        (folder / "targets.txt").write_text("\n".join(targets))
-        print("\n| connections | alone | beside | share | calls | era |\n|---|---|---|---|---|---|")
-        # Without a cache, each search is one that was not asked before.
-        with serve(artifacts, "--mcp", "--cache-bytes", "0") as client:
-            for version, meta in MESSAGES.items():
-                call = _write_call(folder, client, queries[0], version, meta)
-                for connections in CONNECTIONS:
-                    _compare(folder, str(client.base_url), connections, call, version)
+        settings = Settings(artifacts=str(artifacts), mcp=True, max_lag=0)
+        print("\n| era | HTTP search ms | empty call of the SDK ms | MCP search ms | ratio |")
+        print("|---|---|---|---|---|")
+        for era in ERAS:
+            asyncio.run(_compare(settings, queries, era))
 
 
-def _compare(
-    folder: Path, address: str, connections: int, call: tuple[str, str], version: str
+async def _compare(settings: Settings, queries: list[str], era: str) -> None:
+    app, server = create_app(settings), MCPServer("empty", log_level="ERROR")
+
+    @server.tool(structured_output=False)
+    async def empty() -> str:
+        return ""
+
+    server.streamable_http_app(json_response=True, stateless_http=True)
+    manager = server.session_manager
+    times: dict[str, list[float]] = {"http": [], "empty": [], "mcp": []}
+
+    async def measure(kind: str, answer: Awaitable[None]) -> None:
+        start = time.process_time()
+        await answer
+        times[kind].append(1000 * (time.process_time() - start))
+
+    async with app.router.lifespan_context(app), manager.run():
+        for query in queries:
+            await measure("http", _get(app, "/v1/search/endpoints", {"q": query, "limit": LIMIT}))
+            await measure("empty", _call(manager.handle_request, era, "empty", {}))
+            arguments = {"query": query, "limit": LIMIT}
+            await measure("mcp", _call(app, era, "search_endpoints", arguments))
+    http, bare, mcp = (statistics.median(times[kind]) for kind in ("http", "empty", "mcp"))
+    print(f"| {era} | {http:.2f} | {bare:.2f} | {mcp:.2f} | {mcp / (http + bare):.2f} |")
+
+
+async def _get(app: ASGIApp, path: str, parameters: Mapping[str, object]) -> None:
+    await _send(app, "GET", path, urlencode(parameters).encode(), {}, b"")
+
+
+async def _call(app: ASGIApp, era: str, name: str, arguments: Mapping[str, object]) -> None:
+    message = message_of(era, "tools/call", name=name, arguments=arguments)
+    headers = headers_of(era, "tools/call", name) | {"content-type": "application/json"}
+    await _send(app, "POST", "/mcp", b"", headers, msgspec.json.encode(message))
+
+
+async def _send(
+    app: ASGIApp, method: str, path: str, query: bytes, headers: dict[str, str], body: bytes
 ) -> None:
-    shares, last = [], (0.0, 0.0, 0.0)
-    for number in range(ROUNDS):
-        alone = _rate(_search(folder, address, connections, 2 * number))
-        options = ["-t1", "-c1", f"-d{SECONDS + 1}s", "-s"]
-        caller = subprocess.Popen([WRK, *options, *call], stdout=subprocess.PIPE)
-        beside = _rate(_search(folder, address, connections, 2 * number + 1))
-        output, _ = caller.communicate()
-        calls = _requests_per_second(output.decode())
-        shares.append(beside / alone)
-        last = (alone, beside, calls)
-    share = sorted(shares)[ROUNDS // 2]
-    alone, beside, calls = last
-    rates = f"{alone:,.0f} | {beside:,.0f} | {share:.2f} | {calls:,.0f}"
-    print(f"| {connections} | {rates} | {version} |")
-
-
-def _search(folder: Path, address: str, connections: int, run: int) -> list[str]:
-    script = folder / "search.lua"
-    script.write_text(SEARCH.format(targets=folder / "targets.txt", start=run * QUERIES // 7))
-    return [WRK, "-t1", f"-c{connections}", f"-d{SECONDS}s", "-s", str(script), address]
-
-
-def _rate(command: list[str]) -> float:
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    if "Non-2xx" in done.stdout:
-        raise SystemExit(f"searches failed:\n{done.stdout}")
-    return _requests_per_second(done.stdout)
-
-
-def _requests_per_second(output: str) -> float:
-    return float(output.partition("Requests/sec:")[2].split()[0])
-
-
-def _write_call(
-    folder: Path, client: httpx.Client, query: str, version: str, meta: dict[str, object]
-) -> tuple[str, str]:
-    params: dict[str, object] = {"name": "search_endpoints", "arguments": {"query": query}}
-    if meta:
-        params["_meta"] = meta
-    message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
-    body = msgspec.json.encode(message).decode()
-    headers = {
-        "accept": "application/json, text/event-stream",
-        "mcp-protocol-version": version,
-        "mcp-method": "tools/call",
-        "mcp-name": "search_endpoints",
+    """Send a request without a client, whose time would hide that of the server."""
+    given = {"host": "127.0.0.1:8000"} | headers
+    scope = {
+        "type": "http",
+        "http_version": "1.1",
+        "method": method,
+        "scheme": "http",
+        "path": path,
+        "raw_path": path.encode(),
+        "root_path": "",
+        "query_string": query,
+        "headers": [(name.encode(), value.encode()) for name, value in given.items()],
+        "client": ("127.0.0.1", 1),
+        "server": ("127.0.0.1", 8000),
     }
-    answer = client.post("/mcp", json=message, headers=headers)
-    if answer.status_code != 200 or answer.json()["result"].get("isError"):
-        raise SystemExit(f"the call failed: {answer.text}")
-    script = folder / f"call-{version}.lua"
-    script.write_text(CALL.format(body=body, version=version))
-    return str(script), f"{client.base_url}/mcp"
+    left = asyncio.Event()
+    received = [{"type": "http.request", "body": body, "more_body": False}]
+    sent: list[Message] = []
+
+    async def receive() -> Message:
+        if received:
+            return received.pop()
+        await left.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+        await asyncio.sleep(0)
+
+    await app(scope, receive, send)
+    if sent[0]["status"] != 200 or any(b'"isError":true' in each.get("body", b"") for each in sent):
+        raise SystemExit(f"the request failed: {sent}")

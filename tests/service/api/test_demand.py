@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,11 +10,9 @@ import msgspec
 import pytest
 
 from indexer.__main__ import main
-from service.mcp.tools.arguments import Get
-from service.mcp.tools.reading import get
 from service.schema.demand import DemandEnvelope
-from service.snapshot.snapshot import open_snapshot
 from tests.support.artifacts import current
+from tests.support.clients.mcp import structured
 from tests.support.running import Json, endpoint, payment, serve, service, write_lines
 
 PAYEES = {name: f"0x{number:040x}" for number, name in enumerate(("busy", "loyal", "ring"), 1)}
@@ -182,12 +179,9 @@ def test_the_pages_show_payments_with_and_without_the_top_payer(client: httpx.Cl
 
 
 def test_an_agent_that_gets_a_service_sees_who_paid(artifacts: Path) -> None:
-    facts, text = asyncio.run(get(open_snapshot(artifacts), Get(id="loyal")))
-    assert (facts.payments_30d.payers, facts.payments_30d.returning_payers) == (5, 5)
-    assert "30 days: 10 payments of 5 payers, 5 came again; top payer 20%; 0 in cycles" in text
-    facts, text = asyncio.run(get(open_snapshot(artifacts), Get(id="unused")))
-    assert facts.payments_30d is None
-    assert "payers" not in text
+    paid = structured(artifacts, "get", id="loyal")["payments_30d"]
+    assert (paid["payments"], paid["payers"], paid["returningPayers"]) == (10, 5, 5)
+    assert "payments_30d" not in structured(artifacts, "get", id="unused")
 
 
 def test_the_order_of_payment_lines_changes_no_snapshot(tmp_path: Path, artifacts: Path) -> None:

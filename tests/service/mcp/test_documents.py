@@ -5,40 +5,32 @@ from __future__ import annotations
 import json
 import re
 import tomllib
+from pathlib import Path
 
 import pytest
 
 pytest.importorskip("mcp", reason="the extra `mcp` is not installed")
 
-from service.mcp.cards import Cards
-from service.mcp.mount import MAX_BODY, PATH
-from service.mcp.pacing import MAX_RUNNING, MAX_WAITING
-from service.mcp.resources import PROMPT, RESOURCES, TEMPLATES
-from service.mcp.tools.definitions import DEFINITIONS
+from service.mcp.server import MAX_BODY, PATH, find_and_call
+from tests.support.clients.mcp import run_client
 from tests.support.running import ROOT
 
 PAGE = (ROOT / "docs/mcp.md").read_text()
 API = (ROOT / "docs/api.md").read_text()
 
 
-@pytest.mark.parametrize("tool", DEFINITIONS, ids=lambda tool: str(tool.name))
-def test_the_document_has_every_tool_with_its_arguments(tool: object) -> None:
-    definition = next(each for each in DEFINITIONS if each is tool)
-    (row,) = re.findall(rf"^\| `{definition.name}` \|(.+)", PAGE, re.MULTILINE)
-    for name in definition.input_schema["properties"]:
-        assert f"`{name}`" in row
+def test_the_document_has_every_tool_with_its_arguments(sample: Path) -> None:
+    for tool in run_client(sample, lambda client: client.list_tools()).tools:
+        (row,) = re.findall(rf"^\| `{tool.name}` \|(.+)", PAGE, re.MULTILINE)
+        for name in tool.input_schema["properties"]:
+            assert f"`{name}`" in row
 
 
-def test_the_documents_have_every_path_resource_prompt_and_limit() -> None:
-    for path in (PATH, *(route.path for route in Cards(["localhost"]).routes)):
-        assert f"`{path}`" in API
-        assert f"`{path}`" in PAGE
-    for uri in (*(each.uri for each in RESOURCES), *(each.uri_template for each in TEMPLATES)):
-        assert f"`{uri}`" in PAGE
-    assert f"`{PROMPT.name}`" in PAGE
+def test_the_documents_have_the_path_the_prompt_and_the_limit() -> None:
+    assert f"`{PATH}`" in API
+    assert f"`{PATH}`" in PAGE
+    assert f"`{find_and_call.__name__}`" in PAGE
     assert f"{MAX_BODY // 1024} KiB" in PAGE
-    assert f"up to {MAX_RUNNING} calls run" in PAGE
-    assert f"{MAX_WAITING} calls wait" in PAGE
 
 
 def test_the_snippets_are_json_and_lead_to_the_server() -> None:

@@ -18,7 +18,6 @@ pytest.importorskip("mcp", reason="the extra `mcp` is not installed")
 from mcp import Client, StdioServerParameters
 
 from service.mcp.__main__ import main
-from service.settings import Settings
 from tests.support.artifacts import current
 from tests.support.clients.mcp import ERAS, call, message_of, text_of
 from tests.support.running import ROOT, Build, open_client, service, wait_for_address
@@ -139,36 +138,10 @@ def test_over_http_it_is_a_service_without_pages(sample: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "environment", "share"),
-    [
-        ([], {}, 1),
-        ([], {"RATECARD_MCP_SHARE": "0.3"}, 0.3),
-        (["--mcp-share", "0.2"], {"RATECARD_MCP_SHARE": "0.3"}, 0.2),
-    ],
-)
-def test_over_http_calls_do_not_pause_unless_a_share_is_given(
-    arguments: list[str],
-    environment: dict[str, str],
-    share: float,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    served: list[Settings] = []
-    monkeypatch.setattr("service.mcp.__main__.serve", lambda *given: served.append(given[1]))
-    for name, value in environment.items():
-        monkeypatch.setenv(name, value)
-    assert main(["--http", *arguments]) == 0
-    assert [(each.mcp, each.page, each.mcp_share) for each in served] == [(True, False, share)]
-    assert Settings().mcp_share == 0.4
-
-
-@pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["--port", "1"], "`--port` needs `--http`"),
-        (["--http", "--port", "x"], "Invalid value for '--port'"),
-        (["--mcp-share", "1"], "`--mcp-share` needs `--http`"),
-        (["--http", "--mcp-share", "0"], "RATECARD_MCP_SHARE: "),
-        (["--http", "--mcp-share", "1.1"], "RATECARD_MCP_SHARE: "),
+        (["--http", "--port", "x"], "RATECARD_PORT: "),
         (["--http", "--mcp-hosts", "a b"], "RATECARD_MCP_HOSTS: `a b` is no host; write names"),
         (["--htpp"], "`--htpp` needs `--http`"),
         (["--http", "--prot", "1"], "there is no option `--prot` here; did you mean `--port`?"),
@@ -210,4 +183,5 @@ def test_without_the_extra_the_module_ends_with_an_error_of_one_line() -> None:
         text=True,
         check=False,
     )
-    assert (done.returncode, done.stderr) == (2, f"error: python -m service.mcp {ADVICE}")
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert f"error: RATECARD_MCP {ADVICE[:-1]}" in done.stderr

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import re
-from collections.abc import AsyncIterator, Coroutine, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -18,14 +19,10 @@ from starlette.routing import Mount
 pytest.importorskip("mcp", reason="the extra `mcp` is not installed")
 
 from mcp import Client
-from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
 from service.app import create_app
-from service.mcp.mount import MAX_BODY
-from service.mcp.pacing import MAX_WAITING
-from service.mcp.server import RequestHandlers
+from service.mcp.server import MAX_BODY
 from service.settings import Settings, parse_hosts
-from service.snapshot.embedded import EmbeddedPostings
 from tests.support.artifacts import current
 from tests.support.clients.mcp import ACCEPT, ERAS, call, headers_of, message_of, post
 from tests.support.processes import run_service
@@ -75,18 +72,10 @@ def test_the_sdk_client_walks_and_calls_over_http(served: httpx.Client, era: str
             assert how.structured_content["curl"].startswith("curl -i")
             bad = await client.call_tool("search_endpoints", {})
             assert bad.is_error
-            read = await client.read_resource("ratecard://catalogue")
-            assert '"services":184' in read.model_dump()["contents"][0]["text"]
+        async with Client(f"{served.base_url}/mcp") as client:
+            assert client.protocol_version == ERAS["stateless"].version
 
     asyncio.run(use())
-
-
-def test_a_client_negotiates_the_newest_era_by_itself(served: httpx.Client) -> None:
-    async def use() -> str:
-        async with Client(f"{served.base_url}/mcp") as client:
-            return client.protocol_version
-
-    assert asyncio.run(use()) == ERAS["stateless"].version
 
 
 @pytest.mark.parametrize("era", ERAS)
@@ -97,7 +86,6 @@ def test_an_answer_is_of_the_snapshot_that_its_header_names_and_is_never_cached(
         response = post(served, "tools/call", era=era, **TOOL_CALL)
         assert response.status_code == 200
         assert response.headers["content-type"] == "application/json"
-        assert response.headers["cache-control"] == "no-store"
         assert "etag" not in response.headers
         assert "mcp-session-id" not in response.headers
         meta = response.json()["result"]["_meta"]
@@ -147,7 +135,6 @@ def test_only_the_hosts_of_the_setting_and_pages_from_them_are_answered(sample: 
     own = {"host": "mcp.example.com"}
     answered = [{"host": host} for host in ("mcp.example.com:8443", "[::1]:8000")]
     answered += [own, own | {"origin": "https://mcp.example.com"}]
-    answered += [{"host": "Mcp.Example.COM:8443", "origin": "https://MCP.example.com"}]
     others = ("127.0.0.1", "localhost:8000", "evil.example", "mcp.example.com.evil.example")
 
     async def check() -> None:
@@ -207,8 +194,6 @@ def test_a_body_has_a_limit(served: httpx.Client) -> None:
     for content in (padded + " ", bytes(20 << 20), chunks()):
         response = served.post("/mcp", content=content, headers=headers)
         assert response.status_code == 413
-        assert response.json()["error"]["code"] == "body_too_large"
-        assert response.headers["connection"] == "close"
     assert served.get("/healthz").status_code == 200
 
 
@@ -253,13 +238,12 @@ def test_a_lone_surrogate_is_a_tool_error_with_the_reason(served: httpx.Client, 
     response = served.post("/mcp", content=json.dumps(message), headers=headers)
     result = response.json()["result"]
     assert result["isError"]
-    assert "half of a surrogate pair" in result["content"][0]["text"]
+    assert result["content"][0]["text"].startswith(f"{field}: Input should be a valid string")
 
 
 @pytest.mark.parametrize(
     ("method", "params"),
     [
-        ("resources/read", {"uri": "ratecard://services/\ud800"}),
         ("prompts/get", {"name": "\ud800"}),
         ("prompts/get", {"name": "find_and_call", "arguments": {"task": "\ud800"}}),
     ],
@@ -275,41 +259,23 @@ def test_a_lone_surrogate_is_a_fault_of_the_client(
 
 
 @pytest.mark.parametrize(
-    ("headers", "status", "code"),
+    ("headers", "status"),
     [
-        ({"host": "evil.example"}, 421, "host_not_allowed"),
-        ({"origin": "https://evil.example"}, 403, "origin_not_allowed"),
-        ({"content-type": "text/plain"}, 415, "unsupported_media_type"),
-        ({"accept": "image/png"}, 406, "not_acceptable"),
+        ({"host": "evil.example"}, 421),
+        ({"origin": "https://evil.example"}, 403),
+        ({"content-type": "text/plain"}, 400),
+        ({"accept": "image/png"}, 406),
+        ({"mcp-protocol-version": "2099-01-01"}, 400),
+        ({"mcp-method": "tools/list"}, 400),
+        ({"mcp-name": "get"}, 400),
     ],
 )
-def test_refused_requests_have_errors_of_the_api(
-    served: httpx.Client, headers: dict[str, str], status: int, code: str
+def test_refused_requests_have_a_status_and_repeat_nothing(
+    served: httpx.Client, headers: dict[str, str], status: int
 ) -> None:
     response = post(served, "tools/call", headers=headers, **TOOL_CALL)
     assert response.status_code == status
-    assert response.headers["content-type"] == "application/json"
-    assert response.headers["cache-control"] == "no-store"
-    error = response.json()["error"]
-    assert error["code"] == code
-    assert error["message"]
     assert "evil" not in response.text
-
-
-@pytest.mark.parametrize(
-    "headers",
-    [
-        {"mcp-protocol-version": "2099-01-01"},
-        {"mcp-protocol-version": "x"},
-        {"mcp-method": "tools/list"},
-        {"mcp-name": "get"},
-        {"content-type": "text/plain"},
-        {"accept": "text/html"},
-    ],
-)
-def test_wrong_headers_are_a_client_error(served: httpx.Client, headers: dict[str, str]) -> None:
-    response = post(served, "tools/call", headers=headers, **TOOL_CALL)
-    assert 400 <= response.status_code < 500
 
 
 def test_calls_are_counted_and_logged_by_route(sample: Path) -> None:
@@ -338,18 +304,6 @@ def test_calls_are_shed_as_searches_are(sample: Path) -> None:
             assert refused.status_code == 503
             assert refused.json()["error"]["code"] == "overloaded"
             assert int(refused.headers["retry-after"]) > 0
-
-    asyncio.run(check())
-
-
-def test_calls_at_once_are_answered_or_refused_with_503(sample: Path) -> None:
-    async def check() -> None:
-        async with client_of(mounted(sample)) as client:
-            assert (await post_to(client)).status_code == 200
-            calls = [post_to(client) for _ in range(2 * MAX_WAITING)]
-            statuses = [response.status_code for response in await asyncio.gather(*calls)]
-            assert set(statuses) == {200, 503}
-            assert statuses.count(200) >= MAX_WAITING
 
     asyncio.run(check())
 
@@ -394,39 +348,7 @@ def test_a_new_snapshot_is_taken_up_and_a_walk_across_it_is_told(
         assert again["total"] > page["total"]
 
 
-def test_the_session_manager_ends_with_the_lifespan(sample: Path) -> None:
-    app = mounted(sample)
-
-    async def check() -> None:
-        async with app.router.lifespan_context(app), client_of(app) as client:
-            assert (await post_to(client)).status_code == 200
-        assert asyncio.all_tasks() == {asyncio.current_task()}
-
-    asyncio.run(check())
-
-
-def test_each_lifespan_has_a_session_manager(sample: Path) -> None:
-    app = mounted(sample)
-
-    async def check() -> None:
-        async with app.router.lifespan_context(app), client_of(app) as client:
-            assert (await post_to(client)).status_code == 200
-
-    for _ in range(2):
-        asyncio.run(check())
-
-    async def use() -> None:
-        async with client_of(app) as client:
-            assert (await post_to(client)).status_code == 200
-
-    async def check_in_turns() -> None:
-        for step in (use, check, check, use, check, use):  # some without a lifespan
-            await step()
-
-    asyncio.run(check_in_turns())
-
-
-def test_mounted_without_a_lifespan_it_starts_on_first_use(sample: Path) -> None:
+def test_mounted_without_a_lifespan_it_answers_in_any_event_loop(sample: Path) -> None:
     outer = Starlette(routes=[Mount("/shop", mounted(sample))])
 
     async def check() -> None:
@@ -436,50 +358,9 @@ def test_mounted_without_a_lifespan_it_starts_on_first_use(sample: Path) -> None
             assert (await client.get("/shop/mcp")).headers["allow"] == "POST, OPTIONS"
             preflight = await client.options("/shop/mcp")
             assert preflight.headers["access-control-allow-methods"] == "POST, OPTIONS"
-            card = (await client.get("/shop/mcp/server-card")).json()
-            assert card["remotes"][0]["url"] == "http://a.example/shop/mcp"
 
     for _ in range(2):  # in two event loops
         asyncio.run(check())
-
-
-def test_a_start_that_fails_is_told_to_all_who_wait_and_tried_again(
-    sample: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fail(_: object) -> None:
-        raise OSError("no file descriptors")
-
-    async def check() -> None:
-        async with client_of(mounted(sample)) as client:
-            with monkeypatch.context() as patch:
-                patch.setattr(StreamableHTTPSessionManager, "run", fail)
-                calls = (post_to(client) for _ in range(3))
-                async with asyncio.timeout(30):
-                    responses = await asyncio.gather(*calls)
-                assert [response.status_code for response in responses] == [500] * 3
-            assert (await post_to(client)).status_code == 200
-
-    asyncio.run(check())
-
-
-def test_calls_that_wait_for_a_cluster_are_answered_side_by_side(
-    sample: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    calls = 20
-    together = asyncio.Barrier(calls)
-
-    async def wait(_: object, search: Coroutine[Any, Any, Any], __: int) -> Any:
-        await together.wait()
-        return await search
-
-    async def check() -> None:
-        async with client_of(mounted(sample)) as client:
-            assert (await client.get("/healthz")).status_code == 200
-            monkeypatch.setattr(EmbeddedPostings, "run", wait)
-            responses = await asyncio.gather(*(post_to(client) for _ in range(calls)))
-            assert [response.status_code for response in responses] == [200] * calls
-
-    asyncio.run(check())
 
 
 def test_a_client_that_leaves_does_not_disturb_others(served: httpx.Client) -> None:
@@ -500,70 +381,6 @@ def test_a_client_that_leaves_does_not_disturb_others(served: httpx.Client) -> N
     assert not re.search(r'route="/mcp",status="5', metrics)
 
 
-def test_a_call_whose_client_has_left_is_not_made(
-    sample: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    calls: list[object] = []
-    monkeypatch.setattr(RequestHandlers, "call_tool", lambda *call: calls.append(call))
-    body = json.dumps(message_of("stateless", "tools/call", **TOOL_CALL)).encode()
-    headers = headers_of("stateless", "tools/call", TOOL_CALL["name"])
-    headers |= {"host": "a.example", "content-type": "application/json"}
-    scope = {
-        "type": "http",
-        "http_version": "1.1",
-        "method": "POST",
-        "scheme": "http",
-        "path": "/mcp",
-        "raw_path": b"/mcp",
-        "root_path": "",
-        "query_string": b"",
-        "headers": [(name.encode(), value.encode()) for name, value in headers.items()],
-        "client": ("127.0.0.1", 1),
-        "server": ("a.example", 80),
-    }
-    received = [{"type": "http.request", "body": body, "more_body": False}]
-    sent: list[Any] = []
-
-    async def receive() -> Any:
-        return received.pop() if received else {"type": "http.disconnect"}
-
-    async def send(message: Any) -> None:
-        sent.append(message)
-
-    asyncio.run(mounted(sample)(scope, receive, send))
-    assert sent[0]["status"] == 400
-    assert calls == []
-
-
-def test_the_card_and_the_catalog_lead_to_the_server(served: httpx.Client) -> None:
-    catalog = served.get("/.well-known/ai-catalog.json")
-    assert catalog.headers["content-type"] == "application/ai-catalog+json"
-    (entry,) = catalog.json()["entries"]
-    assert entry["type"] == "application/mcp-server-card+json"
-    assert re.fullmatch(r"urn:air:[\w.-]+:ratecard", entry["identifier"])
-    assert entry["displayName"]
-    response = served.get(entry["url"])
-    assert response.headers["content-type"] == "application/mcp-server-card+json"
-    assert response.headers["access-control-allow-origin"] == "*"
-    card = response.json()
-    assert card["$schema"].endswith("/schemas/v1/server-card.schema.json")
-    assert re.fullmatch(r"[a-zA-Z0-9.-]+/[a-zA-Z0-9._-]+", card["name"])
-    assert 1 <= len(card["description"]) <= 100
-    (remote,) = card["remotes"]
-    assert remote["type"] == "streamable-http"
-    assert {era.version for era in ERAS.values()} <= set(remote["supportedProtocolVersions"])
-    path = remote["url"].removeprefix(str(served.base_url))
-    info = post(served, "server/discover", path=path).json()["result"]
-    assert info["_meta"]["io.modelcontextprotocol/serverInfo"]["version"] == card["version"]
-
-
-@pytest.mark.parametrize("path", ["/mcp/server-card", "/.well-known/ai-catalog.json"])
-def test_no_card_names_a_host_that_is_not_answered(served: httpx.Client, path: str) -> None:
-    response = served.get(path, headers={"host": "evil.example", "x-forwarded-host": "evil"})
-    assert "evil" not in response.text
-    assert response.headers["cache-control"] == "no-store"
-
-
 def test_the_pages_and_llms_txt_say_how_to_add_it(
     served: httpx.Client, client: httpx.Client
 ) -> None:
@@ -580,3 +397,13 @@ def test_without_the_setting_the_path_is_not_found(client: httpx.Client) -> None
     response: Any = client.post("/mcp", json={})
     assert (response.status_code, response.json()["error"]["code"]) == (404, "path_not_found")
     assert client.options("/mcp").status_code == 404
+
+
+def test_the_logging_of_an_embedding_application_is_left_alone(
+    sample: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = logging.getLogger()
+    monkeypatch.setattr(root, "handlers", [])
+    level = root.level
+    mounted(sample)
+    assert (root.level, root.handlers) == (level, [])

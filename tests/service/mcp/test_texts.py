@@ -13,12 +13,7 @@ from hypothesis import strategies as st
 
 pytest.importorskip("mcp", reason="the extra `mcp` is not installed")
 
-from service.mcp.tools.texts import (
-    decode_printable,
-    escape_ignorable,
-    first_fitting,
-    printable,
-)
+from service.mcp.texts import decode_printable, escape_ignorable, printable
 from tests.support.clients.mcp import call_in_process, structured, text_of
 from tests.support.running import Build, Json, endpoint, examples, service
 from tests.support.sources.x402 import accept, resource
@@ -179,15 +174,3 @@ def test_a_value_with_an_invisible_character_is_sent_as_it_is(
     values: dict[str, Any] = {"text": "I ❤️ \u3164tea"}
     how = structured(artifacts, "how_to_call", endpoint=url, values=values)
     assert how["curl"].endswith(r"""-d '{"text":"I ❤\ufe0f \u3164tea"}'""")
-
-
-def test_of_many_items_only_those_that_fit_are_made() -> None:
-    """A record may have thousands of parameters, which would hold the event loop up."""
-    made = []
-
-    def make(number: int) -> int:
-        made.append(number)
-        return number
-
-    assert first_fitting(map(make, range(10_000)), 10, lambda _: 4) == [0, 1]
-    assert made == [0, 1, 2]

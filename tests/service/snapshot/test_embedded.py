@@ -122,7 +122,6 @@ def test_expensive_searches_run_one_at_a_time(snapshot: Snapshot, gate: Gate) ->
             *(engine.search("tides", 1, offset) for offset in range(6)),
             *(engine.search_endpoints("sun", 1, n, EndpointFilters()) for n in range(6)),
             engine.search_resources("sun", 1, 0, NO_RESOURCE_FILTERS),
-            engine.count_excluded("sun", EndpointFilters(max_price=0), EndpointFilters()),
         ]
         tasks = [asyncio.create_task(search) for search in searches]
         await _entered(gate)

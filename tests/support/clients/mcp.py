@@ -82,7 +82,7 @@ def run_client(artifacts: Path, use: Callable[[Client], Awaitable[T]], era: str 
     async def run() -> T:
         published = artifacts / CURRENT
         snapshots = _open(artifacts, published.read_text() if published.exists() else "")
-        server = create_server(snapshots, lambda _: snapshots.current())
+        server = create_server(snapshots)
         async with Client(server, mode=ERAS[era].mode) as client:
             return await use(client)
 

@@ -3,33 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+import re
 from math import isfinite
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 from msgspec import Raw
 
-T = TypeVar("T")
-
-ELLIPSIS = "…"
-
 # Default_Ignorable_Code_Point of Unicode's DerivedCoreProperties.txt, less what
 # `str.isprintable` refuses: two of them that alternate carry any bytes to an agent.
-_IGNORABLE_RANGES = (
-    (0x034F, 0x034F),
-    (0x115F, 0x1160),
-    (0x17B4, 0x17B5),
-    (0x180B, 0x180F),
-    (0x3164, 0x3164),
-    (0xFE00, 0xFE0F),
-    (0xFFA0, 0xFFA0),
-    (0xE0100, 0xE01EF),
+_ignorable = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
 )
-_IGNORABLE = dict.fromkeys(
-    code for first, last in _IGNORABLE_RANGES for code in range(first, last + 1)
-)
-_ESCAPES = {code: json.dumps(chr(code)).strip('"') for code in _IGNORABLE}
 
 
 def clean(text: str, limit: int) -> str:
@@ -38,7 +23,7 @@ def clean(text: str, limit: int) -> str:
     line = " ".join(printable(cut).split())
     if len(line) <= limit and len(cut) == len(text):
         return line
-    return line[: limit - 1].rstrip() + ELLIPSIS
+    return line[: limit - 1].rstrip() + "…"
 
 
 def printable(text: str) -> str:
@@ -49,24 +34,13 @@ def printable(text: str) -> str:
     """
     if text.isascii() and text.isprintable():
         return text
-    visible = text.translate(_IGNORABLE)
+    visible = _ignorable.sub("", text)
     return "".join(letter if letter.isprintable() else " " for letter in visible)
 
 
-def escape_ignorable(text: str) -> str:
-    """Return equivalent JSON, or a command with a JSON body, with ignorable characters escaped."""
-    return text.translate(_ESCAPES)
-
-
-def first_fitting(items: Iterable[T], room: int, size_of: Callable[[T], int]) -> list[T]:
-    """Return the first items whose sizes add up to at most `room`; takes no more items."""
-    fitting: list[T] = []
-    for item in items:
-        room -= size_of(item)
-        if room < 0:
-            break
-        fitting.append(item)
-    return fitting
+def escape_ignorable(command: str) -> str:
+    """Return a command with the ignorable characters of its JSON body escaped."""
+    return _ignorable.sub(lambda match: json.dumps(match[0])[1:-1], command)
 
 
 def decode_printable(text: bytes | memoryview | Raw) -> Any:
@@ -84,10 +58,7 @@ def _printable_json(value: Any) -> Any:
     return value
 
 
-def _number(text: str) -> float | str:
-    """Return a number, or its text if no double is so large: JSON has no infinity."""
-    number = float(text)
-    return number if isfinite(number) else text
-
-
-_decoder = msgspec.json.Decoder(float_hook=_number)
+# A number beyond all doubles stays a text: JSON has no infinity.
+_decoder = msgspec.json.Decoder(
+    float_hook=lambda text: float(text) if isfinite(float(text)) else text
+)
