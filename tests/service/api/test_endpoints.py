@@ -267,7 +267,7 @@ def test_members_that_search_adds_cannot_be_forged(tmp_path: Any) -> None:
     text = json.dumps(service("forged", endpoints=[endpoint() | {"match": 1, "service": 2}]))
     text = text.replace('"match"', '"\\u006datch"').replace('"service"', '"\\u0073ervice"')
     odd = json.dumps(service("odd", endpoints=[endpoint() | {"tool": 1, "payTo": 2}]))
-    odd = odd.replace('"tool": 1', '"tool": 1e400').replace('"payTo": 2', f'"payTo": {"9" * 5000}')
+    odd = odd.replace('"tool": 1', '"tool": 1e400').replace('"payTo": 2', f'"payTo": {"9" * 4000}')
     (tmp_path / "source.jsonl").write_text(f"{text}\n{odd}\n")
     arguments = ["build", str(tmp_path / "source.jsonl"), "--out", str(tmp_path / "artifacts")]
     assert main([*arguments, "--quiet"]) == 0
