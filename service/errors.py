@@ -79,10 +79,6 @@ class MethodNotAllowed(RatecardError, code="method_not_allowed"):
     """The path does not answer the method of the request."""
 
 
-class BadRequest(RatecardError, code="bad_request"):
-    """The request has too many parameters, or its body ended early."""
-
-
 class SnapshotUnavailable(RatecardError, code="snapshot_unavailable", retry_after=5):
     """No snapshot can be served. Base class of the reasons.
 

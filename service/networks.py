@@ -46,11 +46,6 @@ def network_label(name: str) -> str:
     return _LABELS.get(network_key(name), name)
 
 
-def is_known_network(name: str) -> bool:
-    """Return whether a name is one of a known network."""
-    return network_key(name) in _LABELS
-
-
 def _fold(name: str) -> str:
     """Fold case and separators, and give the CAIP-2 identifier of a number or a Solana genesis.
 

@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.routing import Route
 
 from service.api.query_string import Operation, parse
-from service.errors import BadRequest
+from service.errors import RatecardError
 from service.http.context import context_of
 from service.http.responses import Cacheable
 
@@ -31,7 +31,8 @@ class OperationRoute(Route):
         async def answer(request: Request) -> Cacheable:
             query: bytes = request.scope["query_string"]
             if query.count(b"&") >= MAX_PARAMETERS:
-                raise BadRequest(f"the query string has more than {MAX_PARAMETERS:,} parameters")
+                message = f"the query string has more than {MAX_PARAMETERS:,} parameters"
+                raise RatecardError(message, "bad_request")
             operation = parse(kind, query)
             if operation.is_expensive:
                 context_of(request).load_shedder.check()

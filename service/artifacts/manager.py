@@ -50,9 +50,10 @@ class SnapshotManager(SnapshotFollower):
 
         Raises the class of `refusal` without its message, which is for the operator.
         """
-        if self.opened is None:
-            raise SnapshotUnavailable if self.refusal is None else type(self.refusal)
-        return self.opened
+        opened, refusal = self.opened, self.refusal  # the watcher may change both
+        if opened is None:
+            raise SnapshotUnavailable if refusal is None else type(refusal)
+        return opened
 
     def checked_at(self, snapshot: Snapshot) -> datetime:
         """Return when a build last found a snapshot up to date, as the watcher last read it."""

@@ -61,7 +61,7 @@ class _LineListener(QueueListener):
         self._descriptor = descriptor
 
     def handle(self, record: logging.LogRecord) -> None:
-        line = record.getMessage().encode("utf-8", "backslashreplace") + b"\n"
+        line = record.getMessage().encode("ascii", "backslashreplace") + b"\n"
         with suppress(OSError):  # the reader has gone
             while line:
                 line = line[os.write(self._descriptor, line) :]

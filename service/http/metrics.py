@@ -117,6 +117,7 @@ def share_metrics() -> None:
     it counts on in the same files.
     """
     global _slot  # noqa: PLW0603  # the lock lasts as long as the process
+    values.ValueClass = values.MutexValue  # it was chosen at the import, by an earlier variable
     if folder := os.environ.get(SHARED_FOLDER):
         slots = (_take(Path(folder, f"{number}.slot")) for number in count())
         _slot = next(filter(None, slots))

@@ -13,12 +13,8 @@ from service.opensearch import connector_of
 from service.serve import read_settings, serve, settings_parser
 from service.settings import Settings, option
 
-EXAMPLES = (
-    "{prog} --artifacts artifacts",
-    "{prog} --http --port 8001 --mcp-hosts mcp.example.com",
-)
-STDIO = ("artifacts", "engine", "opensearch_")
-"""How the names of settings begin that do not need `--http`."""
+EXAMPLES = ("{prog} --artifacts artifacts", "{prog} --http --port 8001")
+STDIO = ("artifacts", "engine", "opensearch_")  # beginnings of settings without `--http`
 
 
 def main(arguments: list[str] | None = None, prog: str = "python -m service.mcp") -> int:

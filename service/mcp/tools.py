@@ -201,8 +201,7 @@ def result_of(snapshot: Snapshot, content: Content, text: str = "") -> CallToolR
 
 
 def _given(value: str) -> tuple[str, ...]:
-    """Return the values of a filter; hosts fill arguments that they leave out with empty texts."""
-    return (value,) if value else ()
+    return (value,) if value else ()  # hosts fill what they leave out with empty texts
 
 
 def _text(start: int, page: SearchPage, rows: Sequence[EndpointRow | ServiceRow]) -> str:

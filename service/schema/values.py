@@ -47,14 +47,6 @@ NonEmpty = Annotated[str, Meta(min_length=1)]
 Whole = Annotated[int, Meta(ge=0)]
 Proportion = Annotated[float, Meta(ge=0, le=1)]
 Json = dict[str, Any]
-JSON_TYPES: dict[str, tuple[type, ...]] = {
-    "string": (str,),
-    "number": (int, float),
-    "boolean": (bool,),
-    "array": (list,),
-    "object": (dict,),
-}
-"""The types of decoded JSON, by the types of parameters."""
 
 
 def format_timestamp(moment: datetime) -> Timestamp:

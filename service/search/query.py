@@ -23,7 +23,7 @@ from service.storage.hash_table import text_hash
 from service.storage.layouts import NAMES
 
 CACHED_QUERIES = 16
-"""Parsed queries: a page asks for one query with several filters."""
+"""Parsed queries: the pages of a search and its other filters share one."""
 
 
 class ParsedQuery(NamedTuple):

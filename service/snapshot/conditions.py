@@ -26,13 +26,18 @@ def read_conditions(kind: type[T], conditions: Mapping[str, FilterValue]) -> T:
         if takes_list and not (
             isinstance(value, list | tuple) and all(isinstance(each, str) for each in value)
         ):
-            hint = f"write {name}={[value]!r}" if isinstance(value, str) else "give strings"
+            hint = (
+                f"write {name}={[value]!r}" if isinstance(value, str) else "give strings in a list"
+            )
             raise TypeError(f"{name} takes a list of texts, and got {value!r}; {hint}")
     names = dict(zip(kind.__struct_fields__, kind.__struct_encode_fields__, strict=True))
     try:
         return msgspec.convert({names[name]: value for name, value in values.items()}, kind)
     except msgspec.ValidationError as error:
-        raise ValueError(str(error).replace("$.", "")) from error
+        message = str(error).replace("$.", "")
+        for name, alias in names.items():
+            message = message.replace(f"`{alias}`", f"`{name}`")
+        raise ValueError(message) from error
 
 
 def check_page(limit: int, offset: int) -> None:

@@ -14,7 +14,7 @@ from service.snapshot.data import SnapshotData
 THREAD_FROM = 4 << 20
 """Cost of a search from which it runs in a thread: below, it takes some milliseconds."""
 YIELD_FROM = 1 << 16
-"""Cost of a search after which other tasks have their turn: a page asks for ten."""
+"""Cost of a search after which other requests have their turn."""
 MAX_WAITING = 32
 """Searches that run in the thread or wait for it; further ones are refused."""
 

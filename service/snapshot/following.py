@@ -48,9 +48,10 @@ class SnapshotFollower:
         """
         if self.opened is None or not self._updating.locked():
             self.poll()
-        if self.opened is None:
-            raise SnapshotUnavailable if self.refusal is None else _copy(self.refusal)
-        return self.opened
+        opened, refusal = self.opened, self.refusal  # another thread may change both
+        if opened is None:
+            raise SnapshotUnavailable if refusal is None else _copy(refusal)
+        return opened
 
     def poll(self) -> None:
         """Serve the published snapshot if it is another one, or if it is time for a retry."""

@@ -16,10 +16,11 @@ from starlette.responses import HTMLResponse
 from starlette.routing import Route
 
 from service.api.ecosystem import Timeframe
+from service.api.endpoints import find_endpoints
 from service.api.listings import ListingUrl, explain_url
 from service.api.query_string import Offset, Operation, Query, format_pairs, format_query
 from service.api.routes import OperationRoute
-from service.api.services import find_service
+from service.api.services import find, find_service
 from service.conditions import EndpointFilters
 from service.errors import RatecardError
 from service.http.context import context_of, snapshot_of
@@ -85,12 +86,9 @@ class BrowseListings(Operation, frozen=True, kw_only=True):
 
 async def services_page(request: Request, listing: BrowseServices) -> Cacheable:
     """Render a page of a listing or search, its filters, and the endpoints that match best."""
-    snapshot, limit, offset = snapshot_of(request), listing.limit, listing.offset
+    snapshot = snapshot_of(request)
     filters = replace(listing, facets=listing.PANELS, best_endpoints=True)
-    if listing.q:
-        hits = await snapshot.engine.search(listing.q, limit, offset, filters)
-    else:
-        hits = snapshot.list_services(limit, offset, filters)
+    hits = await find(snapshot, filters)
     best = hits.best_endpoints or [None] * len(hits.ordinals)
     return _page(
         request,
@@ -104,15 +102,14 @@ async def services_page(request: Request, listing: BrowseServices) -> Cacheable:
         ],
         size=snapshot.manifest.counts.services,
         **controls_of(listing, snapshot.filters.facets, hits.facets or {}),
-        **_paging(listing, "offset", limit, hits.total),
+        **_paging(listing, "offset", listing.limit, hits.total),
     )
 
 
 async def endpoints_page(request: Request, listing: BrowseEndpoints) -> Cacheable:
     """Render a page of the endpoints of all services, and its filters with their counts."""
-    snapshot, limit, offset = snapshot_of(request), listing.limit, listing.offset
-    filters = replace(listing, facets=listing.PANELS)
-    hits = await snapshot.engine.search_endpoints(listing.q or None, limit, offset, filters)
+    snapshot = snapshot_of(request)
+    hits = await find_endpoints(snapshot, replace(listing, facets=listing.PANELS))
     results = [*map(partial(result_of, snapshot), hits.ordinals, hits.offers)]
     if hits.listed < hits.total:
         counts = Counter(result.service_id for result in results)
@@ -125,7 +122,7 @@ async def endpoints_page(request: Request, listing: BrowseEndpoints) -> Cacheabl
         omitted=hits.total - hits.listed,
         size=snapshot.manifest.counts.endpoints,
         **controls_of(listing, snapshot.endpoints.filters.facets, hits.facets or {}),
-        **_paging(listing, "offset", limit, hits.listed),
+        **_paging(listing, "offset", listing.limit, hits.listed),
     )
 
 

@@ -57,9 +57,9 @@ def test_files_of_this_version_are_cached_for_ever_and_others_are_not(client: ht
     [
         ("/services/nobody", 404, "Page not found", "no service has the id"),
         ("/nowhere", 404, "Page not found", "no resource has this path"),
-        ("/?sort=nope", 400, "Invalid address", "sort must be one of: relevance"),
+        ("/?sort=nope", 400, "Invalid address", "sort must be one of: name, popularity"),
         ("/?offset=-1", 400, "Invalid address", "offset must be an integer"),
-        ("/endpoints?sort=name", 400, "Invalid address", "sort must be one of: relevance"),
+        ("/endpoints?sort=name", 400, "Invalid address", "sort must be one of: popularity"),
         ("/endpoints?maxPrice=x", 400, "Invalid address", "maxPrice must be a decimal"),
         ("/ecosystem?timeframe=x", 400, "Invalid address", "timeframe must be an integer"),
     ],

@@ -54,9 +54,9 @@ QUERY = "weather forecast"
 
 
 class Path(NamedTuple):
-    """What a path answers to the parameters of a kind: a result, or another one.
+    """The result of a path for the parameters of a kind, or another result.
 
-    name, summary: those of the kind, unless there are others
+    name, summary: those of the kind, unless given
     """
 
     result: type[Struct]
@@ -115,8 +115,7 @@ ERRORS: dict[type[RatecardError], str] = {
     MethodNotAllowed: "The path answers GET, HEAD and OPTIONS only.",
     RatecardError: "The service failed to answer; asking again may help.",
     SnapshotUnavailable: "There is no snapshot to answer from, the cluster that searches does not "
-    "answer, too many requests are waiting, or (at `/readyz` alone) the service is about to stop; "
-    "ask again later.",
+    "answer, or too many requests are waiting; ask again later.",
 }
 HEADERS = {
     "Ratecard-Snapshot": "The snapshot that the response is from; absent when none is loaded.",

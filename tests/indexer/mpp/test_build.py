@@ -155,7 +155,7 @@ def test_a_price_of_a_request_is_compared_and_others_are_not(client: Any) -> Non
 
 def test_status_and_ways_to_pay_are_shown(client: Any, published: Path) -> None:
     assert "<bdi>beta</bdi>" in client.get("/services/mpp-example-maps").text
-    assert structured(published, "get", id="mpp-example-aged")["status"] == "deprecated"
+    assert structured(published, "get", id="mpp-example-aged")["service"]["status"] == "deprecated"
     ranked = client.get("/v1/search/services", params={"q": "soil survey"}).json()["services"]
     assert [each["id"] for each in ranked[:2]] == ["mpp-example-fresh", "mpp-example-aged"]
 

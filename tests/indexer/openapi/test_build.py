@@ -105,7 +105,7 @@ def test_operations_are_found_and_say_how_they_are_called(client: Any, published
     )
     assert "https://api.weather.example/v1/forecast/Oslo?days=2" in how["curl"]
     assert how["price_usd"] == 0.05
-    assert {(each["in"], each["name"]) for each in how["parameters"]} == {
+    assert {(each["group"], each["name"]) for each in how["parameters"]} == {
         ("path", "city"),
         ("query", "days"),
     }

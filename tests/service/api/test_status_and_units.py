@@ -51,7 +51,7 @@ def test_a_deprecated_service_ranks_below_its_equal(client: httpx.Client) -> Non
 def test_a_status_other_than_active_is_shown(client: httpx.Client, artifacts: Path) -> None:
     for service_id, status in (("aged", "deprecated"), ("trial", "beta")):
         assert f"<bdi>{status}</bdi>" in client.get(f"/services/{service_id}").text
-        assert structured(artifacts, "get", id=service_id)["status"] == status
+        assert structured(artifacts, "get", id=service_id)["service"]["status"] == status
     for service_id in ("fresh", "odd"):
         assert client.get(f"/services/{service_id}").status_code == 200
         assert "status" not in structured(artifacts, "get", id=service_id)

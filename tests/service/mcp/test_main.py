@@ -141,7 +141,7 @@ def test_over_http_it_is_a_service_without_pages(sample: Path) -> None:
     ("arguments", "message"),
     [
         (["--port", "1"], "`--port` needs `--http`"),
-        (["--http", "--port", "x"], "RATECARD_PORT: "),
+        (["--http", "--port", "x"], "Invalid value for '--port'"),
         (["--http", "--mcp-hosts", "a b"], "RATECARD_MCP_HOSTS: `a b` is no host; write names"),
         (["--htpp"], "`--htpp` needs `--http`"),
         (["--http", "--prot", "1"], "there is no option `--prot` here; did you mean `--port`?"),
