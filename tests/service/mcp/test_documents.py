@@ -11,7 +11,7 @@ import pytest
 
 pytest.importorskip("mcp", reason="the extra `mcp` is not installed")
 
-from service.mcp.server import MAX_BODY, PATH, find_and_call
+from service.mcp.server import MAX_BODY, find_and_call
 from tests.support.clients.mcp import run_client
 from tests.support.running import ROOT
 
@@ -27,8 +27,8 @@ def test_the_document_has_every_tool_with_its_arguments(sample: Path) -> None:
 
 
 def test_the_documents_have_the_path_the_prompt_and_the_limit() -> None:
-    assert f"`{PATH}`" in API
-    assert f"`{PATH}`" in PAGE
+    assert "`/mcp`" in API
+    assert "`/mcp`" in PAGE
     assert f"`{find_and_call.__name__}`" in PAGE
     assert f"{MAX_BODY // 1024} KiB" in PAGE
 
@@ -40,7 +40,7 @@ def test_the_snippets_are_json_and_lead_to_the_server() -> None:
         ((_, servers),) = json.loads(snippet).items()
         server = servers["ratecard"]
         address = server.get("url") or server.get("serverUrl")
-        assert address == f"https://catalogue.example{PATH}" or server["command"] == "ratecard"
+        assert address == "https://catalogue.example/mcp" or server["command"] == "ratecard"
 
 
 def test_the_entry_for_the_registry_is_valid_and_of_this_version() -> None:
@@ -52,4 +52,4 @@ def test_the_entry_for_the_registry_is_valid_and_of_this_version() -> None:
     assert 1 <= len(entry["description"]) <= 100
     (remote,) = entry["remotes"]
     assert remote["type"] == "streamable-http"
-    assert remote["url"].endswith(PATH)
+    assert remote["url"].endswith("/mcp")
