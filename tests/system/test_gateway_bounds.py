@@ -1,4 +1,4 @@
-"""What docs/gateway.md says that a gateway bounds: hostile clients of it disturb nobody."""
+"""The bounds of docs/gateway.md: hostile clients of a gateway disturb nobody."""
 
 from __future__ import annotations
 
