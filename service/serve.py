@@ -119,7 +119,7 @@ def read_settings(parser: Parser, given: dict[str, str | bool]) -> Settings:
     Warns of variables of earlier releases.
     """
     for name, advice in REMOVED.items():
-        if variable(name) in os.environ and name not in Settings.__struct_fields__:
+        if variable(name) in os.environ:
             sys.stderr.write(f"warning: {variable(name)} has no effect any more: {advice}\n")
     options = {variable(name): as_text(value) for name, value in given.items()}
     try:
@@ -154,7 +154,10 @@ def serve(parser: Parser, settings: Settings, arguments: list[str]) -> None:
     }
     # uvicorn raises the signal once more when it has stopped: exit with 0 then.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit())
-    workers = context.params["workers"] or int(os.environ.get("WEB_CONCURRENCY", "1"))
+    concurrency = os.environ.get("WEB_CONCURRENCY", "1")  # uvicorn reads it without a check
+    if not concurrency.isdecimal():
+        parser.error(f"WEB_CONCURRENCY is `{concurrency}`, no number of workers")
+    workers = context.params["workers"] or int(concurrency)
     os.environ.pop(SHARED_FOLDER, None)  # only workers of one supervisor share a folder
     with ExitStack() as stack:
         if workers > 1:
