@@ -12,16 +12,11 @@ import httpx
 import msgspec
 from msgspec import Struct
 
-from indexer.containers.container import (
-    BeyondBounds,
-    Container,
-    DamagedText,
-    NoList,
-    open_container,
-)
-from indexer.containers.pagination import StatedPagination, decode_members
-from indexer.containers.surrogates import mask_surrogates
 from indexer.feeds.client import CHECK_URL, PermanentError, TransientError
+from indexer.intake.forms import NoList, known_members
+from indexer.intake.lists import BeyondBounds, DamagedText, ItemList, open_list
+from indexer.intake.pagination import StatedPagination, read_pagination
+from indexer.intake.splitting import mask_surrogates
 from indexer.options import Kind
 from indexer.text import BYTE_ORDER_MARK, MAX_RECORD, RECORD_KEYS
 
@@ -78,7 +73,7 @@ def parse_body(
         if file.peek(PREFIX).removeprefix(BYTE_ORDER_MARK).lstrip().startswith(b"<"):
             raise PermanentError(f"is a web page and not a feed; {CHECK_URL}")
         try:
-            container = open_container(file, max_bytes, kind)
+            container = open_list(file, max_bytes, kind)
         except NoList as error:
             raise PermanentError(f"{error}; {CHECK_URL}") from error
         except BeyondBounds as error:
@@ -92,15 +87,16 @@ def parse_body(
         return _read_page(container, response)
 
 
-def _read_page(container: Container, response: httpx.Response) -> Page:
+def _read_page(container: ItemList, response: httpx.Response) -> Page:
     items = [text for _, text in islice(container.items, PAGE_ITEMS + 1)]
     if len(items) > PAGE_ITEMS:
         raise PermanentError(f"has more than {PAGE_ITEMS:,} items on one page")
     link = response.links.get("next", {}).get("url", "")
+    pagination = read_pagination(container.beside, link)
     return Page(
         items=items,
-        pagination=container.pagination,
-        next=link or container.pagination.next,
+        pagination=pagination,
+        next=pagination.next,
         url=response.url,
         snapshot=response.headers.get("ratecard-snapshot", ""),
     )
@@ -127,7 +123,7 @@ def _check_lines(lines: Iterator[tuple[str, bytes]], file: io.BufferedReader) ->
 def _keys(line: bytes) -> set[str]:
     """Return the keys with a meaning of an object on one line."""
     try:
-        return set(decode_members(mask_surrogates(line)))
+        return set(known_members(mask_surrogates(line)))
     except (msgspec.ValidationError, RecursionError) as error:
         raise PermanentError(NOT_A_LIST) from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:

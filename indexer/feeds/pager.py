@@ -142,7 +142,7 @@ class Pager:
         if page.next:
             return next_target(self._url, page.url, page.next)
         if stated.cursor:
-            return with_parameters(page.url, {"cursor": stated.cursor})
+            return with_parameters(page.url, {stated.cursor.parameter: stated.cursor.value})
         if stated.page is None or stated.offset is not None or self._parameter("offset"):
             return None
         more = stated.more

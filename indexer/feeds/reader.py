@@ -13,7 +13,6 @@ import httpx
 import msgspec
 from msgspec import Struct
 
-from indexer.containers.container import describe_shortfall
 from indexer.errors import SourceError
 from indexer.feeds.cache import FORMAT, CacheEntry, FeedCache, remove_unused, validator
 from indexer.feeds.client import UNCONDITIONAL, FeedClient, check_headers
@@ -23,6 +22,7 @@ from indexer.feeds.pager import Pager
 from indexer.feeds.threads import run_in_thread
 from indexer.feeds.url import feed_error, parse_feed_url
 from indexer.feeds.walk import Walk
+from indexer.intake.pagination import describe_shortfall
 from indexer.options import Limits, SourceOptions
 from service.snapshot.manifest import sha256
 

@@ -16,17 +16,10 @@ import msgspec
 from msgspec import Struct
 
 from indexer.compressed import ZstdDamaged, decompress
-from indexer.containers.container import (
-    BeyondBounds,
-    Container,
-    DamagedText,
-    NoList,
-    describe_shortfall,
-    open_container,
-    open_lines,
-)
-from indexer.containers.documents import describe_kind
 from indexer.errors import InvalidRecord, SourceError
+from indexer.intake.forms import NoList, describe_kind
+from indexer.intake.lists import BeyondBounds, DamagedText, ItemList, open_lines, open_list
+from indexer.intake.pagination import describe_shortfall, read_pagination
 from indexer.options import Kind
 from indexer.text import MAX_RECORD, describe_encoding, one_line, printable
 from indexer.untrusted import raw_members
@@ -94,40 +87,42 @@ def read_records(
         source = decompress(file)
         if fault := describe_encoding(source.peek(2)[:2]):
             raise SourceError(f"{name}: {fault}")
-        container = open_lines(source) if is_lines else open_container(source, MAX_DOCUMENT, kind)
+        found = open_lines(source) if is_lines else open_list(source, MAX_DOCUMENT, kind)
         count = 0
-        for count, record in enumerate(_open_records(container, kind, read_document), 1):
+        for count, record in enumerate(_open_records(found, kind, read_document), 1):
             if count > max_items:
                 raise SourceError(
                     f"{name}: has more than {max_items:,} items; raise `max_items` of the source "
                     "if it is right"
                 )
             yield record
-        if remark := describe_shortfall(container.pagination.total, count):
+        stated = read_pagination(found.beside)
+        if remark := describe_shortfall(stated.total, count):
             note(remark)
+        elif stated.promises:
+            note(f"is one page of several: it has `{stated.promises[0]}`, and no others are read")
 
 
 def _open_records(
-    container: Container, kind: Kind | None, read_document: ReadDocument | None
+    found: ItemList, kind: Kind | None, read_document: ReadDocument | None
 ) -> Iterator[SourceRecord]:
-    """Yield the records of a container; raises NoList for one that is not of a declared kind."""
-    found = container.kind
-    if found is None:
+    """Yield the records of a list or of a document; raises NoList for one of another kind."""
+    if found.kind is None:
         if kind is not None and kind not in LISTS:
             raise NoList(f"is not {describe_kind(kind)}; correct its `kind`")
-        for position, text in container.items:
+        for position, text in found.items:
             if len(text) > MAX_RECORD:
                 yield SourceRecord(position, b"", InvalidRecord("$", TOO_LONG))
             else:
                 yield SourceRecord(position, _set_apart(text))
         return
-    if read_document is None or kind not in {None, Kind.RESOURCES, found}:
+    if read_document is None or kind not in {None, Kind.RESOURCES, found.kind}:
         expected = describe_kind(kind or Kind.RECORDS)
-        raise NoList(f"is {describe_kind(found)} where {expected} is expected")
-    for _, text in container.items:
+        raise NoList(f"is {describe_kind(found.kind)} where {expected} is expected")
+    for _, text in found.items:
         if len(text) > MAX_RECORD:
             raise BeyondBounds(f"is longer than the {MAX_RECORD:,} bytes of a document")
-        yield from read_document(found, text)
+        yield from read_document(found.kind, text)
 
 
 def _set_apart(text: bytes) -> bytes:
