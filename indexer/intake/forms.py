@@ -247,4 +247,4 @@ def describe_start(start: bytes) -> str:
     sign = next((each for each in _SIGNS if each.fits(start)), None)
     if sign is None:
         return ""
-    return f"is {sign.name} and not JSON; {sign.advice}" if sign.advice else f"is {sign.name}"
+    return f"is {sign.name} and not JSON{'; ' if sign.advice else ''}{sign.advice}"

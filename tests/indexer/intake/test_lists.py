@@ -153,7 +153,7 @@ STARTS = {
     b"PAR1\x00\x01": "is a Parquet file and not JSON; for payments set `kind",
     b"PK\x03\x04x": "is a zip file and not JSON; unpack it",
     b"BZh91AY": "is compressed by bzip2 or xz and not JSON; give gzip or zstd",
-    b"\xef\xbb\xbf\n <!doctype html>": "is a web page",
+    b"\xef\xbb\xbf\n <!doctype html>": "is a web page and not JSON",
 }
 
 

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from indexer.documents.document import OTHER_HOSTS
 from indexer.errors import InvalidRecord, LeftOut
+from indexer.intake.records import SourceRecord
 from indexer.manifests import reading
 from indexer.options import Policy, SourceOptions
-from indexer.sources.records import SourceRecord
 from indexer.x402.resource import Resource, read_resource
 from indexer.x402.rules import SIZE, Rules
 from tests.support.running import Json, examples

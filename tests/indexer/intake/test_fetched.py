@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,8 @@ import msgspec
 import pytest
 
 from indexer.errors import SourceError
+from indexer.options import Kind
+from tests.support.running import Json
 from tests.support.sources.feeds import (
     LINES,
     RESOURCES,
@@ -31,7 +32,7 @@ from tests.support.sources.feeds import (
 )
 
 
-def plain(items: Sequence[Any], tag: str = '"one"') -> Behaviour:
+def plain(items: Any, tag: str = '"one"') -> Behaviour:
     """Serve a plain file with an ETag, and 304 to conditional requests that match it."""
 
     def behave(exchange: Exchange) -> None:
@@ -84,7 +85,7 @@ def test_a_feed_in_pages_is_not_requested_within_every_and_walked_whole_after_it
         assert len(server.requests) == walk
         for shift in (3601, -60):
             now = datetime.now(UTC).timestamp()
-            monkeypatch.setattr("indexer.feeds.reader.time", lambda now=now + shift: now)
+            monkeypatch.setattr("indexer.intake.fetch.time", lambda now=now + shift: now)
             before = len(server.requests)
             fetch_feed(source, cache)
             assert len(server.requests) == before + walk
@@ -112,7 +113,7 @@ def test_a_failing_feed_does_not_change_the_cache(cache: Path) -> None:
 
 
 def entry_of(cache: Path) -> Path:
-    [entry] = cache.glob("*/entry.json")
+    [entry] = cache.glob("*/*/fetched.json")
     return entry
 
 
@@ -125,7 +126,7 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
     "a truncated entry": lambda entry: entry.write_text(entry.read_text()[:40]),
     "an empty entry": lambda entry: entry.write_text(""),
     "an entry of another format": lambda entry: entry.write_text(
-        entry.read_text().replace('"format":3', '"format":1')
+        entry.read_text().replace('"format":4', '"format":1')
     ),
     "an entry that names a file elsewhere": lambda entry: entry.write_text('{"sha256":"../../x"}'),
     "an entry with a line break in a header": lambda entry: entry.write_text(
@@ -153,28 +154,7 @@ def test_files_of_a_crashed_read_are_removed_by_the_next_one(cache: Path) -> Non
         (folder / "tmpx" / "body").write_text("half")
         (folder / ("0" * 64)).write_text("a text that no entry names")
         feed = fetch_feed(server.url, cache)
-    assert {path.name for path in folder.iterdir()} == {"entry.json", feed.path.name}
-
-
-def test_a_feed_that_was_not_read_for_30_days_is_removed(cache: Path) -> None:
-    def unused(folder: Path, days: int) -> Path:
-        moment = datetime.now(UTC).timestamp() - days * 24 * 3600
-        os.utime(folder, (moment, moment))
-        return folder
-
-    with misbehaving(validated(RESOURCES)) as server:
-        urls = [f"{server.url}?q={number}" for number in range(3)]
-        feeds = [fetch_feed(url, cache) for url in urls]
-        own, old, recent = (feed.path.parent for feed in feeds)
-        (cache / "of the operator").mkdir()
-        foreign = unused(cache / "of the operator", 99)
-        unused(own, 99)
-        unused(old, 31)
-        unused(recent, 29)
-        again = fetch_feed(urls[0], cache)
-    assert items_of(again) == RESOURCES
-    assert set(cache.iterdir()) == {own, recent, foreign}
-    assert datetime.now(UTC).timestamp() - own.stat().st_mtime < 3600
+    assert {path.name for path in folder.iterdir()} == {"fetched.json", feed.path.name}
 
 
 def test_a_crash_before_the_entry_is_replaced_leaves_the_cached_feed(
@@ -196,16 +176,42 @@ def test_a_crash_before_the_entry_is_replaced_leaves_the_cached_feed(
     assert items_of(again) == RESOURCES
 
 
-def test_each_url_user_header_and_parameter_has_its_own_folder(cache: Path) -> None:
-    with misbehaving(WHOLE) as server:
+def test_another_request_uses_nothing_that_was_kept(cache: Path) -> None:
+    with misbehaving(plain(RESOURCES)) as server:
+        name = "one name"
         sources = [
-            source_of(server.url),
-            source_of(server.url + "?q=1"),
-            source_of(server.url.replace("//", "//user:pass@")),
-            source_of(server.url.replace("//", "//user:other@")),
-            source_of(server.url, headers={"Authorization": "Bearer one"}),
-            source_of(server.url, headers={"Authorization": "Bearer two"}),
-            source_of(server.url, params={"key": "one"}),
+            source_of(server.url, name=name),
+            source_of(server.url, name=name, headers={"Authorization": "Bearer one"}),
+            source_of(server.url, name=name, headers={"Authorization": "Bearer two"}),
+            source_of(server.url, name=name, params={"key": "one"}),
+            source_of(server.url, name=name, kind=Kind.RECORDS),
         ]
         folders = {fetch_feed(source, cache).path.parent for source in sources}
-    assert len(folders) == len(sources)
+    assert len(folders) == 1
+    assert [request.headers["If-None-Match"] for request in server.requests] == [None] * 5
+
+
+@pytest.mark.parametrize("stated", [{}, {"hasMore": False}, {"total": 25, "limit": 100}])
+def test_a_list_of_one_page_is_read_again_by_one_conditional_request(
+    stated: Json, cache: Path
+) -> None:
+    with misbehaving(plain({"items": RESOURCES} | stated)) as server:
+        first = fetch_feed(server.url, cache)
+        before = len(server.requests)
+        again = fetch_feed(server.url, cache)
+        assert [each.headers["If-None-Match"] for each in server.requests[before:]] == ['"one"']
+        server.behaviour = plain({"items": RESOURCES[:5]} | stated | {"total": 5}, '"two"')
+        assert items_of(fetch_feed(server.url, cache)) == RESOURCES[:5]
+    assert items_of(first) == items_of(again) == RESOURCES
+
+
+def test_a_list_without_pages_on_a_web_server_is_requested_once(cache: Path) -> None:
+    headers = {"Last-Modified": "Thu, 07 May 2026 10:16:51 GMT"}
+    with misbehaving(sending({"items": RESOURCES}, headers)) as server:
+        url = f"{server.origin}/feed.json"
+        assert items_of(fetch_feed(url, cache)) == RESOURCES
+        assert len(server.requests) == 1
+        server.behaviour = failing(304)
+        assert items_of(fetch_feed(url, cache)) == RESOURCES
+    assert server.requests[1].headers["If-Modified-Since"] == headers["Last-Modified"]
+    assert len(server.requests) == 2

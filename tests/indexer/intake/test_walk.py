@@ -8,9 +8,11 @@ from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from indexer.errors import SourceError
-from tests.support.running import Json
+from tests.support.running import Json, examples
 from tests.support.sources.feeds import (
     QUICK,
     RESOURCES,
@@ -24,6 +26,7 @@ from tests.support.sources.feeds import (
     misbehaving,
     pages_of,
     redirecting,
+    resource,
     sending,
     source_of,
 )
@@ -139,7 +142,11 @@ REPEATED: dict[str, Json] = {
 @pytest.mark.parametrize("promise", REPEATED)
 def test_a_page_that_repeats_is_an_error_where_it_promises(promise: str, cache: Path) -> None:
     error = failure(sending({"items": RESOURCES[:10]} | REPEATED[promise]), cache)
-    assert "a page repeats although the server promises another one, after 10 items" in error
+    assert "after 10 items; check how the server names the next page" in error
+    if promise in {"more", "partial results"}:
+        assert f"its last page has `{next(iter(REPEATED[promise]))}`, and no page" in error
+    else:
+        assert "a page repeats although the server promises another one" in error
 
 
 def test_cursors_without_end_that_bring_nothing_new_are_an_error(cache: Path) -> None:
@@ -234,7 +241,7 @@ def test_headers_and_parameters_are_sent_with_every_page_and_kept_nowhere(
 def test_headers_and_parameters_never_leave_the_origin_of_the_url(
     cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("indexer.feeds.transport.is_public", lambda _: True)
+    monkeypatch.setattr("indexer.intake.connections.is_public", lambda _: True)
     with misbehaving(FOLLOWED["relative URL"]) as other:
         target = f"{other.url}?token=t#f"
         with misbehaving(redirecting(target)) as server:
@@ -259,3 +266,135 @@ def test_a_header_that_cannot_be_sent_is_an_error_without_its_value(
     with pytest.raises(SourceError, match="the value of the header X-Key cannot be sent") as raised:
         fetch_feed(source_of("https://a.example/", headers={"X-Key": value}), cache)
     assert value not in str(raised.value) or not value
+
+
+def by_token(name: str, parameter: str, place: str = "") -> Behaviour:
+    """Serve pages whose next one a member names, under a name of its own, and a parameter asks."""
+
+    def behave(exchange: Exchange) -> None:
+        start = int(exchange.parameters.get(parameter, "0"))
+        end = start + 10
+        stated: Any = {name: end if end < len(RESOURCES) else None}
+        exchange.respond({"items": RESOURCES[start:end]} | ({place: stated} if place else stated))
+
+    return behave
+
+
+TOKENS = [
+    ("nextCursor", "cursor", ""),
+    ("nextCursor", "cursor", "metadata"),
+    ("nextCursor", "cursor", "meta"),
+    ("nextPageToken", "pageToken", ""),
+    ("next_page_token", "page_token", "pagination"),
+    ("nextToken", "token", ""),
+    ("endCursor", "after", "pageInfo"),
+    ("nextOffset", "offset", ""),
+]
+
+
+@pytest.mark.parametrize(("name", "parameter", "place"), TOKENS)
+def test_a_cursor_is_followed_under_any_of_its_names(
+    name: str, parameter: str, place: str, cache: Path
+) -> None:
+    with misbehaving(by_token(name, parameter, place)) as server:
+        feed = fetch_feed(server.url, cache)
+    assert (items_of(feed), feed.note) == (RESOURCES, "")
+
+
+UNFOLLOWED = [
+    {"resumeToken": "x"},
+    {"meta": {"more_items": {"start": 10}}},
+    {"pagination": {"next": 3}},
+    {"after_id": 7},
+    {"pageInfo": {"continuation": "x"}},
+    {"hasMore": "yes"},
+]
+
+
+@pytest.mark.parametrize("member", UNFOLLOWED)
+def test_a_continuation_that_is_not_followed_is_an_error_that_names_it(
+    member: Json, cache: Path
+) -> None:
+    inner = next(iter(member.values()))
+    name = next(iter(inner)) if isinstance(inner, dict) else next(iter(member))
+    error = failure(sending({"items": RESOURCES[:10]} | member), cache)
+    assert f"its last page has `{name}`, and no page with a new item follows" in error
+
+
+@pytest.mark.parametrize("empty", [None, False, 0, "", [], {}])
+def test_an_empty_continuation_is_none(empty: Any, cache: Path) -> None:
+    body = {"items": RESOURCES, "resumeToken": empty, "next": empty, "total": 25, "limit": 50}
+    with misbehaving(sending(body)) as server:
+        assert items_of(fetch_feed(server.url, cache)) == RESOURCES
+
+
+def missing_past_the_end(total: int | None = None, size: int = 10) -> Behaviour:
+    """Serve pages by offset, and 404 past the end."""
+
+    def behave(exchange: Exchange) -> None:
+        items = RESOURCES[exchange.offset :][:size]
+        if items:
+            exchange.respond({"items": items} | ({} if total is None else {"total": total}))
+        else:
+            failing(404)(exchange)
+
+    return behave
+
+
+def test_a_404_behind_a_short_page_is_the_end(cache: Path) -> None:
+    with misbehaving(missing_past_the_end()) as server:
+        assert items_of(fetch_feed(server.url, cache)) == RESOURCES
+
+
+@pytest.mark.parametrize(
+    "behaviour",
+    [missing_past_the_end(size=5), missing_past_the_end(total=30)],
+    ids=["behind a full page", "before the total"],
+)
+def test_a_404_that_may_hide_items_is_an_error(behaviour: Behaviour, cache: Path) -> None:
+    assert "answers 404 Not Found" in failure(behaviour, cache)
+
+
+def test_a_walk_that_fails_leaves_what_was_read(cache: Path) -> None:
+    with misbehaving(pages_of(RESOURCES)) as server:
+        before = fetch_feed(server.url, cache)
+        server.behaviour = sending({"items": RESOURCES[:10], "resumeToken": "x"})
+        with pytest.raises(SourceError, match="`resumeToken`"):
+            fetch_feed(server.url, cache)
+        assert fetch_feed(source_of(server.url, every=3600), cache) == before
+
+
+class SimulatedServer:
+    """A server of `count` items by offset; its total and its end are right, absent or wrong."""
+
+    def __init__(self, count: int, most: int, total: str, end: str) -> None:
+        self.items = [resource(number) for number in range(count)]
+        self.most, self.total, self.end = most, total, end
+
+    def __call__(self, exchange: Exchange) -> None:
+        offset = exchange.offset
+        if self.end == "clamped":
+            offset = max(0, min(offset, len(self.items) - self.most))
+        if self.end == "repeated" and offset >= len(self.items):
+            offset = max(0, len(self.items) - 1) // self.most * self.most
+        items = self.items[offset:][: self.most]
+        totals = {"right": len(self.items), "small": len(self.items) // 3, "page": len(items)}
+        stated = {"total": totals[self.total]} if self.total in totals else {}
+        exchange.respond({"items": items} | stated)
+
+
+@settings(max_examples=examples(40), deadline=None)
+@given(
+    count=st.integers(0, 25),
+    most=st.integers(1, 12),
+    total=st.sampled_from(["right", "none", "page", "small"]),
+    end=st.sampled_from(["empty", "repeated", "clamped"]),
+)
+def test_a_walk_has_every_item_once(
+    tmp_path_factory: pytest.TempPathFactory, count: int, most: int, total: str, end: str
+) -> None:
+    simulated = SimulatedServer(count, most, total, end)
+    with misbehaving(simulated) as server:
+        feed = fetch_feed(server.url, tmp_path_factory.mktemp("walk"))
+    assert items_of(feed) == simulated.items
+    assert len(server.requests) <= count // most + 5

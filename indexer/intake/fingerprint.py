@@ -18,9 +18,9 @@ import msgspec
 import indexer
 import service
 from indexer.errors import SourceError
+from indexer.intake.records import STANDARD_INPUT
+from indexer.intake.sources import Inputs
 from indexer.processes.pool import wait_for
-from indexer.sources.inputs import Inputs
-from indexer.sources.records import STANDARD_INPUT
 from indexer.text import printable
 from service.snapshot.manifest import BuildInputs
 

@@ -2,30 +2,36 @@
 
 from __future__ import annotations
 
+import json
 import os
-from datetime import UTC, datetime, timedelta
+import sys
+from contextlib import suppress
+from datetime import UTC, datetime
 from fractions import Fraction
+from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indexer.options import UNUSED_SECONDS, OnError, SourceOptions
-from indexer.sources.accepted import (
+from indexer.intake.fetch import Feed, fetch_feeds
+from indexer.intake.kept import (
+    FETCHED,
     FLOOR,
     FOLDER,
     LISTINGS,
     PRICE_RISE,
     STATE,
     AcceptedListings,
-    AcceptedSource,
+    KeptSource,
     remove_unused,
 )
+from indexer.options import UNUSED_SECONDS, OnError, SourceOptions
 from tests.support.artifacts import ids, reported
 from tests.support.running import Build, Json, service, write_lines
-from tests.support.sources.feeds import misbehaving, sending
+from tests.support.sources.feeds import QUICK, items_of, misbehaving, sending, source_of
 from tests.support.sources.x402 import accept, resource
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
@@ -53,14 +59,14 @@ def numbered(stop: int, payee: str = "0xa", price: float = 1) -> Facts:
     return {str(number): (payee, price) for number in range(stop)}
 
 
-def accept_listings(artifacts: Path, facts: Facts, source: SourceOptions = FEED) -> AcceptedSource:
+def accept_listings(artifacts: Path, facts: Facts, source: SourceOptions = FEED) -> KeptSource:
     """Accept listings, and return the source as the next build finds it."""
     text = artifacts / "text"
     artifacts.mkdir(parents=True, exist_ok=True)
     text.write_text("text")
-    accepted = AcceptedSource(artifacts, source)
-    accepted.store(source, text, listings_of(facts), NOW, 0.25, is_lines=True)
-    return AcceptedSource(artifacts, source)
+    accepted = KeptSource(artifacts, source)
+    accepted.store(text, listings_of(facts), NOW, 0.25, is_lines=True)
+    return KeptSource(artifacts, source)
 
 
 @given(facts, facts, shares)
@@ -108,8 +114,8 @@ def test_the_order_of_payees_is_no_change(tmp_path: Path) -> None:
         other.add(str(number), ["0xb", "0xa"], 1)
     text = tmp_path / "text"
     text.touch()
-    AcceptedSource(tmp_path, FEED).store(FEED, text, listings, NOW, 0, is_lines=True)
-    assert AcceptedSource(tmp_path, FEED).find_changes(other, Fraction(0)) == []
+    KeptSource(tmp_path, FEED).store(text, listings, NOW, 0, is_lines=True)
+    assert KeptSource(tmp_path, FEED).find_changes(other, Fraction(0)) == []
 
 
 def test_a_source_is_found_by_its_name_and_place(tmp_path: Path) -> None:
@@ -119,7 +125,7 @@ def test_a_source_is_found_by_its_name_and_place(tmp_path: Path) -> None:
     others: list[dict[str, Any]] = [{"name": "other"}, {"url": "https://feed.example/2"}]
     for fields in others:
         other = SourceOptions(**{"name": FEED.name, "url": FEED.url} | fields)
-        assert AcceptedSource(tmp_path, other).state is None
+        assert KeptSource(tmp_path, other).state is None
 
 
 @pytest.mark.parametrize("name", ["../../up", "a/b", ".", "..", "-", "\u00fc", "x" * 100])
@@ -149,7 +155,7 @@ def test_a_copy_of_the_text_is_kept_where_it_may_be_used(action: OnError, tmp_pa
 def test_a_damaged_copy_is_none(name: str, content: bytes, tmp_path: Path) -> None:
     accepted = accept_listings(tmp_path, numbered(100))
     (accepted.folder / name).write_bytes(content)
-    again = AcceptedSource(tmp_path, FEED)
+    again = KeptSource(tmp_path, FEED)
     assert (again.state is None) == (name == STATE)
     assert (
         again.find_changes(AcceptedListings(), TENTH) == []
@@ -160,15 +166,17 @@ def test_a_damaged_copy_is_none(name: str, content: bytes, tmp_path: Path) -> No
 
 def test_copies_of_sources_that_are_not_read_are_removed_after_a_while(tmp_path: Path) -> None:
     unused, used = accept_listings(tmp_path, {}), accept_listings(tmp_path, {}, OWN)
-    then = NOW.timestamp()
-    for each in (unused, used):
-        os.utime(each.folder, (then, then))
-    AcceptedSource(tmp_path, OWN)  # reads it now
-    remove_unused(tmp_path, NOW + timedelta(seconds=UNUSED_SECONDS))
-    assert unused.folder.exists()
-    remove_unused(tmp_path, NOW + timedelta(seconds=UNUSED_SECONDS + 1))
-    assert (unused.folder.exists(), used.folder.exists()) == (False, True)
-    remove_unused(tmp_path / "none", NOW)
+    foreign = tmp_path / FOLDER / "of the operator"
+    foreign.mkdir()
+    for seconds, exists in ((UNUSED_SECONDS - 60, True), (UNUSED_SECONDS + 60, False)):
+        then = datetime.now(UTC).timestamp() - seconds
+        for folder in (unused.folder, used.folder, foreign):
+            os.utime(folder, (then, then))
+        KeptSource(tmp_path, OWN)  # reads it now
+        remove_unused(tmp_path)
+        assert (unused.folder.exists(), used.folder.exists()) == (exists, True)
+    assert foreign.exists()
+    remove_unused(tmp_path / "none")
 
 
 def resources(stop: int, **fields: Any) -> list[Json]:
@@ -237,3 +245,83 @@ def test_without_a_copy_the_failure_says_so(
     assert capsys.readouterr().err == (
         f"error: {source}: there is no such file\nthere is no accepted copy of {source} yet\n"
     )
+
+
+def test_what_an_earlier_release_accepted_is_taken_over(
+    artifacts: Path, build: Build, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ("--on-error", "last", "--json")
+    with misbehaving(sending(resources(40))) as server:
+        assert build(server.url, options=options) == 0
+        before = ids(artifacts)
+        (artifacts / FOLDER).rename(artifacts / "accepted")
+        for path in (artifacts / "accepted").rglob(FETCHED):
+            path.unlink()
+        (artifacts / "feeds" / "feed.example-x").mkdir(parents=True)
+        server.behaviour = sending(resources(5))
+        capsys.readouterr()
+        assert build(server.url, options=options) == 0
+    report = reported(capsys)
+    assert ids(artifacts) == before
+    assert (report["sources"][0]["state"], report["notes"]) == (
+        "last",
+        ["removed feeds of an earlier release"],
+    )
+    assert {each.name for each in artifacts.iterdir()}.isdisjoint({"accepted", "feeds"})
+
+
+def test_what_was_read_and_what_was_accepted_are_one_text_or_two(
+    artifacts: Path, build: Build
+) -> None:
+    def texts() -> set[str]:
+        (folder,) = (artifacts / FOLDER).iterdir()
+        return {path.name for path in folder.iterdir()} - {STATE, LISTINGS, FETCHED}
+
+    options = ("--on-error", "last")
+    with misbehaving(sending(resources(40))) as server:
+        assert build(server.url, options=options) == 0
+        (accepted,) = texts()
+        server.behaviour = sending(resources(5))
+        assert build(server.url, options=options) == 0
+        assert accepted in texts()
+        assert len(texts()) == 2
+        server.behaviour = sending(resources(41))
+        assert build(server.url, options=options) == 0
+        assert len(texts()) == 1
+
+
+STOPS = [
+    *("service.artifacts.durable.write_durably", "service.artifacts.durable.sync"),
+    *("indexer.intake.kept.sync", "indexer.intake.kept.replace_durably"),
+]
+
+
+@pytest.mark.parametrize("stop", STOPS)
+@pytest.mark.parametrize("number", range(4))
+def test_a_crash_while_a_source_is_kept_leaves_the_earlier_one(
+    stop: str, number: int, artifacts: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module, _, name = stop.rpartition(".")
+    real, calls = getattr(sys.modules[module], name), count()
+
+    def crash(*arguments: Any) -> None:
+        if next(calls) == number:
+            raise KeyboardInterrupt
+        real(*arguments)
+
+    def fetch() -> list[str]:
+        (feed,) = fetch_feeds([source_of(server.url, name="feed")], artifacts, QUICK)
+        return [each["resource"] for each in items_of(cast("Feed", feed))]
+
+    with misbehaving(sending(resources(2))) as server:
+        assert len(fetch()) == 2
+        server.behaviour = sending(resources(3))
+        with monkeypatch.context() as patch:
+            patch.setattr(stop, crash)
+            with suppress(KeyboardInterrupt):
+                fetch()
+        kept = KeptSource(artifacts, source_of(server.url, name="feed"))
+        fetched = kept.fetched()
+        assert fetched is not None
+        assert len(json.loads(kept.path(fetched).read_bytes())) in {2, 3}
+        assert len(fetch()) == 3

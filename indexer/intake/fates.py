@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import UNSET
 
+from indexer.intake.subjects import Address, Subject
 from indexer.record_store import Spool
-from indexer.sources.subjects import Address, Subject
 from indexer.text import drop_ignorable, shorten
 from service.schema.listings import FATES, Fate, ListingFate
 from service.snapshot.listings import ListingSource, position_hash

@@ -14,18 +14,16 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from indexer.errors import IndexerError, SourceError
+from indexer.intake.records import STANDARD_INPUT, source_errors
 from indexer.options import BuildOptions, Kind, OnError, SourceOptions
 from indexer.progress import Progress
-from indexer.sources.records import STANDARD_INPUT, source_errors
 from indexer.text import printable
 from service.errors import needs_extra
 from service.urls import is_url
 
 if TYPE_CHECKING:  # httpx is an optional dependency
-    from indexer.feeds.reader import Feed, FeedProgress
+    from indexer.intake.fetch import Feed, FeedProgress
 
-FEEDS = "feeds"
-"""The folder in the artifacts folder that holds the feeds as they were fetched last."""
 SUFFIXES = (".jsonl", ".ndjson", ".json")
 
 
@@ -239,7 +237,7 @@ def _fetch(
     feeds: Sequence[SourceOptions], options: BuildOptions, progress: Progress
 ) -> list[Feed | SourceError]:
     try:
-        from indexer.feeds import reader  # noqa: PLC0415  # needs httpx
+        from indexer.intake import fetch  # noqa: PLC0415  # needs httpx
     except ImportError as error:
         raise IndexerError(needs_extra("fetching feeds", "indexer")) from error
     by_name: dict[str, FeedProgress] = {}
@@ -255,5 +253,5 @@ def _fetch(
                 f"{sum(state.bytes for state in states) / 1e6:,.1f} MB",
             )
 
-        cache, scratch = options.out / FEEDS, options.from_scratch
-        return reader.fetch_feeds(feeds, cache, options.limits, report, from_scratch=scratch)
+        scratch = options.from_scratch
+        return fetch.fetch_feeds(feeds, options.out, options.limits, report, from_scratch=scratch)

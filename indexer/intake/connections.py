@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
+import threading
 from collections.abc import AsyncIterator, Callable, Iterable
+from concurrent.futures import Future
 from functools import cache, partial
 from ipaddress import IPv4Address, IPv6Address, ip_address
+from typing import TypeVar
 
 import httpcore
 import httpx
 
-from indexer.feeds.threads import run_in_thread
 from service.urls import is_ip_address, is_metadata, is_public
+
+T = TypeVar("T")
 
 AddressCheck = Callable[[str, int, IPv4Address | IPv6Address], None]
 """Raises ForbiddenAddress unless a host and port may be reached at an address."""
@@ -151,6 +156,27 @@ class CheckedBackend(httpcore.AsyncNetworkBackend):
             except (httpcore.ConnectError, httpcore.ConnectTimeout) as error:
                 failure = error
         raise failure
+
+
+async def run_in_thread(function: Callable[[], T]) -> T:
+    """Return the result of a function that runs in a daemon thread of its own.
+
+    The executor of asyncio, and Python at its exit, would wait for a function that outlasts the
+    deadline of its request.
+    """
+    future: Future[T] = Future()
+    future.set_running_or_notify_cancel()  # a cancelled future would refuse the late result
+
+    def run() -> None:
+        try:
+            result = function()
+        except Exception as error:  # noqa: BLE001  # raised where the function is awaited
+            future.set_exception(error)
+        else:
+            future.set_result(result)
+
+    threading.Thread(target=run, daemon=True).start()
+    return await asyncio.wrap_future(future)
 
 
 async def _resolve(host: str, port: int) -> list[str]:

@@ -17,9 +17,8 @@ import msgspec
 from msgspec import Struct, field
 
 from indexer.errors import IndexerError, InvalidRecord, LeftOut, Misuse, TooManyRejects
-from indexer.sources.decisions import Conflict
-from indexer.sources.fates import FateSpool
-from indexer.sources.subjects import NOTHING, Address, Subject
+from indexer.intake.fates import FateSpool
+from indexer.intake.subjects import NOTHING, Address, Subject
 from indexer.text import printable
 from service.schema.listings import Fate
 from service.schema.values import format_timestamp
@@ -50,6 +49,22 @@ class Notice(Struct, frozen=True, array_like=True):
     kind: str
     path: str
     reason: str
+
+
+class Conflict(Struct, frozen=True, order=True):
+    """Two sources that name different payees for one entry of a URL; the first one is served."""
+
+    url: str
+    served: str
+    served_payee: str
+    other: str
+    other_payee: str
+
+    def __str__(self) -> str:
+        return (
+            f"{self.url} pays {self.served_payee} by {self.served}, "
+            f"and {self.other_payee} by {self.other}"
+        )
 
 
 class Finding(Struct):

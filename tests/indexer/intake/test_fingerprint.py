@@ -16,13 +16,13 @@ import pytest
 
 from indexer.__main__ import main
 from indexer.build import build_snapshot
+from indexer.intake.findings import MAX_REASONS
+from indexer.intake.fingerprint import hash_code, program_versions
 from indexer.options import BuildOptions
 from indexer.progress import Progress, Stage
 from indexer.report import LAST
 from indexer.search_options import RankingOptions
 from indexer.sources.catalogue_file import name_source
-from indexer.sources.findings import MAX_REASONS
-from indexer.sources.fingerprint import hash_code, program_versions
 from service.snapshot.manifest import read_manifest
 from service.snapshot.snapshot import open_snapshot
 from tests.support.artifacts import current, folder, ids, reported
