@@ -11,7 +11,6 @@ from msgspec import Raw, Struct
 
 from indexer.intake.forms import (
     LISTS,
-    NAMES,
     RECORD_LISTS,
     NoList,
     describe_start,
@@ -19,12 +18,14 @@ from indexer.intake.forms import (
     known_members,
     recognise,
 )
-from indexer.intake.splitting import mask_surrogates, pairs, split
+from indexer.intake.splitting import has_key, mask_surrogates, split
 from indexer.options import Kind
 from indexer.text import BYTE_ORDER_MARK, MAX_RECORD
 
 CHUNK = 2**20  # bytes
 START = 4096  # bytes by which a text that is no JSON is named
+DECISIVE = frozenset((*map(str.encode, LISTS), b"paths"))
+"""Keys by which an object that is longer than a record is an envelope or a document."""
 OPEN_ENDS = (b"{", b"[", b",", b":")
 """Ends of a line after which a JSON text continues on the next one."""
 
@@ -123,7 +124,7 @@ def _is_one_of_lines(line: bytes, following: bytes, *, is_cut: bool) -> bool:
     A line that is longer than a record is an item unless it starts an envelope or a document.
     """
     if is_cut:
-        return {key for key, _ in pairs(line.lstrip())}.isdisjoint((*LISTS, "paths"))
+        return not has_key(line.lstrip(), DECISIVE)
     if not following:
         return False
     try:
@@ -165,10 +166,10 @@ def _read_rest(file: io.BufferedReader, start: bytes, max_bytes: int) -> bytes:
 
 def _open_text(text: bytes, first_line: int, kind: Kind | None) -> ItemList:
     try:
-        is_masked = _check(text, first_line)
+        masked = _check(text, first_line)
         if text.lstrip().startswith(b"["):
             return ItemList(_numbered("", text.strip()))
-        members = _loose_members(text.strip()) if is_masked else known_members(text)
+        members = known_members(masked)
     except RecursionError as error:
         raise BeyondBounds(
             "holds a value that is nested too deeply to be read; leave it out"
@@ -178,29 +179,29 @@ def _open_text(text: bytes, first_line: int, kind: Kind | None) -> ItemList:
         return ItemList(iter([("", text.strip())]), form.kind)
     if not form.key:
         return ItemList(iter([(f"line {first_line}", text.strip())]))
-    body = bytes(members[form.key])
-    beside = text.replace(body, b"null", 1).strip()
-    return ItemList(_numbered(form.key, body), key=form.key, beside=beside)
+    view = memoryview(members[form.key])
+    start = masked.index(view)
+    end = start + len(view)
+    del masked, members, view
+    beside = (text[:start] + b"null" + text[end:]).strip()
+    return ItemList(_numbered(form.key, text[start:end]), key=form.key, beside=beside)
 
 
-def _check(text: bytes, first_line: int) -> bool:
-    """Whether a text is well-formed JSON but for lone surrogates; raises DamagedText."""
+def _check(text: bytes, first_line: int) -> bytes:
+    """Return a text without lone surrogates; raises DamagedText unless that is JSON."""
     try:
         _raw.decode(text)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        masked = mask_surrogates(text)
         try:
-            _raw.decode(mask_surrogates(text))
+            _raw.decode(masked)
         except (msgspec.DecodeError, UnicodeDecodeError):
             offset = _offset.search(str(error))
             end = int(offset[1]) if offset else len(text.rstrip())
             line = first_line + text.count(b"\n", 0, end)
             raise DamagedText(str(error), line) from error
-        return True
-    return False
-
-
-def _loose_members(text: bytes) -> dict[str, Raw]:
-    return {key: Raw(value) for key, value in pairs(text) if key in NAMES}
+        return masked
+    return text
 
 
 def _numbered(key: str, body: bytes) -> Iterator[tuple[str, bytes]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from contextlib import suppress
 
 import msgspec
@@ -13,6 +13,7 @@ MAX_COMMAS = 2**20
 """Commas of a list that is split at once: each element takes 75 bytes, however short it is."""
 
 _array = msgspec.json.Decoder(list[Raw])
+_colon = re.compile(rb"\s*+:")
 _key = msgspec.json.Decoder(str)
 # Possessive, since backtracking would take quadratic time.
 _token = re.compile(rb'[][{},]|"[^"\\]*+(?:\\.[^"\\]*+)*+"?+', re.DOTALL)
@@ -27,11 +28,23 @@ REPLACEMENT = rb"\uffff"  # as long as an escape; a noncharacter, so that no URL
 
 
 def split(text: bytes) -> Iterator[bytes]:
-    """Return the elements of a list as they are written."""
-    if text.count(b",") <= MAX_COMMAS:
-        with suppress(msgspec.DecodeError):  # of one half of a surrogate pair
-            return map(bytes, _array.decode(text))
-    return scan(text)
+    """Return the elements of a well-formed list as they are written."""
+    if text.count(b",") > MAX_COMMAS:
+        return scan(text)
+    try:
+        return map(bytes, _array.decode(text))
+    except msgspec.DecodeError:
+        return _split_masked(text)
+
+
+def _split_masked(text: bytes) -> Iterator[bytes]:
+    """Yield the elements of a list with lone surrogates, each found behind the one before."""
+    masked, stop = mask_surrogates(text), 1
+    for element in _array.decode(masked):
+        view = memoryview(element)
+        start = masked.index(view, stop)
+        stop = start + len(view)
+        yield text[start:stop]
 
 
 def scan(text: bytes) -> Iterator[bytes]:
@@ -49,6 +62,16 @@ def scan(text: bytes) -> Iterator[bytes]:
             if not depth:
                 return
     yield text[start:].strip()
+
+
+def has_key(text: bytes, keys: Container[bytes]) -> bool:
+    """Whether an object that may be cut short has one of these keys."""
+    depth = 0
+    for token in _token.finditer(text):
+        depth += _DEPTHS.get(token[0], 0)
+        if depth == 1 and token[0][1:-1] in keys and _colon.match(text, token.end()):
+            return True
+    return False
 
 
 def pairs(text: bytes) -> Iterator[tuple[str, bytes]]:
