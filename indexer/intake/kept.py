@@ -103,7 +103,6 @@ class AcceptedState(Struct):
     is_lines: whether the copy is JSON lines, whatever it looks like
     copy: name of the copy of its text, empty without one
     sha256: of the copy
-    stamp: size and modification time of the file that was copied
     """
 
     format: int
@@ -112,7 +111,6 @@ class AcceptedState(Struct):
     is_lines: bool
     copy: str
     sha256: str
-    stamp: tuple[int, int]
     policy: Policy | None = None
 
 
@@ -229,27 +227,22 @@ class KeptSource:
         The state is replaced last, so that a crash leaves the earlier copy.
         """
         self.folder.mkdir(parents=True, exist_ok=True)
-        status = path.stat()
-        stamp, copy = (status.st_size, status.st_mtime_ns), None
+        digest = ""
         if self._source.on_error is OnError.LAST:
-            is_known = self.state is not None and self.state.stamp == stamp
-            copy = (self.copy if is_known else None) or self._copy(path)
-        digest = sha256(copy) if copy else ""
+            digest = path.name if path.parent == self.folder else self._copy(path)
         self._replace(LISTINGS, msgspec.msgpack.encode(listings))
-        name = copy.name if copy else ""
-        state = AcceptedState(FORMAT, read_at, malformed, is_lines, name, digest, stamp, policy)
+        state = AcceptedState(FORMAT, read_at, malformed, is_lines, digest, digest, policy)
         self._replace(STATE, msgspec.json.encode(state))
         self.state = state
         self._clean()
 
-    def _copy(self, path: Path) -> Path:
-        """Return the text itself where it is kept here, else a copy."""
-        if path.parent == self.folder:
-            return path
-        with tempfile.NamedTemporaryFile(dir=self.folder, prefix="text-", delete=False) as file:
-            copy = Path(file.name)
-        shutil.copyfile(path, copy)
-        return copy
+    def _copy(self, path: Path) -> str:
+        """Copy a text that is not here yet; returns its hash, which is the name of its file."""
+        draft = self.folder / "text.new"
+        shutil.copyfile(path, draft)
+        digest = sha256(draft)
+        draft.replace(self.folder / digest)
+        return digest
 
     def _clean(self) -> None:
         """Remove all that neither what was read nor what was accepted names."""

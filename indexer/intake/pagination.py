@@ -75,12 +75,6 @@ class StatedPagination(Struct, frozen=True):
             return -(-self.total // self.limit)
         return self.pages
 
-    @property
-    def promises_more(self) -> bool:
-        """Whether a page says that another one follows; a total alone does not say so."""
-        by_number = self.page is not None and self.page < (self.pages or 0)
-        return bool(self.next or self.cursor or self.more or by_number)
-
 
 NONE = StatedPagination()
 
@@ -119,7 +113,7 @@ def describe_shortfall(total: int | None, received: int) -> str:
     return f"states a total of {total:,} items and gives {received:,}"
 
 
-Members = dict[str, tuple[str, Any]]
+StatedMembers = dict[str, tuple[str, Any]]
 """The names and values of members by their folded names."""
 
 
@@ -156,7 +150,7 @@ def _promises(name: str, value: Any, more: bool | None) -> bool:
     return folded != END_CURSOR or more is not False
 
 
-def _cursor(stated: Members, *, more: bool | None) -> Continuation | None:
+def _cursor(stated: StatedMembers, *, more: bool | None) -> Continuation | None:
     """Return the parameter that asks for the next page, named after the member that states it."""
     names = (*CURSORS, CURSOR, *([] if more is False else [END_CURSOR]), "nextoffset", "after")
     for name in names:
@@ -179,11 +173,11 @@ def _target(member: tuple[str, Any] | None) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _is_link(stated: Members) -> bool:
+def _is_link(stated: StatedMembers) -> bool:
     return any(isinstance(stated.get(name, ("", None))[1], dict) for name in NEXT)
 
 
-def _number(stated: Members, names: Sequence[str]) -> int | None:
+def _number(stated: StatedMembers, names: Sequence[str]) -> int | None:
     """Return the first count, which may be a string of digits."""
     for name in names:
         value = stated.get(name, ("", None))[1]
@@ -194,7 +188,7 @@ def _number(stated: Members, names: Sequence[str]) -> int | None:
     return None
 
 
-def _flag(stated: Members) -> bool | None:
+def _flag(stated: StatedMembers) -> bool | None:
     values = (stated.get(name, ("", None))[1] for name in FLAGS)
     flags = {True: True, False: False, "true": True, "false": False}
     return next(

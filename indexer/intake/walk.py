@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from indexer.errors import SourceError
-from indexer.intake.forms import RECORD_LISTS, NoList, known_members
+from indexer.intake.forms import NoList, known_members
 from indexer.intake.http import (
     CHECK_URL,
     UNCONDITIONAL,
@@ -49,7 +49,6 @@ MAX_DIGITS = 15  # of a number in a URL
 KEY_BYTES = 16  # small, since the keys of a million items are held in memory
 PLAIN = (Kind.MANIFEST, Kind.PAYMENTS, Kind.OVERLAY, Kind.PROBES)
 """Kinds of sources that are files and never pages."""
-NOT_A_LIST = f"is not a list of services or resources; {CHECK_URL}"
 REPEATS = "a page repeats although the server promises another one"
 ADVICE = "check how the server names the next page, or request all with ?limit="
 
@@ -372,26 +371,17 @@ def parse_body(
 def _check_lines(lines: Iterator[tuple[str, bytes]], file: io.BufferedReader) -> None:
     """Raise TransientError for lines that are none, or cut short as after a lost connection."""
     _, first = next(lines)
-    keys = _keys(first)
-    if next(lines, None) is None:
-        if keys.isdisjoint((*RECORD_LISTS, "name")):
-            raise PermanentError(NOT_A_LIST)
-        return
+    _check_line(first, "is not JSON, or cut short")
     size = file.seek(0, os.SEEK_END)
     file.seek(max(0, size - MAX_RECORD))
-    last = file.read().rpartition(b"\n")[2]
-    if last.strip():
-        try:
-            _keys(last)
-        except (TransientError, PermanentError) as error:
-            raise TransientError("ends within a line") from error
+    if last := file.read().rpartition(b"\n")[2].strip():
+        _check_line(last, "ends within a line")
 
 
-def _keys(line: bytes) -> set[str]:
-    """Return the keys with a meaning of an object on one line."""
+def _check_line(line: bytes, fault: str) -> None:
     try:
-        return set(known_members(mask_surrogates(line)))
+        known_members(mask_surrogates(line))
     except (msgspec.ValidationError, RecursionError) as error:
-        raise PermanentError(NOT_A_LIST) from error
+        raise PermanentError(f"is not a list of services or resources; {CHECK_URL}") from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise TransientError(f"is not JSON, or cut short: {error}") from error
+        raise TransientError(fault) from error
