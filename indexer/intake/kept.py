@@ -25,7 +25,7 @@ from msgspec import Meta, Struct
 
 from indexer.intake.findings import MAX_EXAMPLES
 from indexer.options import UNUSED_SECONDS, OnError, Policy, SourceOptions
-from service.artifacts.durable import replace_durably, sync
+from service.artifacts.durable import make_folder, replace_durably, sync
 from service.snapshot.manifest import sha256
 from service.storage.hash_table import text_hash
 from service.storage.json_file import read_json
@@ -150,7 +150,7 @@ class KeptSource:
     @contextmanager
     def workspace(self) -> Iterator[Path]:
         """Yield a temporary folder; remove what crashed builds left first."""
-        self.folder.mkdir(parents=True, exist_ok=True)
+        make_folder(self.folder)
         self._clean()
         with tempfile.TemporaryDirectory(dir=self.folder, ignore_cleanup_errors=True) as folder:
             yield Path(folder)
@@ -226,7 +226,7 @@ class KeptSource:
 
         The state is replaced last, so that a crash leaves the earlier copy.
         """
-        self.folder.mkdir(parents=True, exist_ok=True)
+        make_folder(self.folder)
         digest = ""
         if self._source.on_error is OnError.LAST:
             digest = path.name if path.parent == self.folder else self._copy(path)
