@@ -126,6 +126,8 @@ def _members(text: bytes, depth: int) -> Iterator[tuple[str, Any]]:
         folded = _fold(name)
         if folded in PLACES and depth and raw.startswith(b"{"):
             inner.append(raw)
+        elif folded in PLACES and raw.startswith(b"["):
+            yield from _links(raw)
         elif folded in _KNOWN or not LOOKS_LIKE_MORE.isdisjoint(words_of(name)):
             try:
                 yield name, _value.decode(raw)
@@ -133,6 +135,17 @@ def _members(text: bytes, depth: int) -> Iterator[tuple[str, Any]]:
                 continue
     for raw in inner:
         yield from _members(raw, depth - 1)
+
+
+def _links(text: bytes) -> Iterator[tuple[str, Any]]:
+    """Yield the link to the next page in a list of links."""
+    try:
+        links = _value.decode(text)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return
+    for link in links:
+        if isinstance(link, dict) and "next" in (link.get("rel"), link.get("relation")):
+            yield "next", link
 
 
 def words_of(name: str) -> set[str]:

@@ -34,6 +34,7 @@ FORMS: list[tuple[Any, dict[str, Any]]] = [
     ({"next": "Zm9vYmFy"}, {"cursor": cursor("Zm9vYmFy")}),
     ({"_links": {"next": {"href": "page/2"}}}, {"next": "page/2"}),
     ({"links": {"next": {"url": "?p=2"}}}, {"next": "?p=2"}),
+    ({"links": [{"rel": "self", "href": "/a"}, {"rel": "next", "href": "/b"}]}, {"next": "/b"}),
     ({"cursor": "this", "nextCursor": "that"}, {"cursor": cursor("that")}),
     ({"nextCursor": 3}, {"cursor": cursor("3")}),
     ({"metadata": {"nextCursor": "x", "count": 3}}, {"cursor": cursor("x"), "total": 3}),
