@@ -6,7 +6,7 @@ The list of a text decides, and before it the kind that the operator declares; n
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import NamedTuple
 
@@ -40,43 +40,24 @@ class Form(NamedTuple):
     kind: Kind | None = None
 
 
-class UnreadForm(NamedTuple):
-    """A form of documents that is not read: members that all of its documents have, and advice."""
-
-    name: str
-    keys: frozenset[str]
-    advice: str
-
-
 LISTED = "name a list of services or resources instead"
-UNREAD = (
-    UnreadForm("a Swagger 2.0 document", frozenset(("swagger",)), "convert it to OpenAPI 3"),
-    UnreadForm("an AsyncAPI document", frozenset(("asyncapi",)), LISTED),
-    UnreadForm("an OpenRPC document", frozenset(("openrpc",)), LISTED),
-    UnreadForm("a linkset", frozenset(("linkset",)), "name the documents that it links to"),
-    UnreadForm(
-        "an agent card",
-        frozenset(("skills",)),
-        "name the OpenAPI document or the manifest of its service instead",
-    ),
-    UnreadForm(
-        "a page of an MCP registry",
-        frozenset(("servers",)),
-        "its servers have no prices; name the manifests of those that are paid instead",
-    ),
-    UnreadForm(
-        "an OpenAPI document without `paths`",
-        frozenset(("openapi",)),
-        "name one that has the operations of a service",
-    ),
-)
+UNREAD = {
+    "swagger": ("a Swagger 2.0 document", "convert it to OpenAPI 3"),
+    "asyncapi": ("an AsyncAPI document", LISTED),
+    "openrpc": ("an OpenRPC document", LISTED),
+    "linkset": ("a linkset", "name the documents that it links to"),
+    "skills": ("an agent card", "name the OpenAPI document or the manifest of its service instead"),
+    "servers": ("a page of an MCP registry", "its servers have no prices; name their manifests"),
+    "openapi": ("an OpenAPI document without `paths`", "name one that has operations"),
+}
+"""Documents that are not read, by a member that all of them have: their names, and advice."""
 
 # A Struct, since a mapping would hold any number of keys of a hostile text.
 NAMES = dict.fromkeys(
     (
         *(*LISTS, *RECORD_LISTS, "name", *PAGINATION, "openapi", "paths", "lastUpdated"),
         *("url", "path", "route", "payment", "serviceUrl", "pricing"),
-        *(key for each in UNREAD for key in each.keys),
+        *UNREAD,
     )
 )
 _Known = defstruct("_Known", [(name, Raw | UnsetType, UNSET) for name in NAMES])
@@ -125,9 +106,9 @@ def find_list(members: Members) -> str:
 
 def _refuse_unread(members: Members) -> None:
     """Raise NoList for a document that is not read, and for an object without a list or a name."""
-    for each in UNREAD:
-        if each.keys <= members.keys():
-            raise NoList(f"is {each.name}, which is not read; {each.advice}")
+    for key, (name, advice) in UNREAD.items():
+        if key in members:
+            raise NoList(f"is {name}, which is not read; {advice}")
     if "name" not in members:
         keys = ", ".join(f"`{name}`" for name in LISTS)
         fault = next((f"`{each}` has another value" for each in LISTS if each in members), "")
@@ -212,39 +193,29 @@ def _first(verdicts: Iterator[bool | None]) -> bool | None:
     return next((each for each in verdicts if each is not None), None)
 
 
-class _Sign(NamedTuple):
-    """The start of a text that is no JSON, the name of such texts, and advice."""
-
-    fits: Callable[[bytes], object]
-    name: str
-    advice: str
-
-
 _PAYMENTS = 'for payments set `kind = "payments"`, or name it by --transactions'
 _SIGNS = (
-    _Sign(re.compile(rb"\s*<").match, "a web page", ""),
-    _Sign(re.compile(rb"PAR1").match, "a Parquet file", _PAYMENTS),
-    _Sign(re.compile(rb"PK\x03\x04").match, "a zip file", "unpack it"),
-    _Sign(re.compile(rb"BZh|\xfd7zXZ").match, "compressed by bzip2 or xz", "give gzip or zstd"),
-    _Sign(
-        re.compile(
-            rb"\s*(?:#[^\n]*\n\s*)*(?:---\s*\n|[A-Za-z_][\w-]*:(?:[ \t][^\n]*)?\r?\n)"
-        ).match,
+    (re.compile(rb"\s*<"), "a web page", ""),
+    (re.compile(rb"PAR1"), "a Parquet file", _PAYMENTS),
+    (re.compile(rb"PK\x03\x04"), "a zip file", "unpack it"),
+    (re.compile(rb"BZh|\xfd7zXZ"), "compressed by bzip2 or xz", "give gzip or zstd"),
+    (
+        re.compile(rb"\s*(?:#[^\n]*\n\s*)*(?:---\s*\n|[A-Za-z_][\w-]*:(?:[ \t][^\n]*)?\r?\n)"),
         "YAML",
         "convert it to JSON",
     ),
-    _Sign(
-        re.compile(rb'\s*"?[A-Za-z_][\w ().-]*"?(?:[,;\t]"?[\w ().-]+"?)+\r?\n').match,
+    (
+        re.compile(rb'\s*"?[A-Za-z_][\w ().-]*"?(?:[,;\t]"?[\w ().-]+"?)+\r?\n'),
         "CSV",
         _PAYMENTS,
     ),
 )
-"""Texts that are told by their first bytes."""
+"""The starts of texts that are no JSON, their names, and advice."""
 
 
 def describe_start(start: bytes) -> str:
     """Return what a text that is no JSON is and what to do, by its first bytes, or nothing."""
-    sign = next((each for each in _SIGNS if each.fits(start)), None)
-    if sign is None:
-        return ""
-    return f"is {sign.name} and not JSON{'; ' if sign.advice else ''}{sign.advice}"
+    for pattern, name, advice in _SIGNS:
+        if pattern.match(start):
+            return f"is {name} and not JSON{'; ' if advice else ''}{advice}"
+    return ""
