@@ -20,6 +20,9 @@ from indexer.catalogue.normaliser import RecordNormaliser
 from indexer.catalogue.overlays import Overlays, read_overlays
 from indexer.catalogue.probed import ProbedCatalogue, probe_catalogue
 from indexer.errors import LeftOut, SourceFailed
+from indexer.intake.findings import Findings, State
+from indexer.intake.records import LISTS
+from indexer.intake.sources import Input, Inputs
 from indexer.options import BuildOptions, Denial, Policy
 from indexer.payments.claims import Claims
 from indexer.payments.credit import Claim, count_credits, fill_usage
@@ -36,9 +39,6 @@ from indexer.snapshot.demand import write_demand
 from indexer.snapshot.ecosystem import write_ecosystem
 from indexer.sources.decisions import Decisions, DecisionTable
 from indexer.sources.denials import Denials, TakenDown
-from indexer.sources.findings import Findings, State
-from indexer.sources.inputs import Input, Inputs
-from indexer.sources.records import LISTS
 from indexer.x402.discovery import Discovery, Place
 from indexer.x402.members.dates import MICROSECOND
 from indexer.x402.outline import subject_of

@@ -20,6 +20,10 @@ from indexer.columns.record_columns import open_columns
 from indexer.encoder.packaged import StaticEncoder, load_encoder
 from indexer.errors import IndexerError
 from indexer.indexing import IndexReport, write_indexes
+from indexer.intake.findings import collect_findings
+from indexer.intake.fingerprint import Fingerprint, take_fingerprint
+from indexer.intake.kept import take_over
+from indexer.intake.sources import Inputs, fetch_feeds, find_inputs
 from indexer.opensearch.documents import remove_postings
 from indexer.options import BuildOptions
 from indexer.payments.database import check_payment_files
@@ -36,9 +40,6 @@ from indexer.segments.store import SegmentCounts
 from indexer.snapshot.compare import compare_with_served
 from indexer.snapshot.listings import write_listings
 from indexer.sources.decisions import DecisionTable, read_decisions
-from indexer.sources.findings import collect_findings
-from indexer.sources.fingerprint import Fingerprint, take_fingerprint
-from indexer.sources.inputs import Inputs, fetch_feeds, find_inputs
 from indexer.storing import StoredServices, store_services
 from indexer.whoosh_index.files import is_whole_index
 from indexer.whoosh_index.update import publish_whoosh_index, start_whoosh_index
@@ -120,6 +121,7 @@ def check_sources(options: BuildOptions, progress: Progress | None = None) -> Re
 
 def _gather(options: BuildOptions, progress: Progress) -> Inputs:
     """Find the inputs, check what needs no network, then fetch the feeds."""
+    take_over(options.out)
     inputs = find_inputs(options)
     check_payment_files(payment_inputs([each for each in inputs.payments if each.path]))
     read_overlays(each.path for each in inputs.overlays if each.path)

@@ -279,14 +279,13 @@ class Policy(Struct, frozen=True):
 class Limits(Struct, frozen=True):
     """Bounds on reading one feed.
 
-    seconds: deadline from the first request to the last byte, retries and repeated walks included
+    seconds: deadline from the first request to the last byte, retries included
     silence: seconds without a byte after which a connection counts as lost
-    bytes: decompressed, of all responses of one walk
+    bytes: decompressed, of all responses
     page_bytes: of one JSON text, which is read whole: a page or an array
     pages: of one walk
     attempts: for one response
     backoff: seconds before the second attempt, about; doubled before each further one
-    share: minimum share of the announced items that the feed must return
     """
 
     seconds: Annotated[
@@ -302,7 +301,6 @@ class Limits(Struct, frozen=True):
     pages: int = 100_000
     attempts: int = 5
     backoff: float = 0.5
-    share: float = 0.5
     allow_private: Annotated[
         bool,
         Meta(description="read feeds whose host name resolves to a private address"),

@@ -10,11 +10,11 @@ import msgspec
 from msgspec import Struct
 
 from indexer.catalogue.outliers import Outlier
+from indexer.intake.findings import Finding, Findings, State, Tally
+from indexer.intake.fingerprint import Fingerprint
+from indexer.intake.sources import Inputs
 from indexer.segments.store import SegmentCounts
 from indexer.snapshot.compare import ChangeCounts
-from indexer.sources.findings import Finding, Findings, State, Tally
-from indexer.sources.fingerprint import Fingerprint
-from indexer.sources.inputs import Inputs
 from indexer.text import one_line
 from service.artifacts.sources import SOURCES
 from service.errors import SnapshotUnavailable

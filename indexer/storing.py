@@ -8,6 +8,8 @@ import numpy as np
 
 from indexer.assembly import Assembled, BuildContext
 from indexer.catalogue.catalogue import ListedService
+from indexer.intake.findings import Tally
+from indexer.intake.subjects import NO_ADVICE
 from indexer.progress import track
 from indexer.record_store import Keys, write_ids, write_records
 from indexer.search.offers import OfferWriter
@@ -18,8 +20,6 @@ from indexer.snapshot.listings import NO_RECORD, NamedUrls, RecordPlace
 from indexer.snapshot.probes import ProbedEndpoints, write_probes
 from indexer.snapshot.profiles import write_profiles
 from indexer.snapshot.resources import ListedResources, ServiceListing, write_resources
-from indexer.sources.findings import Tally
-from indexer.sources.subjects import NO_ADVICE
 from indexer.x402.outline import subject_of
 from service.schema.status import Counts
 from service.snapshot.listings import position_hash

@@ -12,10 +12,10 @@ from msgspec import Raw
 
 from indexer.catalogue.record import Facts
 from indexer.errors import InvalidRecord, LeftOut
+from indexer.intake.findings import Notice
+from indexer.intake.subjects import Address, find_address
 from indexer.options import SourceOptions
 from indexer.sources.denials import fold_host
-from indexer.sources.findings import Notice
-from indexer.sources.subjects import Address, find_address
 from indexer.untrusted import raw_items, raw_members
 from indexer.x402.endpoints import NamedEndpoint, decode_endpoints
 from indexer.x402.rules import Rules, check_address, check_price

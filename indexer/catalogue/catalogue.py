@@ -18,6 +18,8 @@ from indexer.catalogue.refused import read_subject
 from indexer.columns.annotations import Annotations, decode_annotations
 from indexer.columns.records import MAX_PAYERS
 from indexer.errors import InvalidRecord, LeftOut, SourceError
+from indexer.intake.findings import Findings
+from indexer.intake.records import SourceRecord
 from indexer.options import Denial, SourceOptions
 from indexer.probes.facts import DEAD, UNDECIDED
 from indexer.record_store import RecordRun, Spool, run_of
@@ -26,8 +28,6 @@ from indexer.segments.reuse import KeptRecords
 from indexer.snapshot.demand import CountedDemand, DemandRow
 from indexer.sources.decisions import Decisions
 from indexer.sources.denials import TakenDown
-from indexer.sources.findings import Findings
-from indexer.sources.records import SourceRecord
 from indexer.x402.discovery import Discovery, Grouped
 from indexer.x402.endpoints import read_endpoints
 from indexer.x402.pointers import settle_pointers

@@ -26,17 +26,17 @@ from indexer.errors import (
     SourceFailed,
     TooManyRejects,
 )
+from indexer.intake.findings import Findings, State, Tally
+from indexer.intake.kept import AcceptedListings, KeptSource, remove_unused
+from indexer.intake.records import LISTS, SourceRecord, read_records
+from indexer.intake.sources import Input, distinct_name
+from indexer.intake.subjects import Subject
 from indexer.manifests.reading import read_manifest
 from indexer.mpp.reading import read_directory
 from indexer.openapi.reading import read_openapi
 from indexer.options import BuildOptions, Kind, OnError, Policy
 from indexer.progress import Stage
-from indexer.sources.accepted import AcceptedListings, AcceptedSource, remove_unused
 from indexer.sources.denials import Denials
-from indexer.sources.findings import Findings, State, Tally
-from indexer.sources.inputs import Input, distinct_name
-from indexer.sources.records import LISTS, SourceRecord, read_records
-from indexer.sources.subjects import Subject
 from indexer.x402.discovery import Discovery, SourceResources
 from indexer.x402.outline import subject_of
 from indexer.x402.readings import ReadResource
@@ -83,7 +83,7 @@ class AcceptedInput(NamedTuple):
     kind: Kind | None
     tally: Tally
     listings: AcceptedListings
-    source: AcceptedSource
+    source: KeptSource
 
 
 class Intake:
@@ -114,7 +114,7 @@ class Intake:
     def _take(self, each: Input, progress: Stage) -> None:
         """Read one source, or what stands for it where it has failed."""
         tally = self._findings.tally(each.name, self._public_name(each))
-        source = AcceptedSource(self._options.out, each.options)
+        source = KeptSource(self._options.out, each.options)
         try:
             if each.failure is not None:
                 raise each.failure
@@ -135,7 +135,7 @@ class Intake:
         self._catalogue.accept(reading.entries)
         self._discovery.accept(reading.found)
 
-    def _earlier_rules(self, source: AcceptedSource) -> Rules | None:
+    def _earlier_rules(self, source: KeptSource) -> Rules | None:
         """Return the rules that a source was accepted by, None where they are those of now."""
         policy = None if source.state is None else source.state.policy
         if policy is None or policy == self._rules.decided:
@@ -250,7 +250,7 @@ class Intake:
         subject = read_subject(record.text)
         self._findings.refuse(reading.tally, record.position, given_id(record.text), fault, subject)
 
-    def _judge(self, reading: Reading, source: AcceptedSource) -> None:
+    def _judge(self, reading: Reading, source: KeptSource) -> None:
         """Raise SourceFailed for a source that lost or changed too much since it was accepted."""
         each, tally = reading.input, reading.tally
         if not self._options.accept.isdisjoint({each.name, each.source_name}):
@@ -276,7 +276,7 @@ class Intake:
                 f"\n  {details}"
             )
 
-    def _fall_back(self, each: Input, source: AcceptedSource, error: IndexerError) -> Input | None:
+    def _fall_back(self, each: Input, source: KeptSource, error: IndexerError) -> Input | None:
         """Return the last accepted copy of a failed source, or None to skip it; else raise."""
         if each.options.on_error is OnError.SKIP:
             return None
@@ -307,13 +307,12 @@ def store_accepted(
 
     `policy` has the rules that they were read by.
     """
-    remove_unused(artifacts, now)
+    remove_unused(artifacts)
     for each, _, tally, listings, source in accepted:
         if each.file is None:
             continue
         try:
             source.store(
-                each.options,
                 each.file,
                 listings,
                 tally.read_at or now,
@@ -329,7 +328,7 @@ def refresh_accepted(artifacts: Path, inputs: Iterable[Input], now: datetime) ->
     """Note that sources are still as they were accepted, where nothing changed."""
     for each in inputs:
         with suppress(OSError):
-            AcceptedSource(artifacts, each.options).refresh(each.read_at or now)
+            KeptSource(artifacts, each.options).refresh(each.read_at or now)
 
 
 def _is_admitted(record: SourceRecord, rules: Rules | None) -> bool:

@@ -15,6 +15,8 @@ import msgspec
 import numpy as np
 
 from indexer.catalogue.record import Facts, Normalised, normalise, restore
+from indexer.intake.fingerprint import hash_program
+from indexer.intake.records import SourceRecord
 from indexer.options import Policy
 from indexer.record_store import record_key
 from indexer.segments.reuse import KeptRecords, ReuseStore
@@ -25,8 +27,6 @@ from indexer.sources.fact_store import (
     hash_text,
     open_facts,
 )
-from indexer.sources.fingerprint import hash_program
-from indexer.sources.records import SourceRecord
 from indexer.x402.outline import Outline
 from indexer.x402.readings import ReadResource
 

@@ -21,10 +21,10 @@ from indexer.catalogue.known_records import (
 )
 from indexer.catalogue.record import Normalised, normalise, restore
 from indexer.errors import InvalidRecord
+from indexer.intake.records import SourceRecord
 from indexer.options import Kind, Policy, Stablecoin
 from indexer.processes.pool import Pool, wait_for
 from indexer.sources.fact_store import NO_KEY, hash_text
-from indexer.sources.records import SourceRecord
 from indexer.x402.discovery import Discovery, Grouped
 from indexer.x402.readings import ReadResource, read_unjudged
 

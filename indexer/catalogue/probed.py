@@ -14,13 +14,13 @@ import msgspec
 from msgspec import Struct
 
 from indexer.catalogue.catalogue import Catalogue, CatalogueEntry, ListedService
+from indexer.intake.findings import Findings
+from indexer.intake.sources import Input
 from indexer.probes.drift import listed_terms
 from indexer.probes.facts import Probed
 from indexer.probes.reading import read_probes
 from indexer.probes.targets import NO_TARGET, Targets
 from indexer.progress import Stage
-from indexer.sources.findings import Findings
-from indexer.sources.inputs import Input
 from indexer.x402.discovery import Discovery
 from indexer.x402.endpoints import decode_endpoints
 from indexer.x402.listing import Listing

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import Any
 
-from indexer.containers.surrogates import mask_surrogates
 from indexer.errors import InvalidRecord
+from indexer.intake.splitting import mask_surrogates
+from indexer.intake.subjects import NOTHING, Subject, make_subject
 from indexer.sources.denials import fold_address
-from indexer.sources.subjects import NOTHING, Subject, make_subject
 from indexer.text import check_depth
 from indexer.untrusted import decode_object, mapping, objects
 from indexer.x402.advice import advise

@@ -19,11 +19,11 @@ from indexer.cli.options.searching import (
 )
 from indexer.cli.options.sources import add_source_options, parse_reading
 from indexer.cli.terminal import announce
+from indexer.intake.findings import MAX_EXAMPLES, State, Tally
 from indexer.options import BuildOptions
 from indexer.progress import Progress
 from indexer.report import Report
 from indexer.search_options import ClusterOptions
-from indexer.sources.findings import MAX_EXAMPLES, State, Tally
 from indexer.text import one_line
 from service.schema.listings import Fate
 

@@ -36,8 +36,8 @@ from indexer.columns.records import (
     summarise,
     without_added_members,
 )
+from indexer.intake.subjects import Address, find_address
 from indexer.record_store import KEY_SIZE, Keys
-from indexer.sources.subjects import Address, find_address
 from indexer.text import is_own_text
 from indexer.untrusted import string_of
 from service.conditions import ENDPOINT_KEYS, SERVICE_KEYS

@@ -1,7 +1,7 @@
 """Manifests of hosts to resources: a complete entry is one, another one is a bare pointer.
 
-Three shapes are in use: URLs under `resources`, objects with `url` there, and objects with an
-object `resource` under `items`. A manifest may mix them.
+Four shapes are in use: URLs under `resources`, objects with `url` there, objects with an object
+`resource` under `items`, and objects with `path` under `endpoints`. A manifest may mix them.
 """
 
 from __future__ import annotations
@@ -12,23 +12,28 @@ from functools import partial
 from typing import Any
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Raw, Struct, field
 
-from indexer.containers.elements import split
+from indexer.assets.testnets import is_test_network
+from indexer.documents.amounts import amount_or_invalid, read_amount
 from indexer.documents.document import Bounds, Document
 from indexer.documents.resource import Schema, declare_input, read_text
 from indexer.errors import InvalidRecord
-from indexer.sources.records import DESCRIBED, SourceRecord
+from indexer.intake.records import DESCRIBED, SourceRecord
+from indexer.intake.splitting import split
+from indexer.options import Kind
 from indexer.text import decode_or_invalid
-from indexer.untrusted import decode_object, mapping, objects, raw_members, string_of, text
+from indexer.untrusted import decode_object, line, mapping, objects, raw_members, string_of, text
 from indexer.x402.members.described import DescribedResource, Fields, ServiceTexts, encode_fields
+from indexer.x402.members.offers import MAX_NAME, USD, X402
 from indexer.x402.members.parameters import MAX_METHOD
 from indexer.x402.members.tools import server_of, tool_of_url
 from indexer.x402.resource import url_of
+from service.schema.offers import PaymentOffer
 from service.schema.values import NULL
 
 MAX_ENTRIES = 5_000  # of a manifest
-REPLACED = frozenset((DESCRIBED, "url", "method", "resource", "endpoints"))
+REPLACED = frozenset((DESCRIBED, "url", "path", "method", "resource", "endpoints"))
 """Members of entries that resources do not have, or not as they came."""
 
 _encode = msgspec.json.Encoder(decimal_format="number").encode
@@ -38,8 +43,12 @@ _line = re.compile(r"\s*(?:([A-Za-z]{3,7})\s+)?(\S+)\s*")
 class _ManifestMembers(Struct):
     """The members of a manifest that are read."""
 
+    payee: Raw = field(name="payTo", default=NULL)
+    network: Raw = NULL
+
     resources: Raw = NULL
     items: Raw = NULL
+    endpoints: Raw = NULL
     instructions: Raw = NULL
 
 
@@ -56,18 +65,25 @@ def read_manifest(document: Document) -> Iterator[SourceRecord]:
     guidance = read_text(string_of(members.instructions))
     texts = ServiceTexts(guidance=guidance, has_names=False) if guidance else None
     bounds = Bounds(MAX_ENTRIES, "entries, the most of one manifest")
-    read = partial(_read_entry, document, texts, bounds)
-    for key, value in (("resources", members.resources), ("items", members.items)):
+    shared = {"payTo": string_of(members.payee), "network": string_of(members.network)}
+    read = partial(_read_entry, document, texts, bounds, shared)
+    for key in ("resources", "items", "endpoints"):
+        value: Raw = getattr(members, key)
         entries = bytes(value)
         if entries.startswith(b"["):
-            for number, entry in enumerate(split(entries, 1, len(entries) - 1)):
+            for number, entry in enumerate(split(entries)):
                 yield read(bytes(entry).strip(), f"{key}[{number}]")
         elif value != NULL:
             yield SourceRecord(key, b"", InvalidRecord(f"$.{key}", "Expected `array`"))
 
 
 def _read_entry(
-    document: Document, texts: ServiceTexts | None, bounds: Bounds, entry: bytes, position: str
+    document: Document,
+    texts: ServiceTexts | None,
+    bounds: Bounds,
+    shared: dict[str, str],
+    entry: bytes,
+    position: str,
 ) -> SourceRecord:
     """Return the record of an entry; that of a refused one has its URL, where it has any."""
     content = b""
@@ -80,11 +96,11 @@ def _read_entry(
         server = server_of(decode_object(content), {}) if tool_of_url(url) else ""
         document.check_host(path, server or url)
         bounds.count(path)
+        described = _describe(values, shared, texts)
     except InvalidRecord as fault:
         return SourceRecord(position, content, fault)
     if values.get("accepts") in (None, []):
-        pointer = DescribedResource(service=texts, is_pointer=True)
-        content = encode_fields(fields | {DESCRIBED: Raw(_encode(pointer))})
+        content = encode_fields(fields | {DESCRIBED: Raw(_encode(described))})
     return SourceRecord(position, content)
 
 
@@ -99,7 +115,8 @@ def _decode(entry: bytes) -> tuple[dict[str, Any], Fields]:
 
 def _address(values: dict[str, Any]) -> tuple[str, str, str]:
     """Return the JSON path of a URL, its method, which may stand before it, and the URL."""
-    path, given = "$.url", values.get("url")
+    key = "path" if values.get("url") is None and "path" in values else "url"
+    path, given = f"$.{key}", values.get(key)
     if given is None:
         path, given, _ = url_of(values)
     match = _line.fullmatch(given) if isinstance(given, str) else None
@@ -107,6 +124,33 @@ def _address(values: dict[str, Any]) -> tuple[str, str, str]:
         raise InvalidRecord(path, "is not a URL, or a method and a URL")
     declared = text(values.get("method")) or text(mapping(values, "input").get("method"))
     return path, (declared or match[1] or "").strip().upper()[:MAX_METHOD], match[2]
+
+
+def _describe(
+    values: dict[str, Any], shared: dict[str, str], texts: ServiceTexts | None
+) -> DescribedResource:
+    """Return the price that an entry states in units of a currency, or a bare pointer.
+
+    shared: the payee and the network of all entries
+    """
+    key = next((each for each in ("price", "payment") if values.get(each) is not None), "")
+    if not key:
+        return DescribedResource(service=texts, is_pointer=True)
+    price = values[key] if isinstance(values[key], dict) else {"amount": values[key]}
+    stated = shared | {name: each for name, each in (values | price).items() if text(each)}
+    given = price.get("amount")
+    amount, _, unit = given.strip().partition(" ") if isinstance(given, str) else (given, "", "")
+    currency = text(price.get("currency")) or text(price.get("token")) or unit or USD
+    offer = PaymentOffer(
+        protocol=X402,
+        stated_by=Kind.MANIFEST,
+        amount=amount_or_invalid(read_amount, amount, f"$.{key}"),
+        currency=line(currency, MAX_NAME),
+        asset=line(stated.get("asset"), MAX_NAME),
+        pay_to=line(stated.get("payTo"), MAX_NAME),
+    )
+    offers = [] if is_test_network(line(stated.get("network"), MAX_NAME)) else [offer]
+    return DescribedResource(offers, f"$.{key}", texts)
 
 
 def _complete(values: dict[str, Any], fields: Fields, method: str, url: str) -> Fields:

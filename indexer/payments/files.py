@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from indexer.compressed import unzip as unzipped
 from indexer.errors import IndexerError
-from indexer.sources.records import source_errors
+from indexer.intake.records import source_errors
 from indexer.text import GZIP_MAGIC
 
 CHUNK = 2**17  # bytes; fits the second-level cache of a CPU

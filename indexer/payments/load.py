@@ -15,6 +15,8 @@ from duckdb import DuckDBPyConnection
 from indexer.assets.stablecoins import KNOWN_STABLECOINS, Stablecoins
 from indexer.compressed import ZSTD_MAGIC
 from indexer.errors import IndexerError, InvalidRecord, SourceError
+from indexer.intake.findings import Findings
+from indexer.intake.records import source_errors
 from indexer.payments import parquet, rules, text_files
 from indexer.payments.columns import COLUMNS
 from indexer.payments.exclusions import exclude_rows
@@ -27,8 +29,6 @@ from indexer.payments.files import (
 )
 from indexer.payments.rules import BLANK, ENCLOSED, FAULTS, LEFT_OUT
 from indexer.snapshot.ecosystem import NEWEST
-from indexer.sources.findings import Findings
-from indexer.sources.records import source_errors
 from indexer.text import describe_encoding, printable
 
 CLOCK_SKEW = timedelta(hours=1)

@@ -11,12 +11,12 @@ import msgspec
 from msgspec import Raw
 
 from indexer.errors import InvalidRecord, LeftOut
+from indexer.intake.records import STANDARD_INPUT
+from indexer.intake.sources import Input
 from indexer.probes.facts import Latest, latest_of
 from indexer.probes.liveness import ObservedState
 from indexer.probes.reading import decode_line, judge_line, open_probes
 from indexer.probes.targets import NO_TARGET, Targets
-from indexer.sources.inputs import Input
-from indexer.sources.records import STANDARD_INPUT
 from indexer.x402.discovery import Discovery, Dropped, Place
 from indexer.x402.members.dates import SECOND, since_epoch
 from indexer.x402.members.described import decode_fields, encode_fields

@@ -10,15 +10,15 @@ from pathlib import Path
 from typing import NamedTuple
 
 from indexer.errors import InvalidRecord, LeftOut, SourceError
+from indexer.intake.findings import Findings, State, Tally
+from indexer.intake.records import SourceRecord, read_records
+from indexer.intake.sources import Input
 from indexer.probes.drift import TermsComparison, Verdict, compare_terms, quoted_terms
 from indexer.probes.facts import Latest, Probed, TrustedLines, latest_of
 from indexer.probes.liveness import ObservedState
 from indexer.probes.observation import Observation, decode_observation
 from indexer.probes.targets import Targets
 from indexer.progress import Stage
-from indexer.sources.findings import Findings, State, Tally
-from indexer.sources.inputs import Input
-from indexer.sources.records import SourceRecord, read_records
 from indexer.untrusted import url_or_invalid
 from indexer.x402.members.dates import NEVER
 from indexer.x402.rules import Rules

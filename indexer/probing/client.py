@@ -13,8 +13,8 @@ import httpcore
 import httpx
 from msgspec import Struct
 
-from indexer.feeds.client import ENCODINGS
-from indexer.feeds.transport import Transport, check_listed
+from indexer.intake.connections import Transport, check_listed
+from indexer.intake.http import ENCODINGS
 from indexer.probing.options import ProbeOptions
 from service.cli import version
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import httpx
 
-from indexer.feeds.transport import ForbiddenAddress
+from indexer.intake.connections import ForbiddenAddress
 from indexer.probes.liveness import REFUSED
 from indexer.probes.observation import Observation, Outcome, Quote
 from indexer.probing.client import AGENT, NoResponse, ProbeClient, Response

@@ -19,8 +19,8 @@ import msgspec
 from msgspec import Meta, Struct
 
 from indexer.columns.record_columns import RecordColumns, no_columns, open_columns
+from indexer.intake.fingerprint import hash_program
 from indexer.record_store import RecordRun
-from indexer.sources.fingerprint import hash_program
 from service.errors import SnapshotUnavailable
 from service.snapshot.manifest import File, read_manifest, sha256
 from service.snapshot.publication import SNAPSHOTS

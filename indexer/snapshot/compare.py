@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from indexer.errors import Misuse
+from indexer.intake.findings import Conflict
 from indexer.snapshot.changes import (
     COMPARED_FILES,
     PayeeChange,
@@ -17,7 +18,7 @@ from indexer.snapshot.changes import (
     compare_services,
     find_alerts,
 )
-from indexer.sources.decisions import Conflict, read_decisions
+from indexer.sources.decisions import read_decisions
 from indexer.text import one_line
 from service.errors import REBUILD, SnapshotDamaged, SnapshotMissing, SnapshotUnavailable
 from service.prices import price_range

@@ -12,27 +12,12 @@ import msgspec
 from msgspec import Struct
 
 from indexer.errors import SourceError
+from indexer.intake.findings import Conflict
 from service.snapshot.manifest import File, sha256
 from service.storage.hash_table import text_hash
 
 FILE = "decisions.json"
 MAX_CONFLICTS = 10_000
-
-
-class Conflict(Struct, frozen=True, order=True):
-    """Two sources that name different payees for one entry of a URL; the first one is served."""
-
-    url: str
-    served: str
-    served_payee: str
-    other: str
-    other_payee: str
-
-    def __str__(self) -> str:
-        return (
-            f"{self.url} pays {self.served_payee} by {self.served}, "
-            f"and {self.other_payee} by {self.other}"
-        )
 
 
 class DecisionTable(Struct):

@@ -14,7 +14,7 @@ from msgspec import Struct
 from whoosh import index
 
 from indexer.errors import IndexerError
-from indexer.sources.fingerprint import hash_program
+from indexer.intake.fingerprint import hash_program
 from indexer.whoosh_index.schema import SCHEMA
 from service.artifacts.publishing import WHOOSH
 from service.errors import REBUILD, SnapshotUnavailable

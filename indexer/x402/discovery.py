@@ -12,10 +12,10 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from indexer.errors import InvalidRecord, LeftOut
+from indexer.intake.findings import Notice
+from indexer.intake.records import SourceRecord
 from indexer.record_store import Spool
 from indexer.sources.decisions import Decisions
-from indexer.sources.findings import Notice
-from indexer.sources.records import SourceRecord
 from indexer.x402.endpoints import EndpointPayees, split_methods
 from indexer.x402.listing import Listing
 from indexer.x402.members.described import decode_fields

@@ -8,9 +8,10 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec import Raw, Struct
 
-from indexer.sources.decisions import Conflict, Decisions
+from indexer.intake.findings import Conflict
+from indexer.intake.records import DESCRIBED
+from indexer.sources.decisions import Decisions
 from indexer.sources.denials import fold_address
-from indexer.sources.records import DESCRIBED
 from indexer.untrusted import mapping, raw_items, raw_members
 from indexer.x402.listing import MAX_ENTRIES, MAX_LISTING
 from indexer.x402.members.described import Fields, encode_fields, merge_described

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from indexer.sources.findings import Notice
-from indexer.sources.subjects import Address, Subject
+from indexer.intake.findings import Notice
+from indexer.intake.subjects import Address, Subject
 from service.schema.listings import Advice
 from service.snapshot.listings import host_hash, payee_hash
 from service.storage.hash_table import text_hash

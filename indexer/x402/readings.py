@@ -7,9 +7,9 @@ from typing import NamedTuple
 import msgspec
 
 from indexer.errors import InvalidRecord
+from indexer.intake.records import SourceRecord
 from indexer.options import Stablecoin
 from indexer.sources.fact_store import UNKNOWN, FactStore, hash_text
-from indexer.sources.records import SourceRecord
 from indexer.x402.listing import Listing
 from indexer.x402.outline import Outline
 from indexer.x402.resource import Resource, read_resource

@@ -14,8 +14,8 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from indexer.errors import InvalidRecord, LeftOut
+from indexer.intake.records import SourceRecord
 from indexer.sources.denials import fold_address
-from indexer.sources.records import SourceRecord
 from indexer.untrusted import decode_object, mapping, url_or_invalid
 from indexer.x402.advice import advise
 from indexer.x402.listing import MAX_LISTING, Listing, make_listing

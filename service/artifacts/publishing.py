@@ -38,7 +38,7 @@ LOCK = ".lock"
 STAGING = "staging"
 WHOOSH = "whoosh"
 """The folder that has the Whoosh index of each snapshot, for people, beside the snapshots."""
-OBSOLETE = ("history.json", "pointer.json", "following.json")
+OBSOLETE = ("history.json", "pointer.json", "following.json", "feeds")
 """Files of earlier releases, which nothing reads."""
 SYNCS = 16
 """Files that are flushed at a time: a file system commits many in about the time of one."""

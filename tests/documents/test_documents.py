@@ -18,12 +18,12 @@ import service
 from indexer.catalogue.record import normalise
 from indexer.cli.main import COMMANDS
 from indexer.declarations import declarations
+from indexer.intake.records import SourceRecord
 from indexer.options import BuildOptions, Limits, Policy, SourceOptions
 from indexer.payments.columns import COLUMNS
 from indexer.probing.options import ProbeOptions
 from indexer.search_options import ClusterOptions, RankingOptions
 from indexer.sources.catalogue_file import read_catalogue_file
-from indexer.sources.records import SourceRecord
 from service.api.documents.openapi import document
 from service.api.snapshots import SNAPSHOTS
 from service.app import ROUTES

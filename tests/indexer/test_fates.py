@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from indexer.cli.main import main
-from indexer.sources import fates
+from indexer.intake import fates
 from indexer.text import drop_ignorable, shorten
 from service.api.listings import ListingExplanation, explain, explain_url
 from service.errors import InvalidParameter

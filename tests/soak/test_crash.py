@@ -61,7 +61,7 @@ FILES = {
     DOWNLOADS,
     REUSE,
     WHOOSH,
-    "accepted",
+    "sources",
     "sources.json",
 }
 PATHS = ("/v1/services", "/v1/search/services?q=one", "/v1/services/one", "/v1/ecosystem/overview")

@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 
 from indexer.assembly import Assembler, BuildContext
 from indexer.cli.main import main
+from indexer.intake.findings import Findings
+from indexer.intake.sources import find_inputs
 from indexer.options import BuildOptions, Kind, SourceOptions
 from indexer.processes.pool import Pool
 from indexer.progress import Progress
 from indexer.segments.reuse import ReuseStore
 from indexer.sources.decisions import FILE, DecisionTable
-from indexer.sources.findings import Findings
-from indexer.sources.inputs import find_inputs
 from service.conditions import NO_RESOURCE_FILTERS
 from service.snapshot.snapshot import open_snapshot
 from tests.support.running import Json, payment, write_lines

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from indexer.intake.kept import FOLDER, LISTINGS, STATE
 from service.errors import SnapshotUnavailable
 from service.fetch import fetch
 from service.schema.values import EPOCH
@@ -121,6 +122,7 @@ def record(
     artifacts = publishing.artifacts
     before = look(artifacts)
     kept = find_whole(artifacts) - {*pruned}
+    accepted_before = accepted_sources(artifacts)
     last = EPOCH if before == Found() else read_current(artifacts).checked_at
     recording = Recorder(publishing.root, publishing.contents).record(act)
     after = look(artifacts)
@@ -129,7 +131,25 @@ def record(
     found = before if isinstance(before, Found) else after._replace(checked_at=last)
     published = Part(look, (before, between(found, after), after))
     lost = Part(lambda place: kept - find_whole(place), (set(),))
-    return Scenario(publishing.folder / "replayed", recording, published, lost)
+    parts = [published, lost]
+    for name, accepted in accepted_sources(artifacts).items():
+        earlier = accepted_before.get(name, (b"", b""))
+        states = (earlier, (earlier[0], accepted[1]), accepted)
+        parts.append(Part(partial(accepted_source, name), states))
+    return Scenario(publishing.folder / "replayed", recording, *parts)
+
+
+def accepted_sources(artifacts: Path) -> dict[str, tuple[bytes, bytes]]:
+    """Return what is kept of the accepted sources, by the names of their folders."""
+    folders = [path.name for path in (artifacts / FOLDER).glob("*")]
+    return {name: accepted_source(name, artifacts) for name in folders}
+
+
+def accepted_source(name: str, artifacts: Path) -> tuple[bytes, bytes]:
+    """Return the state and the listings of an accepted source, empty where there are none."""
+    paths = [artifacts / FOLDER / name / file for file in (STATE, LISTINGS)]
+    state, listings = (path.read_bytes() if path.exists() else b"" for path in paths)
+    return state, listings
 
 
 def find_whole(artifacts: Path) -> set[str]:

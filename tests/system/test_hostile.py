@@ -619,7 +619,7 @@ def file_names(artifacts: Path) -> set[str]:
     names = {path.relative_to(artifacts).as_posix() for path in artifacts.rglob("*")}
     # Whoosh names its files randomly, what the next build reuses by hashes, and an accepted
     # copy by the path of its source.
-    random = re.compile("MAIN_[0-9a-z]{16}|(?<=reuse/)[0-9a-f]{64}|(?<=accepted/)[^/]+")
+    random = re.compile("MAIN_[0-9a-z]{16}|(?<=reuse/)[0-9a-f]{64}|(?<=sources/)[^/]+")
     return {random.sub("", name.replace(snapshot.name, "")) for name in names}
 
 

@@ -384,7 +384,7 @@ def test_builds_as_often_as_every_walk_a_feed_each_time_however_long_a_walk_take
     catalogue: CatalogueFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = [1_800_000_000.0]
-    monkeypatch.setattr("indexer.feeds.reader.time", lambda: clock[0])
+    monkeypatch.setattr("indexer.intake.fetch.time", lambda: clock[0])
 
     def slowly(exchange: Exchange) -> None:
         clock[0] += 60

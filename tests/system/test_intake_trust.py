@@ -122,7 +122,7 @@ def test_a_damaged_copy_of_a_source_is_not_read(
 ) -> None:
     many = [paid(f"{HOST}/{number}") for number in range(30)]
     assert catalogue.build(source("feed", many)) == 0
-    (copy,) = (catalogue.artifacts / "accepted").glob("feed-*/text-*")
+    (copy,) = (catalogue.artifacts / "sources").glob("feed-*/" + "[0-9a-f]" * 64)
     copy.write_bytes(b"\n".join(copy.read_bytes().splitlines()[:3]) + b"\n")
     before = ids(catalogue.artifacts)
     assert catalogue.build(source("feed", many[:5])) == 3

@@ -14,7 +14,7 @@ from msgspec import UNSET, Raw, Struct
 from indexer.assets.stablecoins import KNOWN_STABLECOINS, Asset, Stablecoins
 from indexer.assets.testnets import is_test_network
 from indexer.errors import InvalidRecord
-from indexer.sources.findings import Notice
+from indexer.intake.findings import Notice
 from indexer.text import decode_or_invalid
 from indexer.untrusted import line, raw_members
 from service.networks import network_key, network_label

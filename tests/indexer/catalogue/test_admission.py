@@ -9,11 +9,11 @@ import pytest
 from indexer.catalogue.admission import Admitted, admit
 from indexer.catalogue.record import normalise
 from indexer.errors import InvalidRecord, LeftOut
+from indexer.intake.findings import Notice
+from indexer.intake.records import SourceRecord
+from indexer.intake.subjects import find_address
 from indexer.options import Denial, Policy, SourceOptions
 from indexer.sources.denials import TAKEN_DOWN, Denials
-from indexer.sources.findings import Notice
-from indexer.sources.records import SourceRecord
-from indexer.sources.subjects import find_address
 from indexer.x402.rules import Rules
 from tests.support.running import Json, endpoint, service
 

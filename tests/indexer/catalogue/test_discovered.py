@@ -130,7 +130,7 @@ def test_a_history_of_builds_serves_the_bytes_of_builds_that_know_nothing(
             sources = drawn.sources | {each: before.sources[each] for each in kept}
             step = before = drawn._replace(sources=sources)
             version = partial(str, step.version)
-            program.setattr("indexer.sources.fingerprint.hash_own_code", version)
+            program.setattr("indexer.intake.fingerprint.hash_own_code", version)
             again = publish(Path(name) / "kept", step)
             anew = publish(Path(name) / "anew", step, from_scratch=True)
             assert again == anew

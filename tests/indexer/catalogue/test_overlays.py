@@ -21,8 +21,8 @@ from indexer.catalogue.overlays import (
 )
 from indexer.catalogue.record import normalise
 from indexer.errors import InvalidRecord, SourceError
+from indexer.intake.records import SourceRecord
 from indexer.options import Denial
-from indexer.sources.records import SourceRecord
 from tests.support.running import Json, endpoint, service
 
 # The examples of appendix A of RFC 7396: target, patch, result.

@@ -389,3 +389,17 @@ def test_any_entry_has_one_fate(
     assert len({each["position"] for each in fates}) == len(fates)
     assert tally.records == len(given_) == tally.published + len(fates)
     assert len(fates) == tally.malformed + sum(tally.left_out.values())
+
+
+@pytest.mark.parametrize("kind", [None, "manifest"])
+def test_a_manifest_of_paths_is_read_at_the_host_of_its_source(
+    tmp_path: Path, kind: str | None
+) -> None:
+    folder = CatalogueFolder(tmp_path)
+    paths = {"name": "Scanner", "endpoints": [{"path": "/scan", "method": "POST", "price": "$1"}]}
+    given = {"name": "a", "path": "a.json", "hosts": ["api.weather.example"]}
+    (tmp_path / "a.json").write_text(json.dumps(paths))
+    assert folder.build(given | ({"kind": kind} if kind else {})) == 0
+    ((place, found),) = endpoints_of(folder.artifacts).items()
+    assert place == ("/scan", "POST")
+    assert (found["pricing"]["amount"], found["pricing"]["currency"]) == ("1", "USD")

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from indexer.documents.document import OTHER_HOSTS
 from indexer.errors import InvalidRecord, LeftOut
+from indexer.intake.records import SourceRecord
 from indexer.manifests import reading
 from indexer.options import Policy, SourceOptions
-from indexer.sources.records import SourceRecord
 from indexer.x402.resource import Resource, read_resource
 from indexer.x402.rules import SIZE, Rules
 from tests.support.running import Json, examples
@@ -257,3 +257,34 @@ def test_a_record_of_json_has_the_form_of_a_feed() -> None:
     assert fields["accepts"] == [accept("50000")]
     assert fields["resource"]["url"] == f"{HOST}/v1/forecast/oslo"
     assert fields["extensions"]["bazaar"]["routeTemplate"] == "/v1/forecast/:city"
+
+
+@pytest.mark.parametrize(
+    ("price", "pricing"),
+    [
+        ({"price": "$0.01"}, {"amount": "0.01", "currency": "USD"}),
+        ({"price": "0.01 USDC"}, {"amount": "0.01", "currency": "USDC"}),
+        ({"price": {"amount": "0.10", "currency": "EUR"}}, {"amount": "0.1", "currency": "EUR"}),
+        ({"payment": {"amount": 2, "token": "USDC"}}, {"amount": "2", "currency": "USDC"}),
+        ({"price": {"amount": "1", "network": "base-sepolia"}}, {"amount": "", "currency": ""}),
+        ({"accepts": [accept("50000")]}, {"amount": "0.05", "currency": "USDC"}),
+    ],
+)
+def test_an_entry_with_a_path_is_an_endpoint_of_the_host(price: Json, pricing: Json) -> None:
+    entry = {"path": "/scan/:id", "method": "post", "description": "Scans"} | price
+    manifest = {"name": "x", "payTo": "0x" + "22" * 20, "endpoints": [entry]}
+    (found,) = map(understand, read(manifest))
+    assert (found.identity, found.method, found.is_pointer) == (f"{HOST}/scan/:id", "POST", False)
+    stated = json.loads(bytes(found.endpoint))["pricing"]
+    assert {key: stated[key] for key in pricing} == pricing
+
+
+def test_a_path_of_a_file_needs_the_host_and_a_price_must_be_one() -> None:
+    manifest = {"endpoints": [{"path": "/a", "price": "1"}]}
+    file = SourceOptions(name="file", path="x.json")
+    assert faults(manifest, file) == [
+        "$.path: has a relative URL; name the host in `hosts` of the source"
+    ]
+    assert faults({"endpoints": [{"path": "/a", "price": "dear"}]})[0].startswith(
+        "$.price: is not a price"
+    )

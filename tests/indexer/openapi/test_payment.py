@@ -8,9 +8,9 @@ import pytest
 
 from indexer.assets.stablecoins import Stablecoins
 from indexer.documents.document import Document
+from indexer.intake.records import SourceRecord
 from indexer.openapi.reading import read_openapi
 from indexer.options import Policy, Stablecoin
-from indexer.sources.records import SourceRecord
 from indexer.x402.members.described import PRICE_NOT_LISTED
 from indexer.x402.members.offers import MAX_OFFERS
 from indexer.x402.members.prices import UNKNOWN_ASSET

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from indexer.documents.document import FREE as FREE_RULE
 from indexer.errors import InvalidRecord, LeftOut
+from indexer.intake.records import SourceRecord
 from indexer.openapi import reading
 from indexer.openapi.reading import PATH_ITEM_METHODS
 from indexer.options import Policy, SourceOptions
-from indexer.sources.records import SourceRecord
 from indexer.x402.resource import read_resource
 from indexer.x402.rules import Rules
 from tests.support.running import Json, examples

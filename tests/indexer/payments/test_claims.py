@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from indexer.intake.records import SourceRecord
 from indexer.options import Policy
 from indexer.payments.claims import Claims
 from indexer.payments.credit import NO_ENDPOINT, Claim
 from indexer.sources.decisions import FILE, Decisions, DecisionTable
-from indexer.sources.records import SourceRecord
 from indexer.x402.listing import Listing
 from indexer.x402.resource import read_resource
 from indexer.x402.rules import Rules

@@ -13,10 +13,10 @@ import pytest
 
 from indexer.__main__ import main
 from indexer.errors import IndexerError
+from indexer.intake.findings import Findings
 from indexer.payments.database import open_payments
 from indexer.payments.files import PaymentInput
 from indexer.progress import Progress
-from indexer.sources.findings import Findings
 from service.snapshot.snapshot import open_snapshot
 from tests.support.running import PLAIN, ROOT, payment, service, write_lines
 from tests.support.sources.payments import HEADER, hashes, overview, row
@@ -112,7 +112,7 @@ from pathlib import Path
 from indexer.payments.database import open_payments
 from indexer.payments.files import PaymentInput
 from indexer.progress import Progress
-from indexer.sources.findings import Findings
+from indexer.intake.findings import Findings
 
 folder = Path(sys.argv[1])
 inputs = [PaymentInput("p", str(folder / "p.jsonl"))]

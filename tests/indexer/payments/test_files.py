@@ -20,10 +20,10 @@ import pytest
 from duckdb import DuckDBPyConnection
 
 from indexer.errors import SourceError
+from indexer.intake.findings import Findings
 from indexer.payments.database import check_payment_files
 from indexer.payments.files import PaymentInput
 from indexer.payments.load import load_payments
-from indexer.sources.findings import Findings
 from service.snapshot.snapshot import open_snapshot
 from tests.support.running import Build, payment, run_process, service, write_lines
 from tests.support.sources.payments import (

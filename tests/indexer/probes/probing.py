@@ -10,14 +10,14 @@ from typing import Any
 
 import msgspec
 
+from indexer.intake.findings import Findings
+from indexer.intake.sources import Input
 from indexer.options import Kind, Policy, SourceOptions
 from indexer.probes.drift import listed_terms
 from indexer.probes.facts import Probed
 from indexer.probes.reading import read_probes
 from indexer.probes.targets import Targets
 from indexer.progress import Stage
-from indexer.sources.findings import Findings
-from indexer.sources.inputs import Input
 from indexer.x402.rules import Rules
 
 NOW = datetime(2026, 5, 20, 12, tzinfo=UTC)

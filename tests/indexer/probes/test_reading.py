@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from msgspec import UNSET
 
 from indexer.errors import SourceError
+from indexer.intake.findings import Findings, State
 from indexer.probes.facts import ALIVE, DEAD, UNDECIDED, Probed
-from indexer.sources.findings import Findings, State
 from indexer.x402.members.dates import since_epoch
 from service.schema.listings import Fate
 from service.schema.probes import ProbeFacts

@@ -12,10 +12,10 @@ import duckdb
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from indexer.intake.findings import Findings
 from indexer.payments.files import PaymentInput
 from indexer.payments.load import load_payments
 from indexer.snapshot.ecosystem import write_ecosystem
-from indexer.sources.findings import Findings
 from service.schema.values import format_timestamp
 from service.snapshot.payments import Ecosystem
 from tests.support.running import Json, examples, payment, write_lines

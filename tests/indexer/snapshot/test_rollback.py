@@ -56,11 +56,11 @@ def test_the_previous_snapshot_is_current_and_reported_in_one_line(
     assert {path.name for path in artifacts.iterdir()} == {
         ".lock",
         "CURRENT",
-        "accepted",
         "downloads",
         "last.json",
         "reuse",
         "snapshots",
+        "sources",
         "sources.json",
         "whoosh",
     }

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from indexer.errors import SourceError
+from indexer.intake.findings import Conflict
 from indexer.sources.decisions import (
     FILE,
     MAX_CONFLICTS,
-    Conflict,
     Decisions,
     DecisionTable,
     read_decisions,

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from indexer.assets.testnets import is_test_network
 from indexer.catalogue.derived_ids import Identity, derive_ids
 from indexer.errors import InvalidRecord, LeftOut
+from indexer.intake.records import SourceRecord
 from indexer.record_store import Spool
 from indexer.sources.decisions import Decisions
 from indexer.sources.fact_store import FactStore
-from indexer.sources.records import SourceRecord
 from indexer.x402.discovery import Discovery, Grouped, SourceResources
 from indexer.x402.readings import Readings
 from tests.support.running import SHARED, Json, examples

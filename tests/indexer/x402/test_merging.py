@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from indexer.sources.decisions import FILE, Conflict, Decisions, DecisionTable
+from indexer.intake.findings import Conflict
+from indexer.sources.decisions import FILE, Decisions, DecisionTable
 from indexer.x402.discovery import Dropped
 from indexer.x402.listing import MAX_ENTRIES, MAX_LISTING
 from tests.support.running import Json, examples

@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from indexer.errors import InvalidRecord, LeftOut
+from indexer.intake.records import SourceRecord
 from indexer.options import Policy, Stablecoin
 from indexer.record_store import Spool
 from indexer.sources.decisions import Decisions
 from indexer.sources.fact_store import FactStore
-from indexer.sources.records import SourceRecord
 from indexer.x402.discovery import Discovery, SourceResources
 from indexer.x402.listing import MAX_LISTING
 from indexer.x402.members.dates import NEVER

@@ -11,9 +11,9 @@ import pytest
 from msgspec import structs
 
 from indexer.errors import LeftOut
+from indexer.intake.records import SourceRecord
 from indexer.options import Denial, Policy
 from indexer.sources.denials import TAKEN_DOWN, Denials
-from indexer.sources.records import SourceRecord
 from indexer.x402.members.dates import NEVER
 from indexer.x402.members.tools import NO_SELLER
 from indexer.x402.resource import read_resource

@@ -101,7 +101,7 @@ def test_a_build_that_fails_removes_no_snapshot_that_is_needed(
     for name in "ab":
         assert build([service(name)]) == 0
     before = snapshots(artifacts)
-    assert build([{"id": 7}], options=("--keep", "1")) == 3
+    assert build([{"id": 7}, {"id": 7}], options=("--keep", "1")) == 3
     assert snapshots(artifacts) == before
 
 

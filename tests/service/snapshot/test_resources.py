@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from indexer.intake.records import SourceRecord
 from indexer.options import Policy
 from indexer.search.offers import OfferWriter
 from indexer.snapshot.resources import ServiceListing, write_resources
-from indexer.sources.records import SourceRecord
 from indexer.x402.resource import read_resource
 from indexer.x402.rules import Rules
 from service.conditions import NO_RESOURCE_FILTERS, OFFER_KEYS, ResourceFilters

@@ -21,10 +21,10 @@ import msgspec
 import pytest
 
 from indexer.errors import SourceError
-from indexer.feeds.reader import Feed, fetch_feeds
-from indexer.feeds.url import shown_url
+from indexer.intake.fetch import Feed, fetch_feeds
+from indexer.intake.http import shown_url
+from indexer.intake.records import read_records
 from indexer.options import Limits, SourceOptions
-from indexer.sources.records import read_records
 from tests.support.running import Json, service
 
 CERTIFICATE = Path(__file__).with_name("localhost.pem")

@@ -8,9 +8,9 @@ from typing import Any
 from hypothesis import strategies as st
 
 from indexer.documents.document import Document
+from indexer.intake.records import SourceRecord
 from indexer.manifests.reading import read_manifest
 from indexer.options import SourceOptions
-from indexer.sources.records import SourceRecord
 from tests.support.running import Json
 from tests.support.sources.x402 import accept
 

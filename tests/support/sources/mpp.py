@@ -6,9 +6,9 @@ import json
 from typing import Any
 
 from indexer.documents.document import Document
+from indexer.intake.records import SourceRecord
 from indexer.mpp.reading import read_directory
 from indexer.options import SourceOptions
-from indexer.sources.records import SourceRecord
 from tests.support.running import Json
 
 CURATED = SourceOptions(name="directory", path="directory.json", curated=True, trust=1)

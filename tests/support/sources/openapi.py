@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from indexer.documents.document import Document
+from indexer.intake.records import SourceRecord
 from indexer.openapi.reading import read_openapi
 from indexer.options import SourceOptions
-from indexer.sources.records import SourceRecord
 from tests.support.running import Json
 
 CURATED = SourceOptions(name="own", path="own.json", curated=True, trust=1)

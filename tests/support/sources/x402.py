@@ -12,12 +12,12 @@ from indexer.catalogue.known_records import KnownRecords
 from indexer.catalogue.normaliser import RecordNormaliser
 from indexer.catalogue.record import Normalised
 from indexer.errors import InvalidRecord
+from indexer.intake.records import SourceRecord
 from indexer.options import Policy
 from indexer.processes.pool import Pool
 from indexer.record_store import Spool
 from indexer.sources.decisions import Decisions
 from indexer.sources.fact_store import FactStore
-from indexer.sources.records import SourceRecord
 from indexer.x402.discovery import Discovery, Grouped, SourceResources
 from indexer.x402.readings import Readings
 from indexer.x402.resource import Resource, read_resource

@@ -1,0 +1,212 @@
+"""Sources over HTTP, each read completely into a file of its folder."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import aclosing
+from pathlib import Path
+from time import time
+
+import httpx
+import msgspec
+from msgspec import Struct
+
+from indexer.errors import SourceError
+from indexer.intake.http import (
+    UNCONDITIONAL,
+    FeedClient,
+    check_headers,
+    feed_error,
+    parse_feed_url,
+)
+from indexer.intake.kept import FETCHED_FORMAT, FetchedText, KeptSource, hash_request, validator
+from indexer.intake.walk import Page, PlainFile, Walk, fetch_first, is_static
+from indexer.options import Limits, SourceOptions
+from service.snapshot.manifest import sha256
+
+MAX_CONCURRENT = 8  # feeds
+PUNCTUAL = 0.9
+"""Share of `every` after which a feed is walked: builds by a timer start a little early or late."""
+
+
+class FeedProgress(Struct, frozen=True):
+    """How far one feed is read.
+
+    name: of the source
+    bytes: transferred so far
+    items: received in the current walk
+    total: items of the feed as stated by the server, None if it does not state it
+    """
+
+    name: str
+    bytes: int
+    items: int
+    total: int | None
+
+
+class Feed(Struct, frozen=True):
+    """A feed that was read completely, now or within `every`.
+
+    name: of the source
+    path: a file for `read_records`
+    is_lines: whether that file is JSON lines, whatever its first line looks like
+    note: a remark for the operator, or empty
+    walked_at: seconds since the epoch at the start of the last walk or request
+    """
+
+    name: str
+    path: Path
+    is_lines: bool
+    note: str
+    walked_at: float
+
+
+def fetch_feeds(
+    sources: Sequence[SourceOptions],
+    artifacts: Path,
+    limits: Limits,
+    progress: Callable[[FeedProgress], object] = lambda _: None,
+    *,
+    from_scratch: bool = False,
+) -> list[Feed | SourceError]:
+    """Read sources concurrently, each completely and within limits of its own.
+
+    A feed in pages is walked, unless its last walk started less than nine tenths of `every` ago;
+    its items become JSON lines, each text once. A plain file is requested each time, conditionally.
+
+    `from_scratch` uses nothing that is kept. Returns the error in the place of a source that cannot
+    be read, of which stays what was kept.
+    """
+    return asyncio.run(_read_all(sources, artifacts, limits, progress, from_scratch=from_scratch))
+
+
+async def _read_all(
+    sources: Sequence[SourceOptions],
+    artifacts: Path,
+    limits: Limits,
+    progress: Callable[[FeedProgress], object],
+    *,
+    from_scratch: bool,
+) -> list[Feed | SourceError]:
+    slots = asyncio.Semaphore(MAX_CONCURRENT)
+
+    async def read(source: SourceOptions) -> Feed | SourceError:
+        try:
+            async with slots:
+                reader = _FeedReader(source, artifacts, limits, progress)
+                return await reader.read(from_scratch=from_scratch)
+        except SourceError as error:
+            return error
+
+    return await asyncio.gather(*map(read, sources))
+
+
+class _FeedReader:
+    """Reads one source once."""
+
+    def __init__(
+        self,
+        source: SourceOptions,
+        artifacts: Path,
+        limits: Limits,
+        progress: Callable[[FeedProgress], object],
+    ) -> None:
+        check_headers(source)
+        self._source = source
+        self._given = parse_feed_url(source.url)
+        self._url = self._given.copy_with(userinfo=b"")
+        self._limits = limits
+        self._report = progress
+        self._started = 0.0
+        self._progress = FeedProgress(source.name, 0, 0, None)
+        self._kept = KeptSource(artifacts, source)
+
+    async def read(self, *, from_scratch: bool) -> Feed:
+        fetched = None if from_scratch else self._kept.fetched()
+        self._started = time()
+        if fetched and fetched.is_paged and self._is_recent(fetched):
+            return self._feed(fetched)  # a plain file is requested each time
+        client = FeedClient(self._source, self._given, self._limits, self._count)
+        try:
+            async with aclosing(client), asyncio.timeout_at(client.deadline):
+                with self._kept.workspace() as folder:
+                    return await self._read(client, folder, fetched)
+        except TimeoutError as error:
+            raise feed_error(
+                self._url,
+                f"was not read completely within the {self._limits.seconds:,g} seconds that a "
+                "feed may take; try again later",
+            ) from error
+
+    def _is_recent(self, fetched: FetchedText) -> bool:
+        return 0 <= self._started - fetched.walked_at < PUNCTUAL * self._source.every
+
+    async def _read(self, client: FeedClient, folder: Path, fetched: FetchedText | None) -> Feed:
+        body, lines = folder / "body", folder / "lines"
+        # A first page that is not modified says nothing of the others.
+        conditions = fetched.conditions() if fetched and not fetched.is_paged else UNCONDITIONAL
+        response, page = await fetch_first(
+            client, self._source, self._url, self._limits, body, conditions
+        )
+        if fetched and page is None:
+            fetched.walked_at = self._started
+            self._kept.store_fetched(fetched)
+            return self._feed(fetched)
+        if not isinstance(page, Page):
+            is_lines = isinstance(page, PlainFile) and page.is_lines
+            return self._store(body, response, is_lines=is_lines)
+        with lines.open("wb") as file:
+            walk = Walk(
+                client, self._source, self._url, self._limits, body, file, self._count_items
+            )
+            if is_static(response, page):
+                walk.add(page)
+            else:
+                await walk.read(page)
+        has_validators = not response.headers.keys().isdisjoint(("etag", "last-modified"))
+        is_paged = not (walk.is_one_page and has_validators)
+        return self._store(lines, response, is_lines=True, is_paged=is_paged, note=walk.note)
+
+    def _count(self, received: int) -> None:
+        self._update(bytes=self._progress.bytes + received)
+
+    def _count_items(self, items: int, total: int | None) -> None:
+        self._update(items=items, total=total)
+
+    def _update(self, **fields: int | None) -> None:
+        self._progress = msgspec.structs.replace(self._progress, **fields)
+        self._report(self._progress)
+
+    def _store(
+        self,
+        text: Path,
+        first: httpx.Response,
+        *,
+        is_lines: bool,
+        is_paged: bool = False,
+        note: str = "",
+    ) -> Feed:
+        """Keep a plain file with the validators of its response, or the items of pages."""
+        fetched = FetchedText(
+            format=FETCHED_FORMAT,
+            request=hash_request(self._source),
+            sha256=sha256(text),
+            etag=validator(first.headers.get("etag", "")),
+            last_modified=validator(first.headers.get("last-modified", "")),
+            is_lines=is_lines,
+            is_paged=is_paged,
+            walked_at=self._started,
+            note=note,
+        )
+        self._kept.store_fetched(fetched, text)
+        return self._feed(fetched)
+
+    def _feed(self, fetched: FetchedText) -> Feed:
+        return Feed(
+            name=self._source.name,
+            path=self._kept.path(fetched),
+            is_lines=fetched.is_lines,
+            note=fetched.note,
+            walked_at=fetched.walked_at,
+        )
