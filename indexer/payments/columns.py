@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from difflib import get_close_matches
 
 from indexer.errors import SourceError
@@ -124,7 +125,7 @@ def check_columns(source: PaymentInput, names: list[str]) -> dict[str, str]:
 
 
 def _missing(
-    source: PaymentInput, groups: list[tuple[str, ...]], names: list[str], used: set[str]
+    source: PaymentInput, groups: Sequence[tuple[str, ...]], names: list[str], used: set[str]
 ) -> SourceError:
     guesses = []
     for group in groups:
