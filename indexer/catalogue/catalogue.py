@@ -19,7 +19,7 @@ from indexer.columns.annotations import Annotations, decode_annotations
 from indexer.columns.records import MAX_PAYERS
 from indexer.errors import InvalidRecord, LeftOut, SourceError
 from indexer.options import Denial, SourceOptions
-from indexer.probes.facts import DEAD, UNDECIDED
+from indexer.probes.verdicts import DEAD, UNDECIDED
 from indexer.record_store import RecordRun, Spool, run_of
 from indexer.search.popularity import Payers
 from indexer.segments.reuse import KeptRecords

@@ -15,9 +15,9 @@ from msgspec import Struct
 
 from indexer.catalogue.catalogue import Catalogue, CatalogueEntry, ListedService
 from indexer.probes.drift import listed_terms, offered_terms
-from indexer.probes.facts import Probed
 from indexer.probes.reading import read_probes
 from indexer.probes.targets import NO_TARGET, Targets
+from indexer.probes.verdicts import Probed
 from indexer.progress import Stage
 from indexer.sources.findings import Findings
 from indexer.sources.inputs import Input

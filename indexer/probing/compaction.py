@@ -10,9 +10,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from indexer.probes.facts import latest_of
-from indexer.probes.liveness import ObservedState
-from indexer.probes.observation import Observation
+from indexer.probes.observation import Observation, ObservedState, state_of
 from indexer.x402.members.dates import NEVER
 from service.urls import find_url
 
@@ -58,12 +56,14 @@ class Compaction:
         if url is None or moment == NEVER or moment > self._now:
             self._kept.add(line)
             return
-        latest = latest_of(observation, moment, "")
+        state, latency = state_of(observation), observation.latency_ms
+        status = -1 if observation.status is None else observation.status
+        order = state, observation.outcome.value, status, -1 if latency is None else latency
         quotes = msgspec.json.encode(observation.quotes)
-        meaning = latest.state, quotes if latest.state is ObservedState.QUOTED else b""
+        meaning = state, quotes if state is ObservedState.QUOTED else b""
         meaning = self._meanings.setdefault(meaning, meaning)
         method = observation.method.strip().upper()
-        self._urls[url.identity][method].append(_Seen(moment, latest[2:], line, meaning))
+        self._urls[url.identity][method].append(_Seen(moment, order, line, meaning))
         if observation.wildcard is not None:
             seen = _Seen(moment, (observation.wildcard,), line, observation.wildcard)
             self._hosts[url.domain].append(seen)

@@ -11,8 +11,7 @@ from typing import Any
 import httpx
 
 from indexer.feeds.transport import ForbiddenAddress
-from indexer.probes.liveness import REFUSED
-from indexer.probes.observation import Observation, Outcome, Quote
+from indexer.probes.observation import REFUSED, Observation, Outcome, Quote
 from indexer.probing.client import AGENT, NoResponse, ProbeClient, Response
 from indexer.probing.quotes import read_quotes
 from indexer.probing.robots import DISALLOWED, Robots

@@ -12,9 +12,9 @@ import msgspec
 
 from indexer.options import Kind, Policy, SourceOptions
 from indexer.probes.drift import listed_terms
-from indexer.probes.facts import Probed
 from indexer.probes.reading import read_probes
 from indexer.probes.targets import Targets
+from indexer.probes.verdicts import Probed
 from indexer.progress import Stage
 from indexer.sources.findings import Findings
 from indexer.sources.inputs import Input

@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from indexer.errors import IndexerError
-from indexer.probes.facts import Probed
 from indexer.probes.observation import decode_observation
+from indexer.probes.verdicts import Probed
 from indexer.probing.compaction import Compaction
 from indexer.probing.log import ObservationLog
 from indexer.x402.members.dates import since_epoch
