@@ -27,7 +27,7 @@ MIB, GIB = 2**20, 2**30
 
 @pytest.mark.parametrize(
     ("jobs", "memory", "threads", "limit"),
-    [(1, 8 * GIB, 1, "1.0 GiB"), (16, 8 * GIB, 4, "1.0 GiB"), (16, GIB, 2, "256.0 MiB")],
+    [(1, 8 * GIB, 1, "256.0 MiB"), (16, 8 * GIB, 2, "256.0 MiB"), (16, GIB // 2, 1, "128.0 MiB")],
 )
 def test_duckdb_takes_a_share_of_the_memory_and_of_the_cpus_of_a_build(
     jobs: int, memory: int, threads: int, limit: str, tmp_path: Path
