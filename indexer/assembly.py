@@ -30,7 +30,6 @@ from indexer.payments.database import open_payments
 from indexer.payments.demand import ServiceDemand
 from indexer.payments.figures import describe_demand
 from indexer.payments.files import PaymentInput
-from indexer.probes.pointers import quote_pointers
 from indexer.processes.pool import Pool
 from indexer.progress import Progress
 from indexer.record_store import Spool
@@ -179,7 +178,6 @@ class Assembler:
         with progress.stage("merge"):
             discovery.merge()
             join_pointers(discovery)
-            quote_pointers(inputs.probes, discovery, rules, now)
             held = set(_taken_down(denied))
             if any(each.state is State.SKIPPED for each in findings.tallies):
                 held |= self._decisions.served_ids

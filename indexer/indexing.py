@@ -11,7 +11,6 @@ import numpy.typing as npt
 from msgspec import Struct
 
 from indexer.assembly import BuildContext
-from indexer.catalogue.outliers import Outlier, find_outliers
 from indexer.columns.record_columns import concatenate as concatenate_columns
 from indexer.columns.record_columns import find_keys, open_columns, write_columns
 from indexer.columns.summaries import write_summaries
@@ -45,12 +44,11 @@ Segments = Sequence[tuple[Path, Numbers]]
 
 
 class IndexReport(Struct):
-    """The outcome: suspicious prices, counts for the report, and files for the next build.
+    """The outcome: counts for the report, and files for the next build.
 
     undescribed: endpoints without a text of their own
     """
 
-    outliers: list[Outlier]
     counts: SegmentCounts
     segments: list[UsedSegment]
     columns: Path
@@ -97,13 +95,14 @@ def write_indexes(
                 indexed.other_documents,
                 indexed.other_vectors,
             )
-        outliers = pool.submit(_write_listing, built, kept, popularity)
+        listing = pool.submit(_write_listing, built, kept, popularity)
         runs = context.staging / "runs"
         _compile(built, runs, segments, indexed, names, prior, pool, ranking.search)
         if vectors is not None:
             wait_for(vectors)
         undescribed = int(np.count_nonzero(~columns.endpoints["has_text"]))
-        return IndexReport(wait_for(outliers), counts, used, kept, undescribed)
+        wait_for(listing)
+        return IndexReport(counts, used, kept, undescribed)
 
 
 def _update_segments(
@@ -162,12 +161,11 @@ def _update_segments(
     return used, SegmentCounts(added, len(used), len(merged))
 
 
-def _write_listing(built: Path, kept: Path, popularity: Popularity) -> list[Outlier]:
-    """Write the summaries and filters of services from columns; returns suspicious prices."""
+def _write_listing(built: Path, kept: Path, popularity: Popularity) -> None:
+    """Write the summaries and filters of services from columns."""
     columns = open_columns(kept)
     write_summaries(built, columns)
     write_filters(built / "filters", columns, popularity)
-    return find_outliers(columns)
 
 
 def _compile(

@@ -9,7 +9,6 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from indexer.catalogue.outliers import Outlier
 from indexer.intake.findings import Finding, Findings, State, Tally
 from indexer.intake.fingerprint import Fingerprint
 from indexer.intake.sources import Inputs
@@ -59,7 +58,6 @@ class Report(Struct, rename="camel"):
     stages: dict[str, float]
     sources: list[Tally]
     changes: ChangeCounts | None
-    suspicious_prices: list[Outlier]
     unused_overlays: list[str]
     notes: list[str]
     findings: int
@@ -88,7 +86,6 @@ def make_report(
     findings: Findings,
     before: str,
     changes: ChangeCounts | None,
-    outliers: list[Outlier],
     reused_records: int,
     segments: SegmentCounts,
     *,
@@ -116,7 +113,6 @@ def make_report(
         stages={},
         sources=findings.tallies,
         changes=changes,
-        suspicious_prices=outliers,
         unused_overlays=findings.unused_overlays,
         unused_denials=findings.unused_denials,
         notes=findings.notes,

@@ -21,7 +21,7 @@ from indexer.errors import InvalidRecord, LeftOut, SourceError
 from indexer.intake.findings import Findings
 from indexer.intake.records import SourceRecord
 from indexer.options import Denial, SourceOptions
-from indexer.probes.facts import DEAD, UNDECIDED
+from indexer.probes.verdicts import DEAD, UNDECIDED
 from indexer.record_store import RecordRun, Spool, run_of
 from indexer.search.popularity import Payers
 from indexer.segments.reuse import KeptRecords

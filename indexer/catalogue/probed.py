@@ -16,10 +16,10 @@ from msgspec import Struct
 from indexer.catalogue.catalogue import Catalogue, CatalogueEntry, ListedService
 from indexer.intake.findings import Findings
 from indexer.intake.sources import Input
-from indexer.probes.drift import listed_terms
-from indexer.probes.facts import Probed
+from indexer.probes.drift import listed_terms, offered_terms
 from indexer.probes.reading import read_probes
 from indexer.probes.targets import NO_TARGET, Targets
+from indexer.probes.verdicts import Probed
 from indexer.progress import Stage
 from indexer.x402.discovery import Discovery
 from indexer.x402.endpoints import decode_endpoints
@@ -113,7 +113,9 @@ def probe_catalogue(
         number = listed.get(target)
         if number is None:
             return []
-        return listed_terms(_accepts.decode(discovery.readings.listing(number).text).accepts)
+        listing = discovery.readings.listing(number)
+        accepted = listed_terms(_accepts.decode(listing.text).accepts)
+        return accepted + offered_terms(listing.offers)
 
     probed = read_probes(
         inputs,

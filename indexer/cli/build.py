@@ -87,7 +87,6 @@ def _describe(report: Report, artifacts: Path) -> Iterator[str]:
     yield from (f"note: {note}" for note in report.notes)
     yield from _describe_some("unused overlay:", report.unused_overlays)
     yield from _describe_some("unused denial:", report.unused_denials)
-    yield from _describe_some("suspicious price:", [*map(str, report.suspicious_prices)])
     if report.undescribed:
         yield (
             f"without a text of their own: {report.undescribed:,} of {report.endpoints:,} endpoints"

@@ -1,35 +1,59 @@
-"""Columns of payment files: recognised names, required columns, and the select list of all."""
+"""Columns of payment files: recognised names, required columns, and guesses for missing ones."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from difflib import get_close_matches
 
 from indexer.errors import SourceError
-from indexer.payments.files import PaymentInput, sql_text
+from indexer.payments.files import PaymentInput
 from indexer.text import one_line
 
-# Column to recognised names. Where a file has several of them, the first listed here counts.
+# Column to recognised names, also those of block explorers and warehouses. Where a file has
+# several of them, the first listed here counts.
 COLUMNS = {
     "id": ("id",),
-    "chain": ("chain", "network"),
-    "tx_hash": ("tx_hash", "transaction_hash"),
-    "log_index": ("log_index",),
-    "block_timestamp": ("block_timestamp", "block_time"),
-    "sender": ("sender", "from_addr", "from_address", "payer"),
-    "recipient": ("recipient", "to_addr", "to_address", "merchant"),
-    "amount": ("amount",),
-    "decimals": ("decimals",),
-    "dollars": ("amount_usdc", "value_usd"),
+    "chain": ("chain", "network", "blockchain"),
+    "tx_hash": ("tx_hash", "transaction_hash", "hash", "tx_id", "signature"),
+    "log_index": ("log_index", "event_index", "evt_index"),
+    "block_timestamp": (
+        "block_timestamp",
+        "block_time",
+        "timestamp",
+        "unix_timestamp",
+        "datetime (utc)",
+        "datetime",
+        "date (utc)",
+        "time",
+    ),
+    "sender": ("sender", "from_addr", "from_address", "payer", "from"),
+    "recipient": ("recipient", "to_addr", "to_address", "merchant", "to"),
+    "amount": ("amount_raw", "raw_amount", "amount", "value"),
+    "decimals": ("decimals", "token_decimals", "token_decimal"),
+    "dollars": ("amount_usdc", "value_usd", "amount_usd", "token_value", "usd_value"),
     "success": ("success",),
     "address": ("address",),
-    "transaction_from": ("transaction_from", "facilitator_addr", "facilitator"),
+    "transaction_from": ("transaction_from", "facilitator_addr", "facilitator", "tx_from"),
     "provider": ("provider",),
     "facilitator_id": ("facilitator_id",),
-    "token_address": ("token_address",),
+    "token_address": ("token_address", "contract_address", "token_contract_address"),
 }
 # Groups of columns; a file needs a column of each group.
 REQUIRED = (("chain",), ("block_timestamp",), ("sender",), ("recipient",), ("amount", "dollars"))
+# Words within other names of a required column, for guesses.
+WORDS = {
+    "chain": ("chain", "network"),
+    "block_timestamp": ("time", "date", "when", "created", "at"),
+    "sender": ("sender", "payer", "from", "buyer", "source", "customer"),
+    "recipient": ("recipient", "payee", "to", "seller", "receiver", "merchant", "destination"),
+    "dollars": ("usd", "dollar", "price"),
+    "amount": ("amount", "value"),
+    "decimals": ("decimal",),
+}
 MAX_LISTED = 400  # characters of a header that an error message quotes
+
+_separators = re.compile(r"[\W_]+")
 
 
 def column_names(source: PaymentInput) -> dict[str, tuple[str, ...]]:
@@ -47,68 +71,106 @@ def column_names(source: PaymentInput) -> dict[str, tuple[str, ...]]:
     return COLUMNS | {column: (name,) for column, name in source.columns.items()}
 
 
+def spellings(source: PaymentInput, names: list[str]) -> dict[str, list[str]]:
+    """Return the names among these that each column has, the one that counts first.
+
+    The case, blanks and punctuation of a recognised name do not matter.
+    """
+    folded = {name: _fold(name) for name in names}
+    found = {}
+    for column, aliases in column_names(source).items():
+        exact = [alias for alias in aliases if alias in folded]
+        alike = [] if column in source.columns else _alike(aliases, folded)
+        if own := [*dict.fromkeys([*exact, *alike])]:
+            found[column] = own
+    return found
+
+
 def find_columns(source: PaymentInput, names: list[str]) -> dict[str, str]:
     """Map each recognised column to the name that a file with these names has for it.
 
     Raises SourceError when the file lacks a given name.
     """
-    found = {
-        column: name
-        for column, aliases in column_names(source).items()
-        for name in reversed(aliases)
-        if name in names
-    }
+    found = {column: own[0] for column, own in spellings(source, names).items()}
     for column, name in source.columns.items():
         if column not in found:
-            raise _missing(source, f"{one_line(name)} for {column}", names)
+            raise SourceError(
+                f"{source.name}: there is no column {one_line(name)} for {column} among "
+                f"{_listed(names)}"
+            )
     return found
 
 
 def check_columns(source: PaymentInput, names: list[str]) -> dict[str, str]:
-    """Return the columns of a file with these names; raises SourceError when a required one lacks.
+    """Return the columns of a file with these names.
 
-    An amount without decimals is no amount where the file has dollars.
+    An amount without decimals is no amount where the file has dollars, and else has the decimals of
+    its token. Raises SourceError that names all missing columns, each with the likeliest name in
+    the file.
     """
     columns = find_columns(source, names)
-    for group in REQUIRED:
-        is_constant = group == ("chain",) and source.chain
-        if columns.keys().isdisjoint(group) and not is_constant:
-            aliases = " or ".join(name for column in group for name in COLUMNS[column])
-            remedy = "or give --chain" if group == ("chain",) else "to the name in the file"
-            raise _missing(source, aliases, names, f"; map it with --column {remedy}")
+    missing = [
+        group
+        for group in REQUIRED
+        if columns.keys().isdisjoint(group) and not (group == ("chain",) and source.chain)
+    ]
     if "amount" in columns and "decimals" not in columns:
-        if "dollars" not in columns:
-            raise SourceError(
-                f"{source.name}: amount needs decimals: the file has no column of that name; "
-                "map it with --column or give dollars"
-            )
-        del columns["amount"]
+        if "dollars" in columns:
+            del columns["amount"]
+        elif "token_address" not in columns:
+            missing.append(("decimals", "dollars"))
+    if missing:
+        raise _missing(source, missing, names, {*columns.values()})
     return columns
 
 
-def complete(source: PaymentInput, expressions: dict[str, str]) -> dict[str, str]:
-    """Return the texts of a file with columns: null where empty, and the chain that is given.
-
-    An empty `success` means failed; a missing column does not.
-    """
-    texts = {column: f"nullif({text}, '')" for column, text in expressions.items()}
-    if source.chain:
-        texts.setdefault("chain", sql_text(source.chain))
-    if "success" in texts:
-        texts["success"] = f"coalesce({texts['success']}, '')"
-    return texts
-
-
-def project(expressions: dict[str, str]) -> str:
-    """Return a select list of all COLUMNS; a column without an expression is null."""
-    return ",\n    ".join(
-        f"{expressions.get(column, 'NULL::VARCHAR')} AS {column}" for column in COLUMNS
+def _missing(
+    source: PaymentInput, groups: Sequence[tuple[str, ...]], names: list[str], used: set[str]
+) -> SourceError:
+    guesses = []
+    for group in groups:
+        column, guess = _guess(group, [name for name in names if name not in used])
+        guesses.append(f'{column} = "{one_line(guess) or "NAME"}"')
+        used.add(guess)
+    remedy = f"map the columns of the source: columns = {{{', '.join(guesses)}}}"
+    if ("chain",) in groups:
+        remedy += ', or give the network of all rows: chain = "base"'
+    missing = ", ".join(" or ".join(group) for group in groups)
+    return SourceError(
+        f"{source.name}: there is no column for {missing} among {_listed(names)}; {remedy}"
     )
 
 
-def _missing(source: PaymentInput, column: str, names: list[str], remedy: str = "") -> SourceError:
+def _guess(group: tuple[str, ...], names: list[str]) -> tuple[str, str]:
+    """Return a column of a group and the likeliest of the unused names, empty without any."""
+    for column in group:
+        for name in names:
+            parts = _separators.split(name.casefold())
+            if any(
+                word in parts or (len(word) > 2 and word in name.casefold())
+                for word in WORDS[column]
+            ):
+                return column, name
+    folded = {_fold(name): name for name in names}
+    for column in group:
+        for alias in COLUMNS[column]:
+            for match in get_close_matches(_fold(alias), folded, 1):
+                return column, folded[match]
+    return group[0], ""
+
+
+def _alike(aliases: tuple[str, ...], folded: dict[str, str]) -> list[str]:
+    keys = [*map(_fold, aliases)]
+    return sorted(
+        (name for name, key in folded.items() if key in keys),
+        key=lambda name: keys.index(folded[name]),
+    )
+
+
+def _fold(name: str) -> str:
+    return _separators.sub("", name.casefold())
+
+
+def _listed(names: list[str]) -> str:
     listed = ", ".join(names)
-    if len(listed) > MAX_LISTED:
-        listed = f"{listed[:MAX_LISTED]}…"
-    where = f"there is no column {column} among {one_line(listed)}"
-    return SourceError(f"{source.name}: {where}{remedy}")
+    return one_line(listed if len(listed) <= MAX_LISTED else f"{listed[:MAX_LISTED]}…")

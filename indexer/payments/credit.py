@@ -16,7 +16,6 @@ import msgspec
 import numpy as np
 from msgspec import Raw, Struct
 
-from indexer.payments.cycles import find_cycles
 from indexer.payments.demand import (
     ENDPOINT_BITS,
     SERVICE_MASK,
@@ -36,22 +35,19 @@ BATCH = 10_000
 NO_ENDPOINT = -1
 NO_PAYMENT = -1
 """The price in claims of amounts that no payment can have, such as fractions of 10^-18 dollars."""
-EXACT, ANY, NO_FIT = range(3)
-"""How a payment fits the price of a claim: the exact one, one of any amount, none."""
 
 # `seller` is the number of a service, and in the lower bits that of its endpoint plus 1, or 0 for
 # none. So the least and the greatest seller of a group tell whether it has one service and one
 # endpoint only. Groups have a row each: no join multiplies the payments of a busy payee by the many
-# services that claim it. `token` is 0 for payments without one, and null for claims to any.
+# services that claim it. `token` is empty for payments without one, and null for claims to any.
 SCHEMA = """
 CREATE OR REPLACE TABLE claims (
-    payee UHUGEINT, network VARCHAR, token UHUGEINT, atto HUGEINT, seller BIGINT, rank BIGINT
+    payee VARCHAR, network VARCHAR, token VARCHAR, atto HUGEINT, seller BIGINT, rank BIGINT
 )
 """
 INSERT = """
 INSERT INTO claims
-SELECT md5_number(canonical_address(payee)), network,
-    CASE WHEN asset <> '' THEN md5_number(canonical_address(asset)) END,
+SELECT canonical_address(payee), network, nullif(canonical_address(asset), ''),
     nullif(atto, '')::HUGEINT, seller, rank
 FROM batch
 """
@@ -61,7 +57,7 @@ ACCOUNTS = """
 CREATE OR REPLACE TABLE accounts AS
 SELECT row_number() OVER () AS account, *
 FROM (
-    SELECT DISTINCT recipient AS payee, network, coalesce(token, 0::UHUGEINT) AS token
+    SELECT DISTINCT recipient AS payee, network, coalesce(token_address, '') AS token
     FROM payments SEMI JOIN claims ON recipient = payee
     WHERE paid_at > $start
 )
@@ -80,12 +76,23 @@ FITTING = """
 CREATE OR REPLACE TABLE fitting AS
 SELECT account, atto, min(seller) AS low, max(seller) AS high
 FROM accounts JOIN best USING (payee, network)
-WHERE best.token IS NULL OR accounts.token IN (0, best.token)
+WHERE best.token IS NULL OR accounts.token IN ('', best.token)
 GROUP BY ALL
 """
-# Payments to claimants: the sellers that claim, and those whose price it fits, `fit` by the exact
-# amount, by any amount, or not at all.
-FITTED = f"""
+# Payments that the payee also paid back to their payer, at any time of the window.
+RETURNED = """
+CREATE OR REPLACE TABLE returned AS
+WITH recent AS (
+    SELECT DISTINCT sender, recipient FROM payments WHERE paid_at > $start AND sender <> recipient
+)
+FROM recent SEMI JOIN recent AS back
+    ON back.sender = recent.recipient AND back.recipient = recent.sender
+"""
+# The payments of each payer to each seller; `seller` is null where they are shared. A payment of
+# a claimant fits by the exact price, by any, or not at all. Bit n of `days` is set for payments on
+# the n-th UTC day of the 30 x 24 hours, which touch 31 days.
+CREDITS = f"""
+CREATE OR REPLACE TABLE credits AS
 WITH claimants AS (
     SELECT payee, network, min(seller) AS low, max(seller) AS high FROM best GROUP BY ALL
 ),
@@ -97,10 +104,8 @@ claimed AS (
     LEFT JOIN (FROM fitting WHERE atto IS NULL) AS inexact USING (account)
 ),
 fitted AS (
-    SELECT sender, recipient, paid_at, payments.atto, claimed.account, claimed.low, claimed.high,
+    SELECT sender, recipient, paid_at, payments.atto,
         coalesce(exact.low, any_low) AS fit_low, coalesce(exact.high, any_high) AS fit_high,
-        CASE WHEN exact.low IS NOT NULL THEN {EXACT} WHEN any_low IS NOT NULL THEN {ANY}
-            ELSE {NO_FIT} END AS fit,
         CASE
             WHEN claimed.low = claimed.high THEN claimed.low
             WHEN fit_low = fit_high THEN fit_low
@@ -111,25 +116,17 @@ fitted AS (
         END AS seller
     FROM payments
     JOIN claimed ON recipient = payee AND payments.network = claimed.network
-        AND coalesce(payments.token, 0::UHUGEINT) = claimed.token
+        AND coalesce(token_address, '') = claimed.token
     LEFT JOIN fitting AS exact ON exact.account = claimed.account AND exact.atto = payments.atto
     WHERE paid_at > $start
 )
-"""  # noqa: S608  # made of constants
-# The payments of each payer to each seller; `seller` is null where they are shared. Bit n of `days`
-# is set for payments on the n-th UTC day of the 30 x 24 hours, which touch 31 days.
-CREDITS = f"""
-CREATE OR REPLACE TABLE credits AS
-{FITTED}
-SELECT sender, seller, sender = recipient AS is_self,
-    payers.component IS NOT NULL AND payers.component = payees.component
-        AND sender <> recipient AS is_cycle,
+SELECT fitted.sender, seller, fitted.sender = fitted.recipient AS is_self,
+    returned.sender IS NOT NULL AS is_returned,
     count(*) AS calls, sum(atto) AS volume, max(paid_at) AS last,
     bit_or(1::BIGINT << (paid_at // {DAY} - $start // {DAY})) AS days,
-    count(*) FILTER (fit = {NO_FIT}) AS unmatched
-FROM fitted
-LEFT JOIN cycles AS payers ON payers.account = sender
-LEFT JOIN cycles AS payees ON payees.account = recipient
+    count(*) FILTER (fit_low IS NULL) AS unmatched
+FROM fitted LEFT JOIN returned
+    ON returned.sender = fitted.sender AND returned.recipient = fitted.recipient
 GROUP BY ALL
 """  # noqa: S608  # made of constants
 TOTALS = """
@@ -137,32 +134,6 @@ SELECT coalesce(sum(calls) FILTER (seller IS NOT NULL), 0)::BIGINT,
     coalesce(sum(calls) FILTER (seller IS NULL), 0)::BIGINT
 FROM credits WHERE NOT is_self
 """
-# The shared payments of each service that they fit. Payments are grouped before they are joined
-# with the many claims of a busy payee, and with prices only where the price decides.
-SHARED = f"""
-CREATE OR REPLACE TABLE shared AS
-{FITTED},
-undecided AS (
-    SELECT account, fit, CASE WHEN fit = {EXACT} THEN fitted.atto END AS price, count(*) AS calls
-    FROM fitted
-    WHERE (low & {SERVICE_MASK}) <> (high & {SERVICE_MASK})  -- leaves few payments to be joined
-        AND seller IS NULL AND sender <> recipient
-    GROUP BY ALL
-),
-fitting_claims AS (
-    SELECT undecided.account, price, seller & {SERVICE_MASK} AS seller, calls
-    FROM undecided JOIN accounts USING (account)
-    JOIN best ON best.payee = accounts.payee AND best.network = accounts.network AND atto = price
-    WHERE fit = {EXACT} AND (best.token IS NULL OR accounts.token IN (0, best.token))
-    UNION
-    SELECT undecided.account, NULL, seller & {SERVICE_MASK}, calls
-    FROM undecided JOIN accounts USING (account)
-    JOIN best ON best.payee = accounts.payee AND best.network = accounts.network
-    WHERE fit = {NO_FIT} OR (fit = {ANY} AND atto IS NULL
-        AND (best.token IS NULL OR accounts.token IN (0, best.token)))
-)
-SELECT seller, sum(calls)::BIGINT AS calls FROM fitting_claims GROUP BY ALL
-"""  # noqa: S608  # made of constants
 
 
 class Claim(Struct, frozen=True):
@@ -215,14 +186,13 @@ def count_credits(payments: DuckDBPyConnection, services: Iterable[Sequence[Clai
     connection.execute(SCHEMA)
     count = _insert_claims(connection, services)
     ((start,),) = connection.execute(START).fetchall()
-    find_cycles(connection, start)
-    connection.execute(ACCOUNTS, {"start": start})
+    for query in (RETURNED, ACCOUNTS):
+        connection.execute(query, {"start": start})
     for query in (BEST, FITTING):
         connection.execute(query)
     # DuckDB expects that few payments match, and would build the hash tables of the joins of them.
     connection.execute("SET disabled_optimizers = 'join_order,build_side_probe_side'")
-    for query in (CREDITS, SHARED):
-        connection.execute(query, {"start": start})
+    connection.execute(CREDITS, {"start": start})
     connection.execute("RESET disabled_optimizers")
     ((credited, shared),) = connection.execute(TOTALS).fetchall()
     return Credits(credited, shared, read_inputs(connection, start), read_demand(connection, count))

@@ -20,7 +20,7 @@ from service.errors import needs_extra
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-MAX_THREADS = 4
+MAX_MEMORY = 256 * 2**20  # bytes; DuckDB would keep all texts in more, and be no faster
 THREAD_MEMORY = 128 * 2**20  # bytes; with less, reading Parquet can run out of memory
 INTERRUPTED = "Query interrupted"  # message of the RuntimeError that DuckDB raises on Ctrl-C
 
@@ -68,8 +68,8 @@ def open_payments(
             f"{printable(database)}: DuckDB cannot work under this name; choose another --out, "
             "in UTF-8 and without a question mark"
         )
-    limit = duckdb_memory(memory)
-    threads = min(jobs, MAX_THREADS, limit // THREAD_MEMORY)
+    limit = min(duckdb_memory(memory), MAX_MEMORY)
+    threads = min(jobs, limit // THREAD_MEMORY)
     config: dict[str, str | bool | int | float | list[str]] = {
         "memory_limit": f"{limit}B",
         "threads": max(1, threads),

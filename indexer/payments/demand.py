@@ -23,10 +23,8 @@ BATCH = 10_000
 ENDPOINT_BITS = 32
 ENDPOINT_MASK = 2**ENDPOINT_BITS - 1
 SERVICE_MASK = ~ENDPOINT_MASK
-SHARES = 10**15
-"""Shares of volume are rounded to integers of this scale: sums of floats depend on their order."""
 
-# A row for each service that has payments, or shares them, and then for its endpoints.
+# A row for each service that has payments, and then for its endpoints.
 DEMAND = f"""
 WITH paid AS (
     SELECT * REPLACE (seller & {SERVICE_MASK} AS seller) FROM credits WHERE seller IS NOT NULL
@@ -35,16 +33,10 @@ WITH paid AS (
 ),
 payers AS (
     SELECT seller, sum(calls) AS calls, sum(volume) AS volume, max(last) AS last,
-        bit_or(days) AS days, coalesce(bit_or(days) FILTER (NOT is_cycle), 0) AS counted_days,
-        coalesce(sum(calls) FILTER (is_cycle), 0) AS cycles, sum(unmatched) AS unmatched
+        bit_or(days) AS days, coalesce(bit_or(days) FILTER (NOT is_returned), 0) AS counted_days,
+        coalesce(sum(calls) FILTER (is_returned), 0) AS returned, sum(unmatched) AS unmatched
     FROM paid WHERE NOT is_self
     GROUP BY seller, sender
-),
-volumes AS (SELECT seller, sum(volume) AS total FROM payers GROUP BY seller),
-shares AS (
-    SELECT payers.*, CASE WHEN total > 0
-        THEN round(volume::DOUBLE / total::DOUBLE * {SHARES})::HUGEINT ELSE 0 END AS share
-    FROM payers JOIN volumes USING (seller)
 ),
 shape AS (
     SELECT seller, sum(calls)::BIGINT AS calls, count(*) AS payers,
@@ -53,20 +45,18 @@ shape AS (
         count(*) FILTER (bit_count(counted_days) > 1) AS counted_returning,
         bit_count(bit_or(days))::BIGINT AS active_days, max(last) AS last,
         sum(volume) AS volume, max(calls)::BIGINT AS top_calls, max(volume) AS top_volume,
-        sum(calls * calls) AS squared_calls, sum(share * share) AS squared_shares,
-        sum(cycles)::BIGINT AS cycles, sum(unmatched)::BIGINT AS unmatched
-    FROM shares GROUP BY seller
+        sum(returned)::BIGINT AS returned, sum(unmatched)::BIGINT AS unmatched
+    FROM payers GROUP BY seller
 ),
 selves AS (SELECT seller, sum(calls)::BIGINT AS selves FROM paid WHERE is_self GROUP BY seller)
 SELECT seller, coalesce(COLUMNS(* EXCLUDE (seller)), 0)
 FROM shape FULL JOIN selves USING (seller)
-FULL JOIN (SELECT seller, calls AS shared FROM shared) USING (seller)
 ORDER BY seller
 """  # noqa: S608  # made of constants
 INPUTS = """
 SELECT coalesce(min(paid_at), 0), coalesce(max(paid_at), 0), count(*),
-    count(*) FILTER (transaction IS NULL), count(*) FILTER (event_index IS NULL),
-    count(*) FILTER (token IS NULL),
+    count(*) FILTER (tx_hash IS NULL), count(*) FILTER (event_index IS NULL),
+    count(*) FILTER (token_address IS NULL),
     coalesce(list_sort(list(DISTINCT network)), [])
 FROM payments WHERE paid_at > $start
 """
@@ -76,12 +66,10 @@ class CreditedDemand(Struct, frozen=True):
     """The payments of 30 days to a service or an endpoint, without payments to oneself.
 
     returning: payers on two UTC days at least
-    counted_payers, counted_returning: the same without payments within a cycle
+    counted_payers, counted_returning: the same without payments that were paid back
     last: of the newest payment, in milliseconds since 1970
     volume, top_volume: in 10^-18 US dollars, of all payers and of the greatest one
-    squared_calls, squared_shares: sums over payers, of shares of the volume in 1 / SHARES
     unmatched: payments of an amount that no endpoint asks
-    shared: payments that fit other services as well, and are credited to none
     """
 
     payments: int
@@ -94,12 +82,9 @@ class CreditedDemand(Struct, frozen=True):
     volume: int
     top_payments: int
     top_volume: int
-    squared_calls: int
-    squared_shares: int
     cycle_payments: int
     unmatched: int
     self_payments: int
-    shared: int
 
     @property
     def counted(self) -> Payers:
@@ -117,7 +102,7 @@ class ServiceDemand(Struct, frozen=True):
 def read_demand(connection: DuckDBPyConnection, count: int) -> Iterator[ServiceDemand | None]:
     """Yield the demand of each of `count` services, in order; closes the connection at the end.
 
-    Reads the tables `credits` and `shared` of `indexer.payments.credit`.
+    Reads the table `credits` of `indexer.payments.credit`.
     """
     next_service = 0
     with connection:

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from indexer.payments.demand import SHARES, CreditedDemand, ServiceDemand
+from indexer.payments.demand import CreditedDemand, ServiceDemand
 from indexer.snapshot.demand import CountedDemand
 from indexer.snapshot.ecosystem import ATTO_IN_MICRO
 from indexer.x402.endpoints import decode_endpoints
@@ -47,16 +47,12 @@ def _figures(demand: CreditedDemand) -> dict[str, Any]:
         top_payer_share=Shares(
             _ratio(demand.top_payments, payments), _ratio(demand.top_volume, volume)
         ),
-        hhi=Shares(
-            _ratio(demand.squared_calls, payments**2), _ratio(demand.squared_shares, SHARES**2)
-        ),
         self_payments=demand.self_payments,
         cycle_payments=demand.cycle_payments,
         without_top_payer=Amounts(
             payments - demand.top_payments, _micro(volume - demand.top_volume)
         ),
         price_unmatched=demand.unmatched,
-        shared=demand.shared,
     )
     return msgspec.structs.asdict(figures)
 

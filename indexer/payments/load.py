@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import stat
+from bisect import bisect_right
 from collections.abc import Sequence
 from contextlib import ExitStack
 from datetime import datetime, timedelta
@@ -11,122 +12,165 @@ from tempfile import TemporaryDirectory
 
 import duckdb
 from duckdb import DuckDBPyConnection
+from msgspec import Struct
 
 from indexer.assets.stablecoins import KNOWN_STABLECOINS, Stablecoins
-from indexer.compressed import ZSTD_MAGIC
+from indexer.assets.testnets import is_test_network
 from indexer.errors import IndexerError, InvalidRecord, SourceError
-from indexer.intake.findings import Findings
+from indexer.intake.findings import Findings, Tally
 from indexer.intake.records import source_errors
-from indexer.payments import parquet, rules, text_files
+from indexer.payments import readers, rules
 from indexer.payments.columns import COLUMNS
-from indexer.payments.exclusions import exclude_rows
 from indexer.payments.files import (
-    PaymentFile,
+    Lines,
     PaymentInput,
+    is_parquet,
     link_or_spool,
-    read_start,
+    prepare_text,
+    read_head,
     read_version,
+    sql_text,
 )
-from indexer.payments.rules import BLANK, ENCLOSED, FAULTS, LEFT_OUT
-from indexer.snapshot.ecosystem import NEWEST
-from indexer.text import describe_encoding, printable
+from indexer.payments.readers import UNCLOSED, Damage, Reader
+from indexer.payments.rules import (
+    DUPLICATE,
+    FAULTS,
+    LEFT_OUT,
+    OTHER_CURRENCY,
+    TEST_NETWORK,
+    UNKNOWN_TOKEN,
+    WRONG_DECIMALS,
+)
 
 CLOCK_SKEW = timedelta(hours=1)
 BATCH = 10_000
 
-# `rows` has a row for each row of the files, in order. No row is ever deleted, so that `rowid` is
-# the index of a row among all.
-# Storing texts would take most of the time of loading. So `rows` has 128-bit hashes of them, and
-# `details` has the texts of wanted rows only: rejects and the newest payments. Among ten million
-# payments two texts collide with a probability below 10^-24. MD5 collisions can be constructed,
-# but an attacker gains nothing: two payments, or two addresses, of their own count as one.
-TEXTS = ("id", "chain", *rules.ADDRESSES, "provider", "facilitator_id")
+# `rows` has a row for each record of the files, in order. No row is ever deleted, so that `rowid`
+# is the index of a row among all. Texts that are nearly all different are not compressed: trying to
+# would take a third of the time of loading.
+TYPES = {
+    "file": "INTEGER",
+    "fault": "TINYINT",
+    "breaks": "INTEGER",
+    "paid_at": "BIGINT",
+    "atto": "HUGEINT",
+    "stated_decimals": "TINYINT",
+    "network": "VARCHAR",
+    "event_index": "BIGINT",
+    "tx_hash": "VARCHAR USING COMPRESSION uncompressed",
+    "sender": "VARCHAR USING COMPRESSION uncompressed",
+    "recipient": "VARCHAR USING COMPRESSION uncompressed",
+    "transaction_from": "VARCHAR USING COMPRESSION uncompressed",
+    "token_address": "VARCHAR",
+    "id": "VARCHAR",
+    "chain": "VARCHAR",
+    "address": "VARCHAR",
+    "provider": "VARCHAR",
+    "facilitator_id": "VARCHAR",
+}
+VALUES = {
+    "file": "$file",
+    "atto": "CASE WHEN fault IS NULL THEN atto_dollars(base_units, decimal_places) END",
+    "stated_decimals": "CASE WHEN amount IS NOT NULL THEN decimal_places END",
+}
 SCHEMA = f"""
 SET TimeZone = 'UTC';
 SET preserve_insertion_order = true;
-CREATE TABLE rows (
-    file INTEGER,
-    fault TINYINT,
-    unclosed BOOLEAN,
-    paid_at BIGINT,
-    atto HUGEINT,
-    stated_decimals TINYINT,
-    network VARCHAR,
-    transaction UHUGEINT USING COMPRESSION uncompressed,
-    event_index BIGINT,
-    sender UHUGEINT USING COMPRESSION uncompressed,
-    recipient UHUGEINT USING COMPRESSION uncompressed,
-    token UHUGEINT
-);
-CREATE TABLE enclosed (row BIGINT, opening BIGINT);
-CREATE TABLE wanted (row BIGINT);
-CREATE TABLE details (
-    row BIGINT, damage VARCHAR,
-    paid_at BIGINT, base_units HUGEINT, decimal_places TINYINT, event_index BIGINT,
-    {", ".join(f"{column} VARCHAR" for column in TEXTS)}
-);
+CREATE TABLE rows ({", ".join(f"{name} {kind}" for name, kind in TYPES.items())});
 CREATE VIEW payments AS
-    SELECT rowid AS row, file, paid_at, atto, network, transaction, event_index, sender, recipient,
-        token
+    SELECT rowid AS row, * EXCLUDE (fault, breaks, stated_decimals),
+        coalesce(stated_decimals, 6) AS decimal_places,
+        whole_units(atto, coalesce(stated_decimals, 6)) AS base_units
     FROM rows WHERE fault IS NULL;
 """  # noqa: S608  # made of constants
+SELECTED = ", ".join(f"{VALUES.get(name, name)} AS {name}" for name in TYPES)
 
-ROW = """
-    $file, fault, unclosed, paid_at,
-    CASE WHEN fault IS NULL THEN atto_dollars(base_units, decimal_places) END,
-    CASE WHEN amount IS NOT NULL THEN decimal_places END,
-    network,
-    md5_number(network || ' ' || tx_hash),
-    event_index,
-    md5_number(sender),
-    md5_number(recipient),
-    md5_number(token_address)
-"""
-DETAIL = f"""
-    $start + row, damage, paid_at, base_units, decimal_places, event_index,
-    {", ".join(TEXTS)}
-"""
-
-# A line with an odd number of quotes opens or closes a quoted value of several lines. The lines in
-# between are text of that value. They may look like payments, so that counting them would let the
-# author of the text forge payments.
-FIND_ENCLOSED = """
-INSERT INTO enclosed
-SELECT unnest(range(opening + 1, closing)), opening
-FROM (
-    SELECT rowid AS opening, lead(rowid, 1, $stop) OVER (ORDER BY rowid) AS closing,
-        row_number() OVER (ORDER BY rowid) AS number
-    FROM rows WHERE file = $file AND unclosed
+# The amount of another token may exceed every bound of dollars, and is not judged.
+_VALUE_FAULTS = tuple(
+    code for code, (column, *_) in enumerate(FAULTS) if column in ("amount", "decimals", "dollars")
 )
-WHERE number % 2 = 1
-"""
-REJECT_ENCLOSED = f"""
-UPDATE rows SET fault = {ENCLOSED} FROM enclosed
-WHERE rows.rowid = enclosed.row AND fault IS DISTINCT FROM {BLANK}
-"""  # noqa: S608  # made of constants
-
-SELECT_WANTED = f"""
-INSERT INTO wanted
-SELECT rowid FROM rows WHERE fault >= 0 OR fault = {ENCLOSED}
-UNION ALL SELECT row FROM payments WHERE paid_at >= (
-    SELECT min(paid_at) FROM (SELECT paid_at FROM payments ORDER BY paid_at DESC LIMIT {NEWEST})
+JUDGED = f"(fault IS NULL OR fault IN {_VALUE_FAULTS})"
+NETWORKS = f"SELECT DISTINCT network FROM rows WHERE {JUDGED} AND network IS NOT NULL"  # noqa: S608  # made of constants
+STABLECOINS = """
+CREATE TEMP TABLE stablecoins (
+    network VARCHAR, token_address VARCHAR, token_decimals TINYINT, is_usd BOOLEAN
 )
-"""  # noqa: S608  # made of constants
-SELECT_PICKS = """
-CREATE OR REPLACE TEMP TABLE picks AS
-SELECT row - $start AS row FROM wanted WHERE row BETWEEN $start AND $start + $rows - 1
 """
-
-COUNTS = f"""
-SELECT file, fault, count(*) FROM rows WHERE fault IS DISTINCT FROM {BLANK}
-GROUP BY file, fault ORDER BY file, fault DESC
+# Few combinations of network, token and decimals stand for all rows.
+EXCLUDE = f"""
+UPDATE rows SET fault = exclusion FROM (
+    SELECT network, token_address, stated_decimals, CASE
+        WHEN list_contains($test_networks, network) THEN {TEST_NETWORK}
+        WHEN token_address IS NULL THEN NULL
+        WHEN is_usd IS NULL THEN {UNKNOWN_TOKEN}
+        WHEN NOT is_usd THEN {OTHER_CURRENCY}
+        WHEN stated_decimals <> token_decimals THEN {WRONG_DECIMALS}
+        END AS exclusion
+    FROM (SELECT DISTINCT network, token_address, stated_decimals FROM rows WHERE {JUDGED})
+    LEFT JOIN stablecoins USING (network, token_address)
+) AS excluded
+WHERE exclusion IS NOT NULL AND rows.network = excluded.network
+    AND rows.token_address IS NOT DISTINCT FROM excluded.token_address
+    AND rows.stated_decimals IS NOT DISTINCT FROM excluded.stated_decimals
+    AND {JUDGED} AND (fault IS NULL OR exclusion < 0)
 """  # noqa: S608  # made of constants
+
+# Only the few rows that share a transaction are compared, found by hashes, which take less memory.
+# A log index identifies a payment of a transaction. Without log index its parties and amount do,
+# and a row is a duplicate of any row with them, so that exports with and without log indexes do not
+# double. Rows without a transaction hash are never duplicates.
+CANDIDATES = """
+CREATE TEMP TABLE candidates AS
+SELECT rowid AS row, network, tx_hash, event_index, sender, recipient, atto
+FROM rows WHERE fault IS NULL AND hash(network, tx_hash) IN (
+    SELECT hash(network, tx_hash) AS key FROM rows WHERE fault IS NULL AND tx_hash IS NOT NULL
+    GROUP BY key HAVING count(*) > 1
+)
+"""
+DEDUPLICATE = f"""
+UPDATE rows SET fault = {DUPLICATE} FROM (
+    FROM candidates ANTI JOIN (
+        SELECT min(row) AS row FROM candidates WHERE event_index IS NOT NULL
+        GROUP BY network, tx_hash, event_index
+        UNION ALL
+        SELECT min(row) FROM candidates
+        GROUP BY network, tx_hash, sender, recipient, atto HAVING bool_and(event_index IS NULL)
+    ) AS originals USING (row)
+    WHERE tx_hash IS NOT NULL
+) AS duplicate
+WHERE rows.rowid = duplicate.row
+"""  # noqa: S608  # made of constants
+
+COUNTS = """
+SELECT file, fault, count(*) FROM rows GROUP BY file, fault ORDER BY file, fault DESC
+"""
 REJECTED = """
-SELECT file, row, coalesce(id, tx_hash), opening, fault, damage
-FROM details JOIN rows ON rows.rowid = row LEFT JOIN enclosed USING (row)
-WHERE fault >= 0 OR opening IS NOT NULL
-ORDER BY row
+SELECT rowid, fault, coalesce(id, tx_hash) FROM rows WHERE file = $file AND fault >= 0
+ORDER BY rowid
 """
+
+
+class LoadedFile(Struct):
+    """A file in the table `rows`.
+
+    start, count: its rows, by `rowid`
+    head: the number of the line above its first row
+    gaps: the numbers of lines that are no rows: blank ones, and damaged ones
+    """
+
+    name: str
+    columns: dict[str, str]
+    start: int
+    count: int
+    unit: str = "row"
+    head: int = 0
+    gaps: list[int] = []
+    damages: list[Damage] = []
+
+    def number(self, row: int) -> int:
+        """Return the number of the line, the record or the row at an index among the rows."""
+        number = self.head + row + 1
+        return number + bisect_right([gap - index for index, gap in enumerate(self.gaps)], number)
 
 
 def load_payments(
@@ -137,43 +181,26 @@ def load_payments(
     now: datetime,
     stablecoins: Stablecoins = KNOWN_STABLECOINS,
 ) -> None:
-    """Load files into the view `payments` and the table `details`, and report their findings.
+    """Load files into the view `payments`, and report their findings.
 
     payments: `row` is the index among the rows of all files, `file` that among the inputs;
         `paid_at` is in milliseconds since 1970, `atto` in 10^-18 US dollars; `network` is the text
-        that `service.networks.network_key` returns; `transaction` is a hash of network and
-        transaction hash, or null; `sender`, `recipient` and `token` are hashes,
-        `md5_number(canonical_address(text))`, and `token` is null where the row names none
-    details: the texts of rejected rows and of at least the newest 10,000 payments; the amount is
-        `base_units` / 10^`decimal_places` tokens
+        that `service.networks.network_key` returns; the amount is `base_units` /
+        10^`decimal_places` tokens; other columns are texts, null where the row has none
 
     Raises SourceError when a file is missing, unreadable, lacks a column or changes while it is
     read, and IndexerError or duckdb.Error when memory or disk space runs out.
     """
-    for script in (SCHEMA, rules.MACROS, text_files.MACROS, parquet.MACROS):
+    for script in (rules.MACROS, readers.MACROS, _known_decimals(stablecoins), SCHEMA):
         connection.execute(script)
     latest = int((now + CLOCK_SKEW).timestamp() * 1000)
-    files: list[PaymentFile] = []
+    files: list[LoadedFile] = []
     start = 0
     for index, source in enumerate(inputs):
-        if files:
-            _remove_copy(files[-1])
-        path = staging / f"payments-{index}"
-        link_or_spool(source, path)
-        version = read_version(path)
-        if _is_parquet(source, path):
-            file = parquet.open_parquet_file(connection, source, path)
-        else:
-            file = text_files.open_text_file(source, path)
-        file.index, file.start, file.version = index, start, version
-        _load_rows(connection, file, latest)
-        files.append(file)
-        start += file.rows
-    connection.execute(REJECT_ENCLOSED)
-    exclude_rows(connection, stablecoins)
-    connection.execute(SELECT_WANTED)
-    for file in reversed(files):  # the copy of the last file still exists
-        _load_details(connection, file, latest)
+        values = {"file": index, "latest": latest}
+        files.append(_load_file(connection, source, staging / f"payments-{index}", start, values))
+        start += files[-1].count
+    _exclude(connection, stablecoins)
     _report(connection, files, findings)
 
 
@@ -188,98 +215,134 @@ def check_files(inputs: Sequence[PaymentInput]) -> None:
                 continue
             path = Path(folder) / str(index)
             link_or_spool(source, path)
-            if _is_parquet(source, path):
+            if is_parquet(source, path):
                 connection = connection or stack.enter_context(duckdb.connect())
-                parquet.open_parquet_file(connection, source, path)
+                readers.open_parquet(connection, source, path)
             else:
-                text_files.check_text_file(source, path)
+                readers.open_text(source, path, read_head(source.name, path))
 
 
-def _is_parquet(source: PaymentInput, path: Path) -> bool:
-    content = read_start(source.name, path)
-    if fault := describe_encoding(content[:2]):
-        raise SourceError(f"{source.name}: {fault}")
-    if content.startswith(ZSTD_MAGIC):
-        instead = f"give <(zstd -dc {printable(source.path)}) instead"
-        raise SourceError(f"{source.name}: is compressed with zstd; {instead}")
-    return content.startswith(parquet.MAGIC)
-
-
-def _load_rows(connection: DuckDBPyConnection, file: PaymentFile, latest: int) -> None:
-    query = f"INSERT INTO rows {_select(file.all_rows, file.staged, ROW)}"
-    count = _insert(connection, file, query, {"latest": latest, "file": file.index})
-    if count != file.rows:  # a lost row would shift the line numbers of all later rows
-        _check_version(file)
-        raise IndexerError(f"{file.name}: {count:,} of {file.rows:,} {file.unit}s could be read")
-    connection.execute(FIND_ENCLOSED, {"file": file.index, "stop": file.start + count})
-
-
-def _load_details(connection: DuckDBPyConnection, file: PaymentFile, latest: int) -> None:
-    rows = {"start": file.start, "rows": file.rows}
-    ((count,),) = connection.execute(SELECT_PICKS, rows).fetchall()
-    if count:
-        if file.copy is not None and not file.copy.exists():
-            text_files.copy_lines(file.name, file.path, file.copy)
-        query = f"INSERT INTO details {_select(file.picked_rows, file.staged, DETAIL)}"
-        _insert(connection, file, query, {"latest": latest, "start": file.start})
-    _check_version(file)
-    _remove_copy(file)
-    file.path.unlink()
-
-
-def _check_version(file: PaymentFile) -> None:
-    if file.version != read_version(file.path):
-        raise SourceError(
-            f"{file.name}: changed while it was read; build again when it is complete"
-        )
-
-
-def _remove_copy(file: PaymentFile) -> None:
-    """Remove the copy of a file, so that the disk never holds two copies."""
-    if file.copy is not None:
-        file.copy.unlink(missing_ok=True)
-
-
-def _select(source: str, staged: str, columns: str) -> str:
-    return f"WITH {source}, {staged}, {rules.STAGES} SELECT {columns} FROM judged"  # noqa: S608  # ours
-
-
-def _insert(
-    connection: DuckDBPyConnection, file: PaymentFile, query: str, values: dict[str, int]
-) -> int:
+def _load_file(
+    connection: DuckDBPyConnection,
+    source: PaymentInput,
+    path: Path,
+    start: int,
+    values: dict[str, int],
+) -> LoadedFile:
+    """Insert the rows of a file, of which at most one copy is on the disk at a time."""
+    link_or_spool(source, path)
+    version, copy = read_version(path), path.with_name(f"{path.name}-lines")
+    if is_parquet(source, path):
+        reader = readers.open_parquet(connection, source, path)
+    else:
+        lines = prepare_text(source.name, path, copy)
+        reader = readers.open_text(source, copy if copy.exists() else path, lines)
+    query = f"WITH {reader.staged(tuple(COLUMNS))}, {rules.STAGES} SELECT {SELECTED} FROM judged"  # noqa: S608  # ours
     try:
-        ((count,),) = connection.execute(query, values).fetchall()
+        ((count,),) = connection.execute(f"INSERT INTO rows {query}", values).fetchall()
     except duckdb.Error as error:
         reason = str(error).partition("\n")[0]
-        raise IndexerError(f"the payments of {file.name} cannot be counted: {reason}") from error
-    return int(count)
+        raise IndexerError(f"the payments of {source.name} cannot be counted: {reason}") from error
+    if version != read_version(path):
+        raise SourceError(
+            f"{source.name}: changed while it was read; build again when it is complete"
+        )
+    file = LoadedFile(source.name, reader.columns, start, count)
+    if reader.lines is not None:
+        _number_lines(connection, file, reader, reader.lines, copy if copy.exists() else path)
+    copy.unlink(missing_ok=True)
+    path.unlink()
+    return file
 
 
-def _report(connection: DuckDBPyConnection, files: list[PaymentFile], findings: Findings) -> None:
-    tallies = [findings.tally(file.name) for file in files]
-    for index, fault, count in connection.execute(COUNTS).fetchall():
-        tallies[index].records += count
-        if fault in LEFT_OUT:
-            tallies[index].left_out[LEFT_OUT[fault]] += count
-    cursor = connection.execute(REJECTED)
-    while batch := cursor.fetchmany(BATCH):
-        for index, row, payment_id, opening, code, damage in batch:
-            file = files[index]
-            shift = file.first_number - file.start
-            column, reason = "", damage
-            if opening is not None:
-                reason = f"is within a quoted value that starts on line {opening + shift}"
-            elif code > 0:
-                column, _, reason = FAULTS[code]
-            position, path = f"{file.unit} {row + shift}", _path(file.columns, column)
-            fault = InvalidRecord(path, reason)
-            findings.refuse(tallies[index], position, payment_id, fault)
-    for tally in tallies:
+def _number_lines(
+    connection: DuckDBPyConnection, file: LoadedFile, reader: Reader, lines: Lines, path: Path
+) -> None:
+    """Find the lines of a text that are no rows; each is damaged, or belongs to another one."""
+    is_csv = reader.width > 0
+    file.unit, file.head = "line", lines.head_number - (not is_csv)
+    query = "SELECT coalesce(sum(breaks), 0)::BIGINT FROM rows WHERE rowid >= ?"
+    ((breaks,),) = connection.execute(query, [file.start]).fetchall()
+    file.damages = readers.read_damages(connection, reader.width) if is_csv else []
+    lost = lines.count - file.head - file.count - breaks
+    lost -= sum(each.lines for each in file.damages)
+    if lost:
+        file.gaps = lines.find_blank(path)
+        lost -= len(file.gaps)
+    if lost and not is_csv:  # a lost row would shift the line numbers of all later rows
+        raise IndexerError(f"{file.name}: {lost:,} of {lines.count:,} lines could not be read")
+    if breaks or any(each.lines > 1 for each in file.damages):
+        file.unit, file.gaps = "record", []
+    file.gaps = sorted({*file.gaps, *(each.number for each in file.damages)})
+    cut = next((each for each in file.damages if each.is_cut), None)
+    if lost > 0 and cut is not None:
+        cut.lines += lost
+    elif lost > 0:  # DuckDB says nothing of a quoted value that the end of the file ends
+        file.damages.append(Damage(file.number(file.count), UNCLOSED, lost))
+
+
+def _known_decimals(stablecoins: Stablecoins) -> str:
+    assets = stablecoins.assets.items()
+    pairs = (f"{sql_text(' '.join(key))}: {asset.decimals}" for key, asset in assets)
+    return f"""
+CREATE MACRO known_decimals(network, token) AS
+    map_extract_value(MAP {{{", ".join(pairs)}}}, network || ' ' || token)::VARCHAR;
+"""
+
+
+def _exclude(connection: DuckDBPyConnection, stablecoins: Stablecoins) -> None:
+    """Set the fault of rows that are no dollars, on test networks, or duplicates."""
+    connection.execute(STABLECOINS)
+    known = [(*key, each.decimals, each.is_usd) for key, each in stablecoins.assets.items()]
+    connection.executemany("INSERT INTO stablecoins VALUES (?, ?, ?, ?)", known)
+    networks = (name for (name,) in connection.execute(NETWORKS).fetchall())
+    connection.execute(EXCLUDE, {"test_networks": [*filter(is_test_network, networks)]})
+    for query in (CANDIDATES, DEDUPLICATE):
+        connection.execute(query)
+    connection.execute("DROP TABLE stablecoins; DROP TABLE candidates")
+
+
+def _report(connection: DuckDBPyConnection, files: list[LoadedFile], findings: Findings) -> None:
+    counts = connection.execute(COUNTS).fetchall()
+    for index, file in enumerate(files):
+        tally = findings.tally(file.name)
+        tally.records = file.count + sum(each.lines for each in file.damages)
+        for number, fault, count in counts:
+            if number == index and fault in LEFT_OUT:
+                tally.left_out[LEFT_OUT[fault]] += count
+        _refuse(connection, file, findings, tally, index)
         tally.published = tally.records - tally.malformed - sum(tally.left_out.values())
+
+
+def _refuse(
+    connection: DuckDBPyConnection, file: LoadedFile, findings: Findings, tally: Tally, index: int
+) -> None:
+    """Report the rejected rows of a file in order; a damaged one counts for each of its lines."""
+    base = file.head if file.unit == "record" else 0
+    damages = [*reversed(file.damages)]
+
+    def refuse_damages(end: int | None = None) -> None:
+        while damages and (end is None or damages[-1].number < end):
+            damage = damages.pop()
+            fault = InvalidRecord("$", damage.reason)
+            findings.refuse(tally, f"{file.unit} {damage.number - base}", None, fault)
+            tally.malformed += damage.lines - 1
+
+    cursor = connection.execute(REJECTED, {"file": index})
+    while batch := cursor.fetchmany(BATCH):
+        for row, fault, payment_id in batch:
+            number = file.number(row - file.start)
+            refuse_damages(number)
+            column, _, reason = FAULTS[fault]
+            position, path = f"{file.unit} {number - base}", _path(file.columns, column)
+            findings.refuse(tally, position, payment_id, InvalidRecord(path, reason))
+    refuse_damages()
 
 
 def _path(names: dict[str, str], column: str) -> str:
     """Return the JSON path of a column by its name in the file."""
     if column == "amount" and column not in names and "dollars" in names:
         column = "dollars"
-    return f"$.{names.get(column, COLUMNS[column][0])}" if column else "$"
+    if not column:
+        return "$"
+    return f"$.{names.get(column, 'amount_usdc' if column == 'dollars' else column)}"

@@ -1,20 +1,15 @@
-"""Rules: the SQL stages that parse the texts of a row exactly and tell payments from rejects.
+"""Rules: the SQL that parses the texts of a row exactly and tells payments from rejects.
 
-Each query that reads a file is a chain of common table expressions, the stages:
+A query that reads a file is a chain of common table expressions:
 
-    source   the lines of a text file, or the rows of a Parquet file   (text_files, parquet)
-    staged   the index of the row in its file, its damage if any, and
-             the text of each of COLUMNS                               (text_files, parquet)
+    staged   `damaged` (whether the row is no JSON object) and the text of each of COLUMNS (`load`)
     typed    exact values beside the texts; null where a text is invalid
     judged   `fault`: null for a payment, else the code of a reject or of a row left out
-
-Columns of `staged` beside COLUMNS: `row` (index), `blank` (a line without text), `damage` (why the
-line cannot be split into values, or null) and `unclosed` (the line has an odd number of quotes).
 """
 
 from __future__ import annotations
 
-from indexer.payments.files import sql_text
+from indexer.payments.files import MAX_LINE, sql_text
 from service.networks import NETWORK_KEYS
 
 MAX_DECIMALS = 18
@@ -23,8 +18,7 @@ MAX_DOLLARS = 10**12
 ADDRESSES = ("tx_hash", "sender", "recipient", "address", "transaction_from", "token_address")
 
 # Codes of rows that are not payments for another reason than their values.
-BLANK, FAILED, DUPLICATE, ENCLOSED = -1, -2, -3, -4
-TEST_NETWORK, UNKNOWN_TOKEN, OTHER_CURRENCY = -5, -6, -7
+FAILED, DUPLICATE, TEST_NETWORK, UNKNOWN_TOKEN, OTHER_CURRENCY = -1, -2, -3, -4, -5
 LEFT_OUT = {
     FAILED: "failed payments",
     DUPLICATE: "duplicate payments",
@@ -47,9 +41,9 @@ NOT_A_TIME = (
 NOT_DOLLARS = "is not a decimal of at most 6 places, from 0"
 
 # Each fault: its column, its SQL condition, and its reason in the list of rejects. The code of a
-# fault is its index; the first condition that holds counts. The column `damage` is a reason itself.
+# fault is its index; the first condition that holds counts.
 FAULTS = (
-    ("", "damage IS NOT NULL", ""),
+    ("", "damaged", f"is not a JSON object of at most {MAX_LINE:,} bytes"),
     ("chain", "chain IS NULL", "is missing"),
     ("block_timestamp", "block_timestamp IS NULL", "is missing"),
     ("block_timestamp", "paid_at IS NULL", NOT_A_TIME),
@@ -60,12 +54,12 @@ FAULTS = (
     ("amount", "coalesce(amount, dollars) IS NULL", "is missing"),
     ("amount", "amount IS NOT NULL AND base_units IS NULL", "is not a whole number of base units"),
     ("dollars", "base_units IS NULL", NOT_DOLLARS),
-    ("decimals", "amount IS NOT NULL AND decimals IS NULL", "is missing"),
+    ("decimals", "amount IS NOT NULL AND stated IS NULL", "is missing"),
     ("decimals", "decimal_places IS NULL", f"is not a whole number from 0 to {MAX_DECIMALS}"),
     ("amount", f"amount IS NOT NULL AND {TOO_MUCH}", "is over 10^12 US dollars"),
     ("dollars", TOO_MUCH, "is over 10^12 US dollars"),
     ("log_index", "log_index IS NOT NULL AND event_index IS NULL", "is not a whole number"),
-    ("decimals", "false", "is not the number of decimals of this token"),  # found by `exclusions`
+    ("decimals", "false", "is not the number of decimals of this token"),  # found by `load`
 )
 WRONG_DECIMALS = len(FAULTS) - 1
 
@@ -99,7 +93,9 @@ CREATE MACRO parse_plain_dollars(text) AS
         WHEN regexp_full_match(text, '\d{1,9}\.\d{7,}')
             AND abs(text::DOUBLE - round(text::DOUBLE, 6)) < 1e-9
         THEN round(text::DOUBLE * 1000000)::HUGEINT END;
-CREATE MACRO parse_dollars(text) AS parse_plain_dollars(without_exponent(text));
+CREATE MACRO parse_dollars(text) AS parse_plain_dollars(without_exponent(
+    CASE WHEN regexp_full_match(text, '\d{1,3}(,\d{3})+(\.\d*)?')
+        THEN replace(text, ',', '') ELSE text END));
 
 CREATE MACRO parse_decimals(text) AS
     CASE WHEN regexp_full_match(text, '(0?\d|1[0-8])(\.0+)?') THEN text::TINYINT END;
@@ -118,7 +114,10 @@ CREATE MACRO caip2(name) AS
         WHEN name BETWEEN '0' AND ':' AND regexp_full_match(name, '\d+') THEN 'eip155:' || name
         ELSE name END;
 CREATE MACRO known_network(name) AS coalesce(map_extract_value(MAP {{{_KEYS}}}, name), name);
-CREATE MACRO network_key(text) AS known_network(caip2(fold_network(text)));
+-- Nearly all rows have one of few names, which need no folding.
+CREATE MACRO network_key(text) AS
+    CASE WHEN text IN ('base', 'solana', 'polygon') THEN text
+        ELSE known_network(caip2(fold_network(text))) END;
 """
 _POWERS = " ".join(
     f"WHEN {places} THEN {10 ** (MAX_DECIMALS - places)}::HUGEINT"
@@ -128,26 +127,34 @@ MACROS += f"""
 -- US dollars in units of 10^-18, exact for every number of decimals.
 CREATE MACRO atto_dollars(base_units, decimal_places) AS
     base_units * CASE decimal_places {_POWERS} END;
+CREATE MACRO whole_units(atto, decimal_places) AS
+    atto // CASE decimal_places {_POWERS} END;
 """
 
-# `$latest`: the time of the latest payment that is accepted, in milliseconds since 1970.
+# `$latest`: the time of the latest payment that is accepted, in milliseconds since 1970. An amount
+# without decimals has those of its token, or is no amount where there are dollars.
 STAGES = f"""
-typed AS (
-    SELECT
-        * REPLACE ({", ".join(f"canonical_address({name}) AS {name}" for name in ADDRESSES)}),
+stated AS (
+    SELECT * REPLACE ({", ".join(f"canonical_address({name}) AS {name}" for name in ADDRESSES)},
+            CASE WHEN decimals IS NOT NULL OR dollars IS NULL THEN amount END AS amount),
         network_key(chain) AS network,
+        CASE WHEN decimals IS NULL
+            THEN known_decimals(network_key(chain), canonical_address(token_address))
+            ELSE decimals END AS stated
+    FROM staged
+),
+typed AS (
+    SELECT *,
         parse_time(block_timestamp) AS paid_at,
         CASE WHEN amount IS NULL THEN parse_dollars(dollars)
             ELSE parse_base_units(amount) END AS base_units,
-        CASE WHEN amount IS NULL THEN 6 ELSE parse_decimals(decimals) END AS decimal_places,
+        CASE WHEN amount IS NULL THEN 6 ELSE parse_decimals(stated) END AS decimal_places,
         parse_log_index(log_index) AS event_index,
-        damage IS NULL AND NOT coalesce(regexp_full_match(success, '{SUCCESSES}', 'i'), true)
-            AS failed
-    FROM staged
+        NOT damaged AND NOT coalesce(regexp_full_match(success, '{SUCCESSES}', 'i'), true) AS failed
+    FROM stated
 ),
 judged AS (
     SELECT *, CASE
-        WHEN blank THEN {BLANK}
         WHEN failed THEN {FAILED}
         {" ".join(f"WHEN {test} THEN {code}" for code, (_, test, _) in enumerate(FAULTS))}
         END AS fault

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from decimal import Decimal
 from enum import IntEnum
 from typing import Any, NamedTuple
 
 from indexer.probes.observation import Quote
 from indexer.sources.denials import fold_address
 from indexer.untrusted import line
+from indexer.x402.members.offers import MPP
 from indexer.x402.members.prices import AMOUNT_KEYS, MAX_NAME, base_units
 from service.networks import network_key
+from service.schema.offers import PaymentOffer
 from service.schema.probes import Terms
 
+PAYEE_OPTIONAL = frozenset(("charge", "session"))
+"""Intents of MPP, whose directories seldom name who is paid: the amount alone is compared then."""
 MAX_SHOWN = 10
 """Ways to pay that a drift shows of each side."""
 
@@ -50,7 +55,11 @@ def compare_terms(listed: Iterable[Terms], quoted: Iterable[Terms]) -> TermsComp
     verdict = Verdict.UNKNOWN
     drifted: tuple[list[Terms], list[Terms]] = [], []
     for way in ours.keys() & theirs.keys():
-        own, other = ({*map(_price_of, side[way])} for side in (ours, theirs))
+        by_amount = way[0] in PAYEE_OPTIONAL and not any(each.pay_to for each in ours[way])
+        own, other = (
+            {(each.amount,) if by_amount else _price_of(each) for each in side[way]}
+            for side in (ours, theirs)
+        )
         is_whole = all(all(price) for price in own | other)
         if any(all(price) for price in own & other):
             verdict = max(verdict, Verdict.AGREED)
@@ -66,6 +75,21 @@ def compare_terms(listed: Iterable[Terms], quoted: Iterable[Terms]) -> TermsComp
 def listed_terms(accepts: Iterable[Any]) -> list[Terms]:
     """Return the ways to pay of `accepts`, as a feed has it."""
     return [_read(entry) for entry in accepts if isinstance(entry, dict)]
+
+
+def offered_terms(offers: Iterable[PaymentOffer]) -> list[Terms]:
+    """Return the ways to pay of MPP that a document offers."""
+    return [
+        Terms(
+            scheme=each.intent,
+            network=each.method,
+            asset=each.asset,
+            amount=each.base_amount or _base_amount(each),
+            pay_to=each.pay_to,
+        )
+        for each in offers
+        if each.protocol == MPP
+    ]
 
 
 def quoted_terms(quotes: Iterable[Quote]) -> list[Terms]:
@@ -98,6 +122,12 @@ def digits_of(value: Any) -> str:
         return base_units(value)
     except ValueError:
         return ""
+
+
+def _base_amount(offer: PaymentOffer) -> str:
+    if not offer.amount or offer.decimals is None:
+        return ""
+    return digits_of(format(Decimal(offer.amount).scaleb(offer.decimals).normalize(), "f"))
 
 
 def _by_way(terms: Iterable[Terms]) -> dict[tuple[str, str, str], list[Terms]]:

@@ -1,23 +1,27 @@
-"""Reading observations: the last one of each prober, and the rows of the trusted ones."""
+"""Reading observations: each line is checked, and found to be of listed endpoints or left out."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from fractions import Fraction
-from functools import partial
+from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple
 
-from indexer.errors import InvalidRecord, LeftOut, SourceError
-from indexer.intake.findings import Findings, State, Tally
+from indexer.errors import InvalidRecord, LeftOut
+from indexer.intake.findings import Findings
 from indexer.intake.records import SourceRecord, read_records
 from indexer.intake.sources import Input
 from indexer.probes.drift import TermsComparison, Verdict, compare_terms, quoted_terms
-from indexer.probes.facts import Latest, Probed, TrustedLines, latest_of
-from indexer.probes.liveness import ObservedState
-from indexer.probes.observation import Observation, decode_observation
+from indexer.probes.observation import (
+    Observation,
+    ObservedState,
+    Quote,
+    decode_observation,
+    state_of,
+)
 from indexer.probes.targets import Targets
+from indexer.probes.verdicts import Observations, Probed
 from indexer.progress import Stage
 from indexer.untrusted import url_or_invalid
 from indexer.x402.members.dates import NEVER
@@ -27,17 +31,12 @@ from service.schema.probes import Terms
 UNDATED = "undated observations"
 FUTURE = "observations in the future"
 UNLISTED = "observations of URLs that are not listed"
+UNKNOWN = TermsComparison(Verdict.UNKNOWN)
+MAX_CACHED = 2**16
+"""URLs, and quotes of endpoints, that are kept: lines repeat those of the days before."""
 
 TermsOf = Callable[[int], list[Terms]]
 """Returns the listed ways to pay of an endpoint, by its number."""
-
-
-class Line(NamedTuple):
-    """An observation of listed endpoints, and when it was made."""
-
-    observation: Observation
-    moment: int
-    targets: list[int]
 
 
 def read_probes(
@@ -54,102 +53,85 @@ def read_probes(
 ) -> Probed:
     """Read all observations; returns what they say of the endpoints.
 
-    A trusted source that fails, or has too many malformed lines, ends the build: raises SourceError
-    or TooManyRejects. Another one is left out as far as it fails.
+    A source without trust is noted, and not read. Raises SourceError for one that fails, and
+    TooManyRejects for one with too many malformed lines.
 
-    spool: a file for the rows of trusted observations, which is removed in the end
+    spool: the database of observations, which is removed in the end
     """
-    with spool.open("w+b") as file:
-        trusted = TrustedLines(file)
-        others: list[dict[int, Latest]] = []
-        read = partial(_read_lines, targets, rules, findings, progress)
-        for each in inputs:
-            tally = findings.tally(each.name)
-            tally.file, tally.read_at = each.shown_file, each.read_at or now
-            if each.options.trust > 0:
-                for line in read(each, tally):
-                    _add(trusted, line, each.source_name, targets, terms_of)
-                findings.check(tally, max_rejects)
+    observations = Observations.open(spool)
+    reader = _LineReader(targets, terms_of, rules)
+    for each in inputs:
+        if each.options.trust <= 0:
+            findings.notes.append(
+                f"{each.name}: observations of a source without trust decide nothing, and were "
+                "not read; give it a `trust` above 0"
+            )
+            continue
+        tally = findings.tally(each.name)
+        tally.file, tally.read_at = each.shown_file, each.read_at or now
+        if each.failure is not None:
+            raise each.failure
+        records = read_records(
+            each.path, each.name, is_lines=True, max_items=each.options.max_items
+        )
+        for record in records:
+            progress.advance(len(record.text) + 1)
+            tally.records += 1
+            try:
+                reader.add(record, each.source_name, observations)
+            except InvalidRecord as fault:
+                findings.refuse(tally, record.position, reader.url, fault)
             else:
-                others.append(_read_untrusted(read(each, tally), each.source_name, tally))
-        probed = Probed(targets, trusted, others, now, rules.policy.probe_max_age)
+                tally.published += 1
+        findings.check(tally, max_rejects)
+    probed = Probed(targets, observations.verdicts(), now, rules.policy.probe_max_age)
     spool.unlink()
     if probed.holds_until is not None:
         rules.hold_until(probed.holds_until)
     return probed
 
 
-def _read_lines(
-    targets: Targets, rules: Rules, findings: Findings, progress: Stage, each: Input, tally: Tally
-) -> Iterator[Line]:
-    """Yield the observations of listed endpoints, and count the other lines; raises SourceError."""
-    for record in open_probes(each):
-        progress.advance(len(record.text) + 1)
-        tally.records += 1
-        url: str | None = None
-        try:
-            observation = decode_line(record)
-            url = observation.url
-            line = judge_line(observation, targets, rules)
-        except InvalidRecord as fault:
-            findings.refuse(tally, record.position, url, fault)
-        else:
-            tally.published += 1
-            yield line
+class _LineReader:
+    """Reads lines; `url` is the one of the last line, None where it has none."""
 
+    def __init__(self, targets: Targets, terms_of: TermsOf, rules: Rules) -> None:
+        self.url: str | None = None
+        self._targets, self._rules = targets, rules
 
-def open_probes(each: Input) -> Iterator[SourceRecord]:
-    """Return the lines of a file of observations; raises SourceError."""
-    if each.failure is not None:
-        raise each.failure
-    options = each.options
-    return read_records(each.path, each.name, is_lines=True, max_items=options.max_items)
+        @lru_cache(MAX_CACHED)
+        def find(url: str, method: str) -> list[int]:
+            return [*targets.matching(url_or_invalid(url, "$.url"), method)]
 
+        @lru_cache(MAX_CACHED)
+        def compare(target: int, quotes: tuple[Quote, ...]) -> TermsComparison:
+            listed = terms_of(target)
+            quoted = quoted_terms(quotes) if listed else []
+            return compare_terms(listed, quoted) if quoted else UNKNOWN
 
-def decode_line(record: SourceRecord) -> Observation:
-    """Return the observation of a line; raises InvalidRecord."""
-    if record.fault:
-        raise record.fault
-    return decode_observation(record.text)
+        self._find, self._compare = find, compare
 
+    def add(self, record: SourceRecord, prober: str, observations: Observations) -> None:
+        """Add the observation of a line; raises InvalidRecord for a line that counts nothing."""
+        self.url = None
+        if record.fault:
+            raise record.fault
+        observation = decode_observation(record.text)
+        self.url = observation.url
+        numbers = self._find(observation.url, observation.method)
+        moment = self._moment(observation)
+        if not numbers:
+            raise LeftOut(UNLISTED, "$.url", "is listed by no source with this method")
+        is_quoted = state_of(observation) is ObservedState.QUOTED
+        quotes = tuple(observation.quotes) if is_quoted else ()
+        for number in numbers:
+            comparison = self._compare(number, quotes) if quotes else UNKNOWN
+            host = self._targets.host_of(number)
+            observations.add(number, host, moment, prober, observation, comparison)
 
-def judge_line(observation: Observation, targets: Targets, rules: Rules) -> Line:
-    """Return an observation of some of these endpoints; raises InvalidRecord for another one."""
-    url = url_or_invalid(observation.url, "$.url")
-    moment = rules.read_time(observation.given_time)
-    if moment == NEVER and observation.moment == NEVER:
-        raise LeftOut(UNDATED, "$.observed_at", "is no time")
-    if moment == NEVER:
+    def _moment(self, observation: Observation) -> int:
+        moment = self._rules.read_time(observation.given_time)
+        if moment != NEVER:
+            return moment
+        if observation.moment == NEVER:
+            raise LeftOut(UNDATED, "$.observed_at", "is no time")
         raise LeftOut(FUTURE, "$.observed_at", "is more than an hour in the future")
-    numbers = [*targets.matching(url, observation.method)]
-    if not numbers:
-        raise LeftOut(UNLISTED, "$.url", "is listed by no source with this method")
-    return Line(observation, moment, numbers)
-
-
-def _add(
-    trusted: TrustedLines, line: Line, prober: str, targets: Targets, terms_of: TermsOf
-) -> None:
-    observation, moment, numbers = line
-    latest = latest_of(observation, moment, prober)
-    quoted = quoted_terms(observation.quotes) if latest.state is ObservedState.QUOTED else []
-    for number in numbers:
-        listed = terms_of(number) if quoted else []
-        comparison = compare_terms(listed, quoted) if listed else TermsComparison(Verdict.UNKNOWN)
-        host = targets.host_of(number)
-        trusted.add(number, host, latest, comparison, wildcard=observation.wildcard)
-
-
-def _read_untrusted(lines: Iterable[Line], prober: str, tally: Tally) -> dict[int, Latest]:
-    """Return the last observations of an untrusted prober, none if its file cannot be read."""
-    seen: dict[int, Latest] = {}
-    try:
-        for observation, moment, numbers in lines:
-            latest = latest_of(observation, moment, prober)
-            for number in numbers:
-                seen[number] = max(latest, seen.get(number, latest))
-    except SourceError as error:
-        tally.failure, tally.state = str(error), State.SKIPPED
-        tally.published = 0
-        return {}
-    return seen

@@ -14,10 +14,11 @@ from msgspec import Struct
 
 from indexer.errors import IndexerError, InvalidRecord, Misuse
 from indexer.probes.observation import Observation, decode_observation, encode_observation
-from indexer.probing.compaction import Compaction
-from indexer.x402.members.dates import NEVER, since_epoch
+from indexer.x402.members.dates import NEVER, SECOND, since_epoch
 from service.artifacts.durable import make_folder, replace_durably, sync
 
+KEPT = 30 * 24 * 3600 * SECOND
+"""Age of the observations that stay: verdicts need two days, and tell since when for so long."""
 START = b'{"url":'
 """The beginning of each line that `append` writes."""
 
@@ -47,9 +48,9 @@ class ObservationLog:
     def open(cls, path: Path) -> Iterator[Self]:
         """Read a file, make it where there is none, and keep others from appending to it.
 
-        A line that a crash cut short is removed, and so are those that decide nothing, where they
-        are more than half. Raises Misuse for a file of something else, and IndexerError while
-        another probe appends to it.
+        A line that a crash cut short is removed, and so are those older than KEPT but the last of
+        each endpoint, where they are more than half. Raises Misuse for a file of something else,
+        and IndexerError while another probe appends to it.
         """
         path = path.resolve()
         make_folder(path.parent)
@@ -89,16 +90,24 @@ def _locked(path: Path) -> Iterator[BinaryIO]:
 
 
 def _compact(path: Path) -> bool:
-    """Replace a file by its lines that decide, if they are less than half; returns whether so."""
-    compaction = Compaction(since_epoch(datetime.now(UTC)))
+    """Replace a file by its lines of KEPT and the last of each endpoint, if these are few.
+
+    Lines without a time, or of the future, stay.
+    """
+    oldest = since_epoch(datetime.now(UTC)) - KEPT
+    last: dict[tuple[str, str], int] = {}
+    recent, count = set(), 0
     with path.open("rb") as lines:
-        for line in lines:
-            compaction.add(decode_observation(line))
-    deciding = compaction.deciding()
-    if 2 * len(deciding) >= compaction.lines:
+        for count, line in enumerate(lines, 1):
+            observation = decode_observation(line)
+            last[observation.url, observation.method] = count
+            if observation.moment == NEVER or observation.moment >= oldest:
+                recent.add(count)
+    kept = recent.union(last.values())
+    if 2 * len(kept) >= count:
         return False
     with path.open("rb") as lines:
-        content = b"".join(line for number, line in enumerate(lines) if number in deciding)
+        content = b"".join(line for number, line in enumerate(lines, 1) if number in kept)
     draft, mode = path.with_name(f".{path.name}.compacted"), path.stat().st_mode
     replace_durably(path, content, draft)
     path.chmod(mode)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import aclosing
 from datetime import UTC, datetime
 
@@ -15,12 +15,14 @@ from indexer.probes.observation import Observation, Outcome
 from indexer.probing.client import ProbeClient
 from indexer.probing.log import UNOBSERVED, ObservationLog
 from indexer.probing.options import ProbeOptions
-from indexer.probing.schedule import take_turns
 from indexer.probing.targets import Site, Target, find_targets, group_by_site
 from indexer.probing.visits import OriginVisit, Recorder, observe
 from indexer.progress import Advance, Progress
 from indexer.x402.members.dates import SECOND, since_epoch
 from service.snapshot.snapshot import open_snapshot
+
+MAX_SITES = 8
+"""Sites that are visited at a time; the client has no more than 10 connections."""
 
 
 class ProbeReport(Struct, frozen=True):
@@ -117,14 +119,30 @@ async def _visit_sites(
     record: Recorder,
     delay: float,
 ) -> None:
-    """Visit all sites in turns; `wildcards` has what an earlier run found of an origin."""
+    """Visit all sites; `wildcards` has what an earlier run found of an origin."""
 
-    async def visit(site: Site) -> AsyncIterator[float]:
+    async def visit(site: Site) -> None:
         for targets in site:
             wildcard = wildcards.get(targets[0].origin)
-            origin = OriginVisit(client, targets, record, delay=delay, wildcard=wildcard)
-            async for seconds in origin.run():
-                yield seconds
+            await OriginVisit(
+                client, targets, record, delay=delay, wildcard=wildcard, sleep=asyncio.sleep
+            ).run()
 
     async with aclosing(client):
-        await take_turns(list(map(visit, sites)))
+        await visit_all(sites, visit)
+
+
+async def visit_all(sites: Iterable[Site], visit: Callable[[Site], Awaitable[None]]) -> None:
+    """Visit sites in order, MAX_SITES at a time; raises the first error of a visit."""
+    room = asyncio.Semaphore(MAX_SITES)
+
+    async def visit_one(site: Site) -> None:
+        async with room:
+            await visit(site)
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            for site in sites:
+                group.create_task(visit_one(site))
+    except* (OSError, IndexerError) as errors:
+        raise errors.exceptions[0] from None

@@ -1,14 +1,16 @@
-"""Quotes of 402 responses: the ways to pay that x402 states, in the header or in the body.
+"""Quotes of 402 responses: the ways to pay that x402 and MPP state, in a header or in the body.
 
-Version 2 has the header `PAYMENT-REQUIRED`, which is base64 of JSON, version 1 the body; servers of
-version 2 send either or both. An unreadable quote is left out: anyone may have sent it.
+Version 2 of x402 has the header `PAYMENT-REQUIRED`, which is base64 of JSON, version 1 the body;
+servers of version 2 send either or both. MPP has challenges of `WWW-Authenticate: Payment`, whose
+`request` is base64 of JSON. An unreadable quote is left out: anyone may have sent it.
 """
 
 from __future__ import annotations
 
 import binascii
+import re
 from collections.abc import Iterator
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 import httpx
@@ -22,16 +24,50 @@ from indexer.x402.listing import VERSIONS
 from indexer.x402.members.prices import AMOUNT_KEYS, MAX_NAME
 
 HEADER = "payment-required"
+CHALLENGES = "www-authenticate"
 NOTHING = Quote()
+_parameter = re.compile(
+    r"(?:(?P<scheme>[A-Za-z][A-Za-z0-9-]*)[ \t]+)?(?P<name>[A-Za-z][A-Za-z0-9_-]*)[ \t]*=[ \t]*"
+    r'(?:"(?P<quoted>(?:[^"\\]|\\.)*)"|(?P<token>[^\s,"]+))'
+)
+_escaped = re.compile(r"\\(.)")
 _to_standard = str.maketrans("-_", "+/")  # of base64 for URLs
 
 
 def read_quotes(headers: httpx.Headers, body: bytes) -> list[Quote]:
-    """Return the ways to pay that a 402 states, each once; its header is read before its body."""
-    quotes = dict.fromkeys(
-        quote for text in (_from_base64(headers.get(HEADER, "")), body) for quote in _read(text)
+    """Return the ways to pay that a 402 states, each once; headers are read before the body."""
+    texts = _from_base64(headers.get(HEADER, "")), body
+    found = chain(
+        _read_challenges(headers.get(CHALLENGES, "")),
+        chain.from_iterable(map(_read, texts)),
     )
-    return list(islice(quotes, MAX_QUOTES))
+    return list(islice(dict.fromkeys(found), MAX_QUOTES))
+
+
+def _read_challenges(header: str) -> Iterator[Quote]:
+    """Yield the ways to pay of challenges of MPP; others of the header are left out."""
+    challenge: dict[str, str] = {}
+    challenges = []
+    for match in _parameter.finditer(header):
+        if match["scheme"]:
+            challenge = {}
+            if match["scheme"].casefold() == "payment":
+                challenges.append(challenge)
+        quoted = match["quoted"]
+        value = match["token"] if quoted is None else _escaped.sub(r"\1", quoted)
+        challenge[match["name"].casefold()] = value
+    for each in challenges:
+        try:
+            request = decode_object(_from_base64(each.get("request", "")))
+        except InvalidRecord:
+            continue
+        method, intent = (line(each.get(key), MAX_NAME) or None for key in ("method", "intent"))
+        asset, pay_to = (
+            line(request.get(key), MAX_NAME) or None for key in ("currency", "recipient")
+        )
+        amount = digits_of(request.get("amount")) or None
+        if method and amount:
+            yield Quote(scheme=intent, network=method, asset=asset, amount=amount, pay_to=pay_to)
 
 
 def _from_base64(text: str) -> bytes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import Any
@@ -11,11 +11,10 @@ from typing import Any
 import httpx
 
 from indexer.intake.connections import ForbiddenAddress
-from indexer.probes.liveness import REFUSED
-from indexer.probes.observation import Observation, Outcome, Quote
+from indexer.probes.observation import REFUSED, Observation, Outcome, Quote
 from indexer.probing.client import AGENT, NoResponse, ProbeClient, Response
 from indexer.probing.quotes import read_quotes
-from indexer.probing.robots import DISALLOWED, Robots
+from indexer.probing.robots import DISALLOW_ALL, Robots
 from indexer.probing.targets import ObservedEndpoint, Target
 from indexer.x402.members.naming import registrable_domain
 from service.schema.values import format_timestamp
@@ -29,6 +28,7 @@ MAX_ROBOTS_REDIRECTS = 5  # of robots.txt, within one site
 REDIRECTS = frozenset((301, 302, 303, 307, 308))
 
 Recorder = Callable[[Observation], None]
+Sleep = Callable[[float], Awaitable[None]]
 
 
 class OriginVisit:
@@ -46,34 +46,37 @@ class OriginVisit:
         *,
         delay: float,
         wildcard: bool | None,
+        sleep: Sleep,
     ) -> None:
         self._client = client
         self._targets = targets
         self._record = record
         self._delay = delay
         self._wildcard = wildcard
+        self._sleep = sleep
         self._origin = targets[0].origin
         self._site = registrable_domain(targets[0].host)
-        self._robots = Robots()
+        self._robots = Robots("", AGENT)
 
-    async def run(self) -> AsyncIterator[float]:
-        """Make the requests; yield after each the seconds until the next one."""
+    async def run(self) -> None:
+        """Make the requests, each followed by a pause."""
         try:
-            async for delay in self._read_robots():
-                yield delay
+            await self._read_robots()
         except ForbiddenAddress:
             self._record_all(Outcome.NOT_PROBED)
             return
         except NoResponse as error:  # without a connection none of the endpoints has one either
             self._record_all(Outcome.BLOCKED if error.is_connected else Outcome.UNREACHABLE)
-            yield self._delay
+            await self._pause()
             return
         if self._wildcard is None and await self._find_wildcard():
-            yield self._delay
-        async for delay in self._visit_targets():
-            yield delay
+            await self._pause()
+        await self._visit_targets()
 
-    async def _read_robots(self) -> AsyncIterator[float]:
+    async def _pause(self) -> None:
+        await self._sleep(self._delay)
+
+    async def _read_robots(self) -> None:
         """Read robots.txt, whose redirects are followed within the site.
 
         Raises NoResponse and ForbiddenAddress of the origin itself.
@@ -87,12 +90,12 @@ class OriginVisit:
             except (NoResponse, ForbiddenAddress):
                 if not hop:
                     raise
-                self._obey(DISALLOWED)
+                self._obey(_disallowed())
                 url = ""
             else:
                 self._obey(_rules(response))
                 url = self._redirect(url, response)
-            yield self._delay
+            await self._pause()
 
     def _redirect(self, url: str, response: Response) -> str:
         """Return the target of a redirect within the site, or an empty string."""
@@ -107,7 +110,7 @@ class OriginVisit:
 
     def _obey(self, robots: Robots) -> None:
         """Use the rules of robots.txt, and its delay between requests unless that is too long."""
-        self._robots = DISALLOWED if robots.delay > MAX_DELAY else robots
+        self._robots = _disallowed() if robots.delay > MAX_DELAY else robots
         self._delay = max(self._delay, self._robots.delay)
 
     async def _find_wildcard(self) -> bool:
@@ -124,7 +127,7 @@ class OriginVisit:
             self._wildcard = response.status == HTTPStatus.PAYMENT_REQUIRED
         return True
 
-    async def _visit_targets(self) -> AsyncIterator[float]:
+    async def _visit_targets(self) -> None:
         """Request each endpoint, until the host asks to wait or has stopped answering."""
         silent = 0
         for target in self._targets:
@@ -137,7 +140,7 @@ class OriginVisit:
                 self._record(observe(target, Outcome.NOT_PROBED))
                 continue
             self._record(observation)
-            yield self._delay
+            await self._pause()
             silent = silent + 1 if observation.status is None else 0
             if silent == MAX_SILENT or observation.status == HTTPStatus.TOO_MANY_REQUESTS:
                 return
@@ -195,8 +198,12 @@ def _rules(response: Response) -> Robots:
     """Return the rules of robots.txt: none where a client error says that there is no file."""
     status = response.status
     if status >= HTTPStatus.INTERNAL_SERVER_ERROR or status == HTTPStatus.TOO_MANY_REQUESTS:
-        return DISALLOWED
+        return _disallowed()
     if status != HTTPStatus.OK:
-        return Robots()
+        return Robots("", AGENT)
     is_unreadable = not response.body and not response.is_whole
-    return DISALLOWED if is_unreadable else Robots.parse(response.body, AGENT)
+    return _disallowed() if is_unreadable else Robots.parse(response.body, AGENT)
+
+
+def _disallowed() -> Robots:
+    return Robots(DISALLOW_ALL, AGENT)

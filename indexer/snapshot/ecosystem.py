@@ -59,7 +59,7 @@ TRANSACTIONS = f"""
 SELECT id, coalesce(tx_hash, '') AS tx_hash, paid_at AS block_timestamp, sender, recipient,
     base_units AS amount, decimal_places AS decimals, chain, address, transaction_from, provider,
     facilitator_id, event_index AS log_index, token_address
-FROM details SEMI JOIN payments USING (row)
+FROM payments
 ORDER BY paid_at DESC, chain, tx_hash, event_index DESC, sender, recipient, base_units, id, row
 LIMIT {NEWEST}
 """  # noqa: S608  # made of constants

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import UNSET
 
-from indexer.probes.facts import verdict_of
+from indexer.probes.verdicts import verdict_of
 from indexer.record_store import write_record_store
 from service.schema.probes import NO_PROBE_FACTS, ProbeFacts
 

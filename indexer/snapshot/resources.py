@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from indexer.columns.extraction import endpoint_key
-from indexer.probes.facts import verdict_of
+from indexer.probes.verdicts import verdict_of
 from indexer.record_store import write_record_store
 from indexer.search.offers import OfferWriter, StringNumbers
 from indexer.x402.listing import Listing

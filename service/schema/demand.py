@@ -22,16 +22,14 @@ class Amounts(Struct, frozen=True):
 
 
 class DemandFigures(Struct, kw_only=True, rename="camel"):
-    """The payments of 30 days; all but `selfPayments` and `shared` leave these two out.
+    """The payments of 30 days; all but `selfPayments` leave those of a payee to itself out.
 
     returning_payers: payers on two UTC days at least
     volume: in millionths of a US dollar
-    hhi: the sum over payers of their squared shares
     self_payments: payments of a payee to itself
-    cycle_payments: payments from accounts that the payee's money comes back to
+    cycle_payments: payments that the payee also paid back to their payer
     without_top_payer: the rest without the payer of most payments, and of most dollars
     price_unmatched: payments of an amount that no endpoint asks
-    shared: payments that fit other services as well, and are credited to none
     """
 
     payments: Whole = 0
@@ -40,12 +38,10 @@ class DemandFigures(Struct, kw_only=True, rename="camel"):
     returning_payers: Whole = 0
     active_days: Whole = 0
     top_payer_share: Shares = Shares(0, 0)
-    hhi: Shares = Shares(0, 0)
     self_payments: Whole = 0
     cycle_payments: Whole = 0
     without_top_payer: Amounts = Amounts(0, 0)
     price_unmatched: Whole = 0
-    shared: Whole = 0
 
 
 class EndpointDemand(DemandFigures, kw_only=True, rename="camel"):

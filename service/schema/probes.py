@@ -43,12 +43,11 @@ class Drift(Struct, frozen=True, kw_only=True):
 
 
 class ProbeFacts(Struct, kw_only=True):
-    """The observations of an endpoint: the verdict of trusted probers, and what others saw.
+    """The observations of an endpoint: the verdict of probers, and the last one.
 
     `alive` is left out where the observations decide nothing; where it is false, `since` is the
     date of the first observation that failed. `lastSeen` is the last 402 with a price. `wildcard`
-    is true for a host that answers any path with 402. `others` are the last observations of probers
-    that decide nothing here.
+    is true for a host that answers any path with 402.
     """
 
     alive: bool | UnsetType = UNSET
@@ -57,7 +56,6 @@ class ProbeFacts(Struct, kw_only=True):
     probe: Probe | UnsetType = UNSET
     wildcard: bool | UnsetType = UNSET
     drift: Drift | UnsetType = UNSET
-    others: list[Probe] | UnsetType = UNSET
 
 
 NO_PROBE_FACTS = ProbeFacts()

@@ -64,9 +64,8 @@ def demand_facts(table: DemandTable, service: int) -> list[tuple[str, str]]:
     ]
     apart = (
         ("From itself", demand.self_payments),
-        ("In cycles", demand.cycle_payments),
+        ("Also paid back", demand.cycle_payments),
         ("Of another price", demand.price_unmatched),
-        ("Shared with other services", demand.shared),
     )
     return facts + [(label, format_count(count)) for label, count in apart if count]
 

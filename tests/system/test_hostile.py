@@ -552,10 +552,6 @@ def hostile_record(number: int, text: str) -> Json:
 def test_text_of_records_is_not_in_headers_logs_metrics_or_file_names(tmp_path: Path) -> None:
     accepted = [hostile_record(number, text) for number, text in enumerate(TEXTS)]
     accepted += [service(each) for each in LEGAL_IDS]
-    accepted += [
-        service(f"dear-{n}", category=TEXTS[3], endpoints=[endpoint("0.01" if n else "9999")])
-        for n in range(30)
-    ]
     rejected = [service(text) for text in (*TEXTS, "%")]
     rejected += [service(integrationType=text) for text in TEXTS]
     derived = [service(None, domain=text) for text in TEXTS]
@@ -567,7 +563,6 @@ def test_text_of_records_is_not_in_headers_logs_metrics_or_file_names(tmp_path: 
     ]
     output = build(tmp_path / "hostile", [*accepted, *rejected, *derived], payments)
     assert "Invalid enum value" in output
-    assert "suspicious price: dear-0" in output
     assert all(line.isprintable() and line[:2] != "X-" for line in output.split("\n")), output
     harmless = tmp_path / "harmless"
     build(harmless, [service("a")], [payment()])

@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from indexer.__main__ import main
-from indexer.catalogue.outliers import MIN_SERVICES
 from indexer.encoder.packaged import load_encoder
 from service.artifacts.publishing import DOWNLOADS
 from service.errors import SnapshotUnsupported
@@ -168,7 +167,6 @@ def test_the_json_report_is_one_line_with_the_same_figures(
         "loaded": 0,
         "encoder": load_encoder().name,
         "changes": None,
-        "suspiciousPrices": [],
         "undescribed": 1,
         "unusedDenials": [],
         "unusedOverlays": [f"{tmp_path / 'overlay.json'}:1: nope"],
@@ -291,7 +289,7 @@ def test_text_of_a_source_is_sanitised_and_stays_on_its_line(
     tmp_path: Path, build: Build, capsys: pytest.CaptureFixture[str]
 ) -> None:
     evil = f"{ESCAPE}[2J\nall is well\u202e"
-    records = priced(*["0.01"] * MIN_SERVICES, "1000", category=evil)
+    records = priced("0.01", "1000", category=evil)
     for record in records:
         record["endpoints"][0]["pricing"]["currency"] = evil
     records.append(service("bad", endpoints=[endpoint() | {"parameters": [{"group": evil}]}]))
@@ -301,16 +299,7 @@ def test_text_of_a_source_is_sanitised_and_stays_on_its_line(
     output = capsys.readouterr().out
     assert all(letter.isprintable() or letter == "\n" for letter in output)
     assert not any(line.startswith("all is well") for line in output.splitlines())
-    assert output.count("suspicious price: ") == output.count("unused overlay: ") == 1
-
-
-def test_only_the_first_of_many_suspicious_prices_are_printed(
-    build: Build, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert build(priced(*["0.01"] * 30, *["5000"] * 9)) == 0
-    output = capsys.readouterr().out
-    assert output.count("suspicious price: ") == 5
-    assert "  and 4 more; --json lists them all\n" in output
+    assert output.count("unused overlay: ") == 1
 
 
 @pytest.mark.parametrize("semantic", [True, False])

@@ -248,56 +248,15 @@ def test_a_record_of_a_catalogue_says_more(manifests: Manifests) -> None:
     assert report["sources"][0]["leftOut"] == {BARE: 1}
 
 
-def test_a_quote_of_a_trusted_prober_is_the_price(manifests: Manifests) -> None:
-    found = manifests.endpoints(
-        objects(pointer("/a", requires=["sign-in-with-x"]), f"{HOST}/b", f"{HOST}/c"),
-        probes(seen("/a"), seen("/b", method="POST"), seen("/d")),
-    )
-    assert found.keys() == {("/a", "GET"), ("/b", "POST")}
-    priced = found["/a", "GET"]
-    assert (priced["pricing"]["amount"], priced["pricing"]["currency"]) == ("0.03", "USDC")
-    assert (priced["payTo"], priced["description"]) == ("0xPay", "Tables at /a")
-    assert listings(manifests.folder.artifacts) == {}
-
-
-@pytest.mark.parametrize(
-    ("lines", "rule"),
-    [
-        ([seen("/a", observed_at=LONG_AGO)], BARE),
-        ([seen("/a", outcome="answered", status=200, quotes=[])], BARE),
-        ([seen("/a", observed_at=LONG_AGO), seen("/a", outcome="unreachable", quotes=[])], BARE),
-        ([seen("/a", accept("much"))], BARE),
-        ([seen("/a", method="POST")], BARE),
-        ([seen("/a", observed_at="never")], BARE),
-        ([seen("/a", accept(payTo=DENIED))], "taken down"),
-        ([seen("/a", accept("9" * 20))], "implausible prices"),
-    ],
-)
-def test_a_pointer_without_a_current_price_is_left_out(
-    manifests: Manifests, lines: list[Json], rule: str
-) -> None:
-    deny = [{"payee": DENIED, "reason": "of the operator"}]
-    report = manifests.build(objects(pointer("/a")), probes(*lines), deny=deny)
-    assert report["sources"][0]["leftOut"] == {rule: 1}
+def test_a_quote_of_a_prober_lists_no_pointer(manifests: Manifests) -> None:
+    report = manifests.build(objects(pointer("/a")), probes(seen("/a")))
+    assert report["sources"][0]["leftOut"] == {BARE: 1}
     assert endpoints_of(manifests.folder.artifacts) == {}
-
-
-def test_a_prober_that_is_not_trusted_says_nothing(manifests: Manifests) -> None:
-    assert not manifests.endpoints(objects(pointer("/a")), probes(seen("/a"), trust=0))
-
-
-def test_pointers_of_several_manifests_are_one_endpoint(manifests: Manifests) -> None:
-    other = manifests.folder.artifacts.parent / "other.json"
-    other.write_text(json.dumps(objects(pointer("/a", method="")), indent=1))
-    given = {"name": "other", "path": "other.json", "trust": 0}
-    report = manifests.build(urls(f"GET {HOST}/a", f"{HOST}/a"), given, probes(seen("/a")))
-    assert [each["published"] for each in report["sources"][:2]] == [2, 1]
-    assert endpoints_of(manifests.folder.artifacts).keys() == {("/a", "GET")}
 
 
 def test_a_less_trusted_pointer_adds_no_method(manifests: Manifests) -> None:
     feed = source("feed", [listing("/a")], kind="resources", trust=2)
-    report = manifests.build(urls(f"POST {HOST}/a"), feed, probes(seen("/a", method="POST")))
+    report = manifests.build(urls(f"POST {HOST}/a"), feed)
     assert report["sources"][0]["leftOut"] == {"URLs that a more trusted source lists otherwise": 1}
 
 
@@ -362,17 +321,15 @@ def test_another_document_is_no_manifest(
 @given(
     st.lists(st.one_of(entries, st.sampled_from([f"{HOST}/a", "POST /a", f"GET {HOST}/b"]))),
     st.lists(st.sampled_from(["", "GET", "POST", "GET, POST"]), min_size=1, max_size=2),
-    st.booleans(),
 )
 def test_any_entry_has_one_fate(
-    tmp_path_factory: pytest.TempPathFactory, given_: list[Any], listed: list[str], quoted: bool
+    tmp_path_factory: pytest.TempPathFactory, given_: list[Any], listed: list[str]
 ) -> None:
     folder = tmp_path_factory.getbasetemp()
     (folder / "any.json").write_text(json.dumps(urls(*given_)))
     manifest = {"name": "any", "path": "any.json", "kind": "manifest", "hosts": ["*.example"]}
     feed = source("feed", [listing("/a", method) for method in listed], kind="resources")
-    lines = [seen("/a", method="PUT"), seen("/b")] if quoted else []
-    file = CatalogueFolder(folder).write(manifest, feed, probes(*lines))
+    file = CatalogueFolder(folder).write(manifest, feed)
     catalogue, refused = read_catalogue_file(file), folder / "refused.jsonl"
     report = check_sources(
         BuildOptions(

@@ -32,14 +32,14 @@ CENT, DIME = Decimal("0.01"), Decimal("0.10")
 USDC, USDT = "0xUsdc", "0xUsdt"
 PAYMENTS = """
 CREATE TABLE payments (
-    row BIGINT, file INTEGER, paid_at BIGINT, atto HUGEINT, transaction UHUGEINT,
-    event_index BIGINT, sender UHUGEINT, recipient UHUGEINT, network VARCHAR, token UHUGEINT
+    row BIGINT, file INTEGER, paid_at BIGINT, atto HUGEINT, tx_hash VARCHAR, event_index BIGINT,
+    sender VARCHAR, recipient VARCHAR, network VARCHAR, token_address VARCHAR
 )
 """
 INSERT = """
 INSERT INTO payments
-SELECT row, 0, paid_at, atto::HUGEINT, NULL, NULL, md5_number(canonical_address(payer)),
-    md5_number(canonical_address(payee)), network, md5_number(canonical_address(token))
+SELECT row, 0, paid_at, atto::HUGEINT, NULL, NULL, canonical_address(payer),
+    canonical_address(payee), network, canonical_address(token)
 FROM (SELECT unnest(?::STRUCT(
     row BIGINT, paid_at BIGINT, atto VARCHAR, payer VARCHAR, payee VARCHAR, network VARCHAR,
     token VARCHAR
@@ -175,14 +175,13 @@ class Attribution(NamedTuple):
     whole: list[Paid]
     parts: dict[int, list[Paid]]
     selves: list[Paid]
-    shared: list[Paid]
     unmatched: list[Paid]
 
 
 def attribute(paid: Sequence[Paid], services: Services) -> tuple[list[Attribution], int]:
     """Find the sellers of payments by brute force; returns the number of shared payments, too."""
     newest = min((payment.age for payment in paid), default=0)
-    found = [Attribution([], {}, [], [], []) for _ in services]
+    found = [Attribution([], {}, [], []) for _ in services]
     undecided = 0
     for payment in paid:
         best = best_claims(payment, services)
@@ -200,8 +199,6 @@ def attribute(paid: Sequence[Paid], services: Services) -> tuple[list[Attributio
                 attribute_to_endpoint(payment, seller, own, best, fitting)
         elif not is_self:
             undecided += 1
-            for number in sellers or claimants:
-                found[number].shared.append(payment)
     return found, undecided
 
 

@@ -14,9 +14,9 @@ from indexer.intake.findings import Findings
 from indexer.intake.sources import Input
 from indexer.options import Kind, Policy, SourceOptions
 from indexer.probes.drift import listed_terms
-from indexer.probes.facts import Probed
 from indexer.probes.reading import read_probes
 from indexer.probes.targets import Targets
+from indexer.probes.verdicts import Probed
 from indexer.progress import Stage
 from indexer.x402.rules import Rules
 

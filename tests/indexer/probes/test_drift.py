@@ -3,9 +3,18 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
-from indexer.probes.drift import MAX_SHOWN, Verdict, compare_terms, listed_terms, quoted_terms
+from indexer.probes.drift import (
+    MAX_SHOWN,
+    Verdict,
+    compare_terms,
+    listed_terms,
+    offered_terms,
+    quoted_terms,
+)
 from indexer.probes.observation import Quote
+from service.schema.offers import PaymentOffer
 from tests.indexer.probes.probing import ENTRY, QUOTE, USDC
 
 OTHER_ASSET = "0x" + "9" * 40
@@ -74,3 +83,26 @@ def test_a_drift_shows_a_bounded_number_of_ways_to_pay() -> None:
     assert found.verdict is Verdict.DRIFTED
     assert len(found.listed) == len(found.quoted) == MAX_SHOWN
     assert found.listed[0].asset == USDC
+
+
+def test_ways_to_pay_of_mpp_are_compared_without_a_payee_that_is_not_listed() -> None:
+    offer = PaymentOffer(
+        protocol="mpp",
+        stated_by="mpp",
+        method="tempo",
+        intent="charge",
+        amount="0.001",
+        asset=USDC,
+        decimals=6,
+    )
+    quote = Quote(scheme="charge", network="tempo", asset=USDC.lower(), amount="1000", pay_to="0xa")
+    for listed, amount, expected in (
+        (offer, "1000", Verdict.AGREED),
+        (offer, "2000", Verdict.DRIFTED),
+        (replace(offer, pay_to="0xA"), "1000", Verdict.AGREED),
+        (replace(offer, pay_to="0xb"), "1000", Verdict.DRIFTED),
+        (replace(offer, amount="", min_amount="0.001"), "2000", Verdict.UNKNOWN),
+        (replace(offer, protocol="x402"), "2000", Verdict.UNKNOWN),
+    ):
+        quoted = quoted_terms([replace(quote, amount=amount)])
+        assert compare_terms(offered_terms([listed]), quoted).verdict is expected

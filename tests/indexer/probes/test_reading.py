@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from msgspec import UNSET
 
 from indexer.errors import SourceError
-from indexer.intake.findings import Findings, State
-from indexer.probes.facts import ALIVE, DEAD, UNDECIDED, Probed
+from indexer.intake.findings import Findings
+from indexer.probes.verdicts import ALIVE, DEAD, UNDECIDED, Probed
 from indexer.x402.members.dates import since_epoch
 from service.schema.listings import Fate
 from service.schema.probes import ProbeFacts
@@ -193,26 +193,19 @@ def test_a_host_that_answers_any_path_on_two_days_is_a_wildcard(tmp_path: Path) 
     assert facts(tmp_path, wild(1), wild(2, wildcard=False), wild(3)).wildcard is UNSET
 
 
-def test_untrusted_probers_are_shown_and_decide_nothing(tmp_path: Path) -> None:
+def test_untrusted_probers_decide_nothing_and_are_noted(tmp_path: Path) -> None:
+    findings = Findings(None)
     trusted = source(tmp_path / "t", [dead(days=2), dead(days=3)])
     lies = [quoted(ago(hours=hours), amount="7") | {"wildcard": True} for hours in (1, 30)]
-    liars = [source(tmp_path / name, lies, name, trust=0) for name in "abcdefg"]
-    alone, beside = read([trusted], tmp_path).facts(0), read([*liars, trusted], tmp_path).facts(0)
-    others = beside.others
-    assert others is not UNSET
-    assert [each.prober for each in others] == ["a", "b", "c", "d", "e"]
-    assert {each.observed_at for each in others} == {"2026-05-20T11:00:00.000Z"}
-    beside.others = UNSET
-    assert beside == alone
-    assert read(liars, tmp_path).alive(0) == UNDECIDED
+    liar = source(tmp_path / "liar", lies, trust=0)
+    alone = read([trusted], tmp_path).facts(0)
+    assert read([liar, trusted], tmp_path, findings=findings).facts(0) == alone
+    assert [tally.source for tally in findings.tallies] == ["t"]
+    (note,) = findings.notes
+    assert note.startswith("liar: observations of a source without trust decide nothing")
 
 
-def test_an_untrusted_source_that_cannot_be_read_is_left_out(tmp_path: Path) -> None:
-    findings = Findings(None)
-    absent = source(tmp_path / "absent", [], trust=0)
-    (tmp_path / "absent").unlink()
-    assert read([absent], tmp_path, findings=findings).facts(0) == ProbeFacts()
-    assert findings.tallies[0].state is State.SKIPPED
+def test_a_source_that_cannot_be_read_ends_the_build(tmp_path: Path) -> None:
     absent = source(tmp_path / "absent", [])
     (tmp_path / "absent").unlink()
     with pytest.raises(SourceError, match="there is no such file"):

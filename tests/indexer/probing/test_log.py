@@ -2,63 +2,36 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterable
-from datetime import UTC, datetime, timedelta
-from itertools import count
+from datetime import datetime, timedelta, tzinfo
 from pathlib import Path
-from typing import Any
+from typing import Self
 
 import msgspec
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from msgspec import UNSET
 
 from indexer.errors import IndexerError
-from indexer.probes.facts import Probed
-from indexer.probes.observation import decode_observation
-from indexer.probing.compaction import Compaction
 from indexer.probing.log import ObservationLog
-from indexer.x402.members.dates import since_epoch
-from tests.indexer.probes.probing import ENTRY, NOW, QUOTE, URL, Line, quoted, read, source
-from tests.support.running import examples
+from service.schema.probes import ProbeFacts
+from tests.indexer.probes.probing import NOW, URL, Line, quoted, read, source
 
 OTHER = "https://weather.example/v1/then"
-LISTED = [
-    (URL, "GET", [ENTRY]),
-    (URL, "GET, POST", [ENTRY | {"amount": "2000"}]),
-    (URL, "", [ENTRY]),
-    (OTHER, "POST", [ENTRY]),
-]
-_outcomes: st.SearchStrategy[dict[str, Any]] = st.sampled_from(
-    [
-        {"outcome": "quoted", "status": 402, "quotes": [QUOTE]},
-        {"outcome": "quoted", "status": 402, "quotes": [QUOTE | {"amount": "2000"}]},
-        {"outcome": "quoted", "status": 402, "quotes": []},
-        {"outcome": "unreachable"},
-        {"outcome": "answered", "status": 404},
-        {"outcome": "answered", "status": 200},
-        {"outcome": "blocked"},
-    ]
-)
-_lines = st.builds(
-    lambda url, method, hours, wildcard, outcome: (
-        outcome
-        | {
-            "url": url,
-            "method": method,
-            "observed_at": (NOW - timedelta(hours=hours)).isoformat(),
-            "wildcard": wildcard,
-        }
-    ),
-    st.sampled_from([URL, URL.replace("weather", "WEATHER"), OTHER]),
-    st.sampled_from(["GET", "POST"]),
-    st.integers(1, 40).map(lambda steps: 6 * steps),
-    st.sampled_from([None, True, False]),
-    _outcomes,
-)
-_runs = st.tuples(_lines, st.integers(1, 9))
-"""An observation, and how often it is repeated, 12 hours apart."""
+
+
+class Clock(datetime):
+    """A clock that stands at NOW."""
+
+    @classmethod
+    def now(cls, tz: tzinfo | None = None) -> Self:
+        """Return NOW."""
+        return cls.fromtimestamp(NOW.timestamp(), tz)
+
+
+@pytest.fixture(autouse=True)
+def clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let logs take NOW for the present."""
+    monkeypatch.setattr("indexer.probing.log.datetime", Clock)
 
 
 def repeated(line: Line, times: int) -> list[Line]:
@@ -74,53 +47,49 @@ def write(path: Path, lines: Iterable[Line]) -> None:
     path.write_bytes(b"".join(msgspec.json.encode(line) + b"\n" for line in lines))
 
 
-def verdicts(path: Path) -> list[Any]:
-    """Return the facts of all endpoints by a file."""
+def facts(path: Path) -> ProbeFacts:
     lines = path.read_bytes().splitlines()
-    probed: Probed = read([source(path.with_name("own"), lines, "own")], path.parent, listed=LISTED)
-    numbers = range(len(probed.targets))
-    return [(probed.facts(number), probed.alive(number)) for number in numbers]
+    return read([source(path.with_name("own"), lines, "own")], path.parent).facts(0)
 
 
-@settings(deadline=None, max_examples=examples(300))
-@given(st.lists(_runs, min_size=2, max_size=6), st.lists(_lines, max_size=2))
-def test_the_lines_that_decide_have_the_verdicts_of_all_lines(
-    runs: list[tuple[Line, int]], later: list[Line]
-) -> None:
-    lines = [each for run in runs for each in repeated(*run)]
-    later = [{**line, "observed_at": NOW.isoformat()} for line in later]
-    with tempfile.TemporaryDirectory() as name:
-        compaction = Compaction(since_epoch(NOW))
-        for line in lines:
-            compaction.add(decode_observation(msgspec.json.encode(line)))
-        deciding = [lines[number] for number in sorted(compaction.deciding())]
-        for more in ([], later):
-            expected, own = Path(name, "expected"), Path(name, "own")
-            write(expected, [*lines, *more])
-            write(own, [*deciding, *more])
-            assert verdicts(own) == verdicts(expected)
+def test_a_log_keeps_the_last_days_and_the_last_line_of_each_endpoint(tmp_path: Path) -> None:
+    path = tmp_path / "probes.jsonl"
+    nights = [(NOW - timedelta(days=days, hours=1)).isoformat() for days in reversed(range(90))]
+    lines = [quoted(night, amount="7") | {"wildcard": True} for night in nights]
+    gone = {"url": OTHER, "outcome": "unreachable", "observed_at": nights[0]}
+    write(path, [*repeated(gone, 9)[::-1], *lines])
+    before = facts(path)
+    with ObservationLog.open(path):
+        kept = [msgspec.json.decode(line) for line in path.read_bytes().splitlines()]
+    assert kept == [gone, *lines[-30:]]
+    after = facts(path)
+    assert before.drift is not UNSET
+    assert after.drift is not UNSET
+    assert (after.wildcard, after.probe, after.drift.quoted) == (
+        before.wildcard,
+        before.probe,
+        before.drift.quoted,
+    )
 
 
 def test_a_log_grows_with_the_endpoints_and_not_with_the_years(tmp_path: Path) -> None:
     path, sizes = tmp_path / "probes.jsonl", []
-    nights = count()
-    for _ in range(4):
-        for _ in range(365):
-            moment = NOW - timedelta(days=2000 - next(nights))
-            with path.open("ab") as file:
+    for year in range(4):
+        with path.open("ab") as file:
+            for night in range(365):
+                moment = NOW - timedelta(days=1459 - 365 * year - night)
                 for url in (URL, OTHER):
                     line = quoted(moment.isoformat()) | {"url": url, "wildcard": False}
                     file.write(msgspec.json.encode(line) + b"\n")
         with ObservationLog.open(path):
             sizes.append(len(path.read_bytes().splitlines()))
-    assert sizes == [sizes[0]] * 4
-    assert sizes[0] < 20
+    assert sizes == [2, 2, 2, 62]
 
 
 def test_a_log_that_is_replaced_stays_locked_and_keeps_its_mode(tmp_path: Path) -> None:
     path = tmp_path / "probes.jsonl"
     line = {"url": URL, "outcome": "unreachable", "observed_at": NOW.isoformat()}
-    write(path, repeated(line, 50))
+    write(path, repeated(line, 150)[::-1])
     path.chmod(0o640)
     with (
         ObservationLog.open(path),
@@ -134,11 +103,10 @@ def test_a_log_that_is_replaced_stays_locked_and_keeps_its_mode(tmp_path: Path) 
 
 def test_lines_that_no_build_counts_yet_stay_and_hide_no_other(tmp_path: Path) -> None:
     path = tmp_path / "probes.jsonl"
-    ahead = quoted((datetime.now(UTC) + timedelta(days=1)).isoformat())
+    ahead = quoted((NOW + timedelta(days=1)).isoformat())
     undated = quoted("soon")
-    newest = quoted(NOW.isoformat())
-    write(path, [*repeated(newest, 50)[::-1], ahead, undated])
+    newest = quoted((NOW - timedelta(days=31)).isoformat())
+    write(path, [*repeated(newest, 50)[::-1], ahead, undated, newest])
     with ObservationLog.open(path):
         lines = [msgspec.json.decode(line) for line in path.read_bytes().splitlines()]
-    assert lines[-3:] == [newest, ahead, undated]
-    assert len(lines) < 10
+    assert lines == [ahead, undated, newest]

@@ -62,10 +62,7 @@ def load(
     ]
     with duckdb.connect() as connection:
         load_payments(connection, sources, folder, findings, now, stablecoins)
-        cursor = connection.execute(
-            "SELECT payments.*, details AS texts FROM payments LEFT JOIN details USING (row) "
-            "ORDER BY row"
-        )
+        cursor = connection.execute("SELECT *, payments AS texts FROM payments ORDER BY row")
         names = [name for name, *_ in cursor.description or ()]
         rows = [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
     rejects = [json.loads(line) for line in listing.getvalue().splitlines()]
