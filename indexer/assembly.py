@@ -21,7 +21,7 @@ from indexer.catalogue.overlays import Overlays, read_overlays
 from indexer.catalogue.probed import ProbedCatalogue, probe_catalogue
 from indexer.errors import LeftOut, SourceFailed
 from indexer.intake.findings import Findings, State
-from indexer.intake.records import LISTS
+from indexer.intake.lists import LIST_KINDS
 from indexer.intake.sources import Input, Inputs
 from indexer.options import BuildOptions, Denial, Policy
 from indexer.payments.claims import Claims
@@ -126,7 +126,7 @@ def _check_first(options: BuildOptions, accepted: Iterable[AcceptedInput]) -> No
     with suppress(SnapshotUnavailable):
         read_current(options.out)
         return
-    lists = [each for each in accepted if each.kind in {None, *LISTS}]
+    lists = [each for each in accepted if each.kind in {None, *LIST_KINDS}]
     left_out = [each for each in lists if each.tally.left_out]
     names = list(dict.fromkeys(each.input.source_name for each in left_out))
     if options.accept.isdisjoint({*names, *(each.input.name for each in left_out)}) and names:

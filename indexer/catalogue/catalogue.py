@@ -19,7 +19,7 @@ from indexer.columns.annotations import Annotations, decode_annotations
 from indexer.columns.records import MAX_PAYERS
 from indexer.errors import InvalidRecord, LeftOut, SourceError
 from indexer.intake.findings import Findings
-from indexer.intake.records import SourceRecord
+from indexer.intake.lists import SourceRecord
 from indexer.options import Denial, SourceOptions
 from indexer.probes.verdicts import DEAD, UNDECIDED
 from indexer.record_store import RecordRun, Spool, run_of

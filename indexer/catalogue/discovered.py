@@ -15,7 +15,7 @@ from indexer.catalogue.known_records import (
     encode_normalised,
 )
 from indexer.catalogue.record import normalise
-from indexer.intake.records import SourceRecord
+from indexer.intake.lists import SourceRecord
 from indexer.options import Policy
 from indexer.x402.discovery import Grouped
 from indexer.x402.grouping import GroupedResource, group_resources

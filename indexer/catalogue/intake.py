@@ -28,7 +28,7 @@ from indexer.errors import (
 )
 from indexer.intake.findings import Findings, State, Tally
 from indexer.intake.kept import AcceptedListings, KeptSource, remove_unused
-from indexer.intake.records import LISTS, SourceRecord, read_records
+from indexer.intake.lists import LIST_KINDS, SourceRecord, read_records
 from indexer.intake.sources import Input, distinct_name
 from indexer.intake.subjects import Subject
 from indexer.manifests.reading import read_manifest
@@ -178,7 +178,7 @@ class Intake:
             note=lambda text: reading.notes.append(f"{each.name}: {text}"),
             read_document=read_document,
         )
-        listed = kind if kind in LISTS else None
+        listed = kind if kind in LIST_KINDS else None
         for record, result in self._normaliser.normalise(records, listed, stablecoins):
             progress.advance(len(record.text) + 1)
             tally.records += 1
@@ -346,7 +346,7 @@ def _kind_of(record: SourceRecord, result: Result, declared: Kind | None) -> Kin
     """Return what a record is; raises LeftOut where its source gives records of another kind."""
     is_resource = record.is_resource if result is None else isinstance(result, ReadResource)
     kind = Kind.RESOURCES if is_resource else Kind.RECORDS
-    if declared not in LISTS or declared is kind:
+    if declared not in LIST_KINDS or declared is kind:
         return kind
     if declared is Kind.RESOURCES and b'"endpoints"' not in record.text:
         return declared

@@ -16,7 +16,7 @@ import numpy as np
 
 from indexer.catalogue.record import Facts, Normalised, normalise, restore
 from indexer.intake.fingerprint import hash_program
-from indexer.intake.records import SourceRecord
+from indexer.intake.lists import SourceRecord
 from indexer.options import Policy
 from indexer.record_store import record_key
 from indexer.segments.reuse import KeptRecords, ReuseStore

@@ -21,7 +21,7 @@ from indexer.catalogue.known_records import (
 )
 from indexer.catalogue.record import Normalised, normalise, restore
 from indexer.errors import InvalidRecord
-from indexer.intake.records import SourceRecord
+from indexer.intake.lists import SourceRecord
 from indexer.options import Kind, Policy, Stablecoin
 from indexer.processes.pool import Pool, wait_for
 from indexer.sources.fact_store import NO_KEY, hash_text

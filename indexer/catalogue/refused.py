@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Any
 
 from indexer.errors import InvalidRecord
-from indexer.intake.splitting import mask_surrogates
+from indexer.intake.forms import mask_surrogates
 from indexer.intake.subjects import NOTHING, Subject, make_subject
 from indexer.sources.denials import fold_address
 from indexer.text import check_depth

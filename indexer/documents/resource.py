@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from indexer.intake.records import DESCRIBED
+from indexer.intake.lists import DESCRIBED
 from indexer.untrusted import items, line, text
 from indexer.x402.members.described import DescribedResource
 from indexer.x402.members.metadata import MAX_NAME, MAX_TAGS

@@ -19,8 +19,8 @@ from indexer.documents.amounts import amount_or_invalid, read_amount
 from indexer.documents.document import Bounds, Document
 from indexer.documents.resource import Schema, declare_input, read_text
 from indexer.errors import InvalidRecord
-from indexer.intake.records import DESCRIBED, SourceRecord
-from indexer.intake.splitting import split
+from indexer.intake.forms import split
+from indexer.intake.lists import DESCRIBED, SourceRecord
 from indexer.options import Kind
 from indexer.text import decode_or_invalid
 from indexer.untrusted import decode_object, line, mapping, objects, raw_members, string_of, text

@@ -12,7 +12,7 @@ from msgspec import Raw, Struct
 from indexer.documents.document import FREE, Bounds, Document
 from indexer.documents.resource import encode_resource, read_names, read_text
 from indexer.errors import InvalidRecord, LeftOut
-from indexer.intake.records import SourceRecord
+from indexer.intake.lists import SourceRecord
 from indexer.mpp.payment import is_paid, read_offers
 from indexer.text import decode_or_invalid
 from indexer.untrusted import decode_object, line, mapping

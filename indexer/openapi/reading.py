@@ -12,7 +12,7 @@ import msgspec
 from indexer.documents.document import FREE, Bounds, Document
 from indexer.documents.resource import encode_resource, read_names, read_text
 from indexer.errors import InvalidRecord, LeftOut
-from indexer.intake.records import SourceRecord
+from indexer.intake.lists import SourceRecord
 from indexer.openapi.parameters import Parameters
 from indexer.openapi.payment import is_paid, read_offers
 from indexer.openapi.references import References

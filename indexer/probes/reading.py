@@ -10,7 +10,7 @@ from pathlib import Path
 
 from indexer.errors import InvalidRecord, LeftOut
 from indexer.intake.findings import Findings
-from indexer.intake.records import SourceRecord, read_records
+from indexer.intake.lists import SourceRecord, read_records
 from indexer.intake.sources import Input
 from indexer.probes.drift import TermsComparison, Verdict, compare_terms, quoted_terms
 from indexer.probes.observation import (

@@ -22,7 +22,7 @@ from indexer.columns.record_columns import RecordColumns
 from indexer.columns.records import ENDPOINT_FIELDS, IndexedEndpoint, decode_service
 from indexer.encoder.encoding import TextEncoder, open_pieces
 from indexer.encoder.quantising import EncodedTexts
-from indexer.intake.records import SourceRecord
+from indexer.intake.lists import SourceRecord
 from indexer.options import Policy
 from indexer.record_store import write_record_store
 from indexer.search.filters import FacetValues, write_conditions

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from indexer.errors import InvalidRecord, LeftOut
 from indexer.intake.findings import Notice
-from indexer.intake.records import SourceRecord
+from indexer.intake.lists import SourceRecord
 from indexer.record_store import Spool
 from indexer.sources.decisions import Decisions
 from indexer.x402.endpoints import EndpointPayees, split_methods

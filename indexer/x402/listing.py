@@ -12,7 +12,7 @@ import msgspec
 from msgspec import UNSET, Raw, Struct
 from msgspec.structs import asdict
 
-from indexer.intake.records import DESCRIBED
+from indexer.intake.lists import DESCRIBED
 from indexer.untrusted import mapping, raw_items, raw_members
 from indexer.x402.members.calls import Call
 from indexer.x402.members.prices import Accepted, are_of_version_1

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from indexer.intake.findings import Conflict
-from indexer.intake.records import DESCRIBED
+from indexer.intake.lists import DESCRIBED
 from indexer.sources.decisions import Decisions
 from indexer.sources.denials import fold_address
 from indexer.untrusted import mapping, raw_items, raw_members

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from indexer.errors import InvalidRecord, LeftOut
-from indexer.intake.records import DESCRIBED
+from indexer.intake.lists import DESCRIBED
 from indexer.x402.discovery import PATH, Discovery, Dropped, Place
 from indexer.x402.endpoints import EndpointPayees, split_methods
 from indexer.x402.members.described import (

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import msgspec
 
 from indexer.errors import InvalidRecord
-from indexer.intake.records import SourceRecord
+from indexer.intake.lists import SourceRecord
 from indexer.options import Stablecoin
 from indexer.sources.fact_store import UNKNOWN, FactStore, hash_text
 from indexer.x402.listing import Listing

@@ -14,7 +14,7 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from indexer.errors import InvalidRecord, LeftOut
-from indexer.intake.records import SourceRecord
+from indexer.intake.lists import SourceRecord
 from indexer.sources.denials import fold_address
 from indexer.untrusted import decode_object, mapping, url_or_invalid
 from indexer.x402.advice import advise

@@ -18,7 +18,7 @@ import service
 from indexer.catalogue.record import normalise
 from indexer.cli.main import COMMANDS
 from indexer.declarations import declarations
-from indexer.intake.records import SourceRecord
+from indexer.intake.lists import SourceRecord
 from indexer.options import BuildOptions, Limits, Policy, SourceOptions
 from indexer.payments.columns import COLUMNS
 from indexer.probing.options import ProbeOptions

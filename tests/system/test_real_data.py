@@ -12,7 +12,7 @@ import pytest
 
 from indexer.__main__ import main
 from indexer.catalogue.record import normalise
-from indexer.intake.records import SourceRecord
+from indexer.intake.lists import SourceRecord
 from tests.support.running import SHARED, serve
 
 PAGE = SHARED / "agentic" / "services_page_2026-05.json"

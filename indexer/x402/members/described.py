@@ -14,7 +14,7 @@ from msgspec import Raw, Struct, field
 from msgspec.structs import astuple, replace
 
 from indexer.intake.findings import Notice
-from indexer.intake.records import DESCRIBED, DESCRIBED_START
+from indexer.intake.lists import DESCRIBED, DESCRIBED_START
 from indexer.untrusted import raw_members
 from indexer.x402.members.offers import find_contradiction, merge_offers, price_of
 from indexer.x402.members.prices import UNKNOWN_ASSET, Accepted

@@ -10,7 +10,7 @@ from indexer.catalogue.admission import Admitted, admit
 from indexer.catalogue.record import normalise
 from indexer.errors import InvalidRecord, LeftOut
 from indexer.intake.findings import Notice
-from indexer.intake.records import SourceRecord
+from indexer.intake.lists import SourceRecord
 from indexer.intake.subjects import find_address
 from indexer.options import Denial, Policy, SourceOptions
 from indexer.sources.denials import TAKEN_DOWN, Denials

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from indexer.build import build_snapshot
 from indexer.catalogue.record import normalise
-from indexer.intake.records import SourceRecord
+from indexer.intake.lists import SourceRecord
 from indexer.options import BuildOptions, Kind, SourceOptions
 from indexer.report import Report
 from indexer.search_options import RankingOptions

@@ -18,7 +18,7 @@ from indexer.build import build_snapshot
 from indexer.catalogue.known_records import KnownRecords, Stored
 from indexer.catalogue.normaliser import RecordNormaliser, Result
 from indexer.errors import IndexerError, InvalidRecord
-from indexer.intake.records import SourceRecord
+from indexer.intake.lists import SourceRecord
 from indexer.options import BuildOptions
 from indexer.processes.pool import Pool
 from indexer.search_options import RankingOptions

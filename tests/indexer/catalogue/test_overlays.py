@@ -21,7 +21,7 @@ from indexer.catalogue.overlays import (
 )
 from indexer.catalogue.record import normalise
 from indexer.errors import InvalidRecord, SourceError
-from indexer.intake.records import SourceRecord
+from indexer.intake.lists import SourceRecord
 from indexer.options import Denial
 from tests.support.running import Json, endpoint, service
 

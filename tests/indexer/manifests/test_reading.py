@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from indexer.documents.document import OTHER_HOSTS
 from indexer.errors import InvalidRecord, LeftOut
-from indexer.intake.records import SourceRecord
+from indexer.intake.lists import SourceRecord
 from indexer.manifests import reading
 from indexer.options import Policy, SourceOptions
 from indexer.x402.resource import Resource, read_resource

@@ -8,7 +8,7 @@ import pytest
 
 from indexer.assets.stablecoins import Stablecoins
 from indexer.documents.document import Document
-from indexer.intake.records import SourceRecord
+from indexer.intake.lists import SourceRecord
 from indexer.openapi.reading import read_openapi
 from indexer.options import Policy, Stablecoin
 from indexer.x402.members.described import PRICE_NOT_LISTED

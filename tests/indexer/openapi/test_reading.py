@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from indexer.documents.document import FREE as FREE_RULE
 from indexer.errors import InvalidRecord, LeftOut
-from indexer.intake.records import SourceRecord
+from indexer.intake.lists import SourceRecord
 from indexer.openapi import reading
 from indexer.openapi.reading import PATH_ITEM_METHODS
 from indexer.options import Policy, SourceOptions

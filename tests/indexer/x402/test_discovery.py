@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from indexer.assets.testnets import is_test_network
 from indexer.catalogue.derived_ids import Identity, derive_ids
 from indexer.errors import InvalidRecord, LeftOut
-from indexer.intake.records import SourceRecord
+from indexer.intake.lists import SourceRecord
 from indexer.record_store import Spool
 from indexer.sources.decisions import Decisions
 from indexer.sources.fact_store import FactStore

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from indexer.intake.records import SourceRecord
+from indexer.intake.lists import SourceRecord
 from indexer.options import Policy
 from indexer.x402.grouping import MAX_ENDPOINTS_BYTES, GroupedResource, group_resources
 from indexer.x402.resource import read_resource

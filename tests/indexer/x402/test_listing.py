@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from indexer.assets.stablecoins import STABLECOINS
 from indexer.errors import LeftOut
-from indexer.intake.records import SourceRecord
+from indexer.intake.lists import SourceRecord
 from indexer.x402.listing import MAX_ENTRIES, MAX_LISTING, EntryKeys, Listing
 from indexer.x402.resource import read_resource
 from indexer.x402.rules import SIZE

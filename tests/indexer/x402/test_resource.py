@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from indexer.errors import InvalidRecord, LeftOut
-from indexer.intake.records import SourceRecord
+from indexer.intake.lists import SourceRecord
 from indexer.options import Policy, Stablecoin
 from indexer.record_store import Spool
 from indexer.sources.decisions import Decisions

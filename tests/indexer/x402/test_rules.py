@@ -11,7 +11,7 @@ import pytest
 from msgspec import structs
 
 from indexer.errors import LeftOut
-from indexer.intake.records import SourceRecord
+from indexer.intake.lists import SourceRecord
 from indexer.options import Denial, Policy
 from indexer.sources.denials import TAKEN_DOWN, Denials
 from indexer.x402.members.dates import NEVER

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from indexer.intake.records import SourceRecord
+from indexer.intake.lists import SourceRecord
 from indexer.options import Policy
 from indexer.search.offers import OfferWriter
 from indexer.snapshot.resources import ServiceListing, write_resources

@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from indexer.documents.document import Document
-from indexer.intake.records import SourceRecord
+from indexer.intake.lists import SourceRecord
 from indexer.manifests.reading import read_manifest
 from indexer.options import SourceOptions
 from tests.support.running import Json

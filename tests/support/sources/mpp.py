@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from indexer.documents.document import Document
-from indexer.intake.records import SourceRecord
+from indexer.intake.lists import SourceRecord
 from indexer.mpp.reading import read_directory
 from indexer.options import SourceOptions
 from tests.support.running import Json

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from indexer.documents.document import Document
-from indexer.intake.records import SourceRecord
+from indexer.intake.lists import SourceRecord
 from indexer.openapi.reading import read_openapi
 from indexer.options import SourceOptions
 from tests.support.running import Json

@@ -12,7 +12,7 @@ from indexer.catalogue.known_records import KnownRecords
 from indexer.catalogue.normaliser import RecordNormaliser
 from indexer.catalogue.record import Normalised
 from indexer.errors import InvalidRecord
-from indexer.intake.records import SourceRecord
+from indexer.intake.lists import SourceRecord
 from indexer.options import Policy
 from indexer.processes.pool import Pool
 from indexer.record_store import Spool

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from indexer.intake.records import SourceRecord
+from indexer.intake.lists import SourceRecord
 from indexer.x402.members.calls import MAX_REQUIREMENTS
 from indexer.x402.resource import read_resource
 from tests.support.running import Json, examples

@@ -15,7 +15,7 @@ from openapi_spec_validator import validate
 
 from indexer.catalogue.record import normalise
 from indexer.errors import InvalidRecord
-from indexer.intake.records import SourceRecord
+from indexer.intake.lists import SourceRecord
 from indexer.options import Policy
 from indexer.x402.resource import read_resource
 from indexer.x402.rules import Rules
