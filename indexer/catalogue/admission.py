@@ -12,8 +12,7 @@ from msgspec import Raw
 
 from indexer.catalogue.record import Facts
 from indexer.errors import InvalidRecord, LeftOut
-from indexer.intake.findings import Notice
-from indexer.intake.subjects import Address, find_address
+from indexer.intake.findings import Address, Notice, find_address
 from indexer.options import SourceOptions
 from indexer.sources.denials import fold_host
 from indexer.untrusted import raw_items, raw_members

@@ -14,11 +14,10 @@ from indexer.catalogue.derived_ids import Identity, ascii_domain, derive_ids, pl
 from indexer.catalogue.known_records import NOT_KEPT, KnownRecords, Stored
 from indexer.catalogue.overlays import Overlay, apply_overlay
 from indexer.catalogue.record import Normalised, disbelieve
-from indexer.catalogue.refused import read_subject
 from indexer.columns.annotations import Annotations, decode_annotations
 from indexer.columns.records import MAX_PAYERS
 from indexer.errors import InvalidRecord, LeftOut, SourceError
-from indexer.intake.findings import Findings
+from indexer.intake.findings import Findings, read_subject
 from indexer.intake.lists import SourceRecord
 from indexer.options import Denial, SourceOptions
 from indexer.probes.verdicts import DEAD, UNDECIDED

@@ -16,7 +16,6 @@ from indexer.catalogue.catalogue import Catalogue, CatalogueEntry
 from indexer.catalogue.known_records import Stored
 from indexer.catalogue.normaliser import RecordNormaliser, Result
 from indexer.catalogue.record import Normalised, given_id
-from indexer.catalogue.refused import read_subject
 from indexer.documents.document import Document
 from indexer.errors import (
     IndexerError,
@@ -26,11 +25,10 @@ from indexer.errors import (
     SourceFailed,
     TooManyRejects,
 )
-from indexer.intake.findings import Findings, State, Tally
+from indexer.intake.findings import Findings, State, Subject, Tally, read_subject
 from indexer.intake.kept import AcceptedListings, KeptSource, remove_unused
 from indexer.intake.lists import LIST_KINDS, SourceRecord, read_records
 from indexer.intake.sources import Input, distinct_name
-from indexer.intake.subjects import Subject
 from indexer.manifests.reading import read_manifest
 from indexer.mpp.reading import read_directory
 from indexer.openapi.reading import read_openapi

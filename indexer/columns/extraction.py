@@ -36,7 +36,7 @@ from indexer.columns.records import (
     summarise,
     without_added_members,
 )
-from indexer.intake.subjects import Address, find_address
+from indexer.intake.findings import Address, find_address
 from indexer.record_store import KEY_SIZE, Keys
 from indexer.text import is_own_text
 from indexer.untrusted import string_of

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from indexer.intake.findings import Notice
-from indexer.intake.subjects import Address, Subject
+from indexer.intake.findings import Address, Notice, Subject
 from service.schema.listings import Advice
 from service.snapshot.listings import host_hash, payee_hash
 from service.storage.hash_table import text_hash

@@ -9,9 +9,8 @@ import pytest
 from indexer.catalogue.admission import Admitted, admit
 from indexer.catalogue.record import normalise
 from indexer.errors import InvalidRecord, LeftOut
-from indexer.intake.findings import Notice
+from indexer.intake.findings import Notice, find_address
 from indexer.intake.lists import SourceRecord
-from indexer.intake.subjects import find_address
 from indexer.options import Denial, Policy, SourceOptions
 from indexer.sources.denials import TAKEN_DOWN, Denials
 from indexer.x402.rules import Rules
