@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
 
+from indexer.assets.stablecoins import find_stablecoins
 from indexer.catalogue.catalogue import Catalogue, ListedService
 from indexer.catalogue.derived_ids import plain_id
 from indexer.catalogue.intake import AcceptedInput, Intake
@@ -22,6 +23,7 @@ from indexer.catalogue.probed import ProbedCatalogue, probe_catalogue
 from indexer.errors import LeftOut, SourceFailed
 from indexer.intake.findings import Findings, State
 from indexer.intake.lists import LIST_KINDS
+from indexer.intake.rules import MICROSECOND, Denials, Rules, TakenDown
 from indexer.intake.sources import Input, Inputs
 from indexer.options import BuildOptions, Denial, Policy
 from indexer.payments.claims import Claims
@@ -37,13 +39,10 @@ from indexer.segments.reuse import ReuseStore
 from indexer.snapshot.demand import write_demand
 from indexer.snapshot.ecosystem import write_ecosystem
 from indexer.sources.decisions import Decisions, DecisionTable
-from indexer.sources.denials import Denials, TakenDown
 from indexer.x402.discovery import Discovery, Place
-from indexer.x402.members.dates import MICROSECOND
 from indexer.x402.outline import subject_of
 from indexer.x402.pointers import drop_pointers, join_pointers
 from indexer.x402.readings import Readings
-from indexer.x402.rules import Rules
 from service.errors import SnapshotUnavailable
 from service.schema.demand import DemandInputs
 from service.schema.values import EPOCH
@@ -193,7 +192,7 @@ class Assembler:
             progress,
             jobs=pool.jobs,
             memory=pool.memory,
-            stablecoins=rules.stablecoins,
+            stablecoins=find_stablecoins(rules.policy.stablecoins),
         ) as payments:
             count = write_ecosystem(self._context.built, payments)
             for tally in findings.tallies[len(inputs.sources) :]:

@@ -8,8 +8,8 @@ from functools import lru_cache
 
 from msgspec import Struct
 
+from indexer.intake.rules import fold_address
 from indexer.options import Stablecoin
-from indexer.sources.denials import fold_address
 from service.networks import network_key
 
 # The network and the namespace of a CAIP-19 asset, as in `eip155:8453/erc20:0x…`.
@@ -120,3 +120,9 @@ _ASSETS = {
 }
 
 KNOWN_STABLECOINS = Stablecoins()
+
+
+@lru_cache(maxsize=16)
+def find_stablecoins(more: tuple[Stablecoin, ...]) -> Stablecoins:
+    """Return the well-known stablecoins, and those of a policy."""
+    return Stablecoins(more)

@@ -19,6 +19,7 @@ from indexer.columns.records import MAX_PAYERS
 from indexer.errors import InvalidRecord, LeftOut, SourceError
 from indexer.intake.findings import Findings, read_subject
 from indexer.intake.lists import SourceRecord
+from indexer.intake.rules import TakenDown
 from indexer.options import Denial, SourceOptions
 from indexer.probes.verdicts import DEAD, UNDECIDED
 from indexer.record_store import RecordRun, Spool, run_of
@@ -26,7 +27,6 @@ from indexer.search.popularity import Payers
 from indexer.segments.reuse import KeptRecords
 from indexer.snapshot.demand import CountedDemand, DemandRow
 from indexer.sources.decisions import Decisions
-from indexer.sources.denials import TakenDown
 from indexer.x402.discovery import Discovery, Grouped
 from indexer.x402.endpoints import read_endpoints
 from indexer.x402.pointers import settle_pointers

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from indexer.assets.stablecoins import find_stablecoins
 from indexer.catalogue.admission import admit
 from indexer.catalogue.catalogue import Catalogue, CatalogueEntry
 from indexer.catalogue.known_records import Stored
@@ -28,18 +29,17 @@ from indexer.errors import (
 from indexer.intake.findings import Findings, State, Subject, Tally, read_subject
 from indexer.intake.kept import AcceptedListings, KeptSource, remove_unused
 from indexer.intake.lists import LIST_KINDS, SourceRecord, read_records
+from indexer.intake.rules import OLD, Denials, Rules
 from indexer.intake.sources import Input, distinct_name
 from indexer.manifests.reading import read_manifest
 from indexer.mpp.reading import read_directory
 from indexer.openapi.reading import read_openapi
 from indexer.options import BuildOptions, Kind, OnError, Policy
 from indexer.progress import Stage
-from indexer.sources.denials import Denials
 from indexer.x402.discovery import Discovery, SourceResources
 from indexer.x402.outline import subject_of
 from indexer.x402.readings import ReadResource
 from indexer.x402.resource import given_url, read_resource
-from indexer.x402.rules import OLD, Rules
 
 OTHER_KIND = "records of another kind"
 DUPLICATE = "duplicate listings"
@@ -165,7 +165,7 @@ class Intake:
 
         def read_document(kind: Kind, text: bytes) -> Iterator[SourceRecord]:
             reading.kind = kind
-            return READERS[kind](Document(text, each.options, self._rules.stablecoins))
+            return READERS[kind](Document(text, each.options, find_stablecoins(stablecoins)))
 
         records = read_records(
             each.path,

@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from indexer.catalogue.catalogue import Catalogue, CatalogueEntry, ListedService
 from indexer.intake.findings import Findings
+from indexer.intake.rules import Rules
 from indexer.intake.sources import Input
 from indexer.probes.drift import listed_terms, offered_terms
 from indexer.probes.reading import read_probes
@@ -24,7 +25,6 @@ from indexer.progress import Stage
 from indexer.x402.discovery import Discovery
 from indexer.x402.endpoints import decode_endpoints
 from indexer.x402.listing import Listing
-from indexer.x402.rules import Rules
 from service.schema.probes import NO_PROBE_FACTS, ProbeFacts, Terms
 
 MAX_TERMS = 2**14

@@ -6,11 +6,11 @@ from urllib.parse import urljoin
 
 from indexer.assets.stablecoins import KNOWN_STABLECOINS, Stablecoins
 from indexer.errors import InvalidRecord, LeftOut
+from indexer.intake.rules import fold_host, host_pattern
 from indexer.options import SourceOptions
-from indexer.sources.denials import fold_host, host_pattern
 from indexer.untrusted import url_or_invalid
+from indexer.x402.listing import SIZE
 from indexer.x402.members.naming import registrable_domain
-from indexer.x402.rules import SIZE
 from service.urls import parse_url
 
 FREE = "free operations"

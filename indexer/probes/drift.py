@@ -8,8 +8,8 @@ from decimal import Decimal
 from enum import IntEnum
 from typing import Any, NamedTuple
 
+from indexer.intake.rules import fold_address
 from indexer.probes.observation import Quote
-from indexer.sources.denials import fold_address
 from indexer.untrusted import line
 from indexer.x402.members.offers import MPP
 from indexer.x402.members.prices import AMOUNT_KEYS, MAX_NAME, base_units

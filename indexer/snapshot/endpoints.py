@@ -23,6 +23,7 @@ from indexer.columns.records import ENDPOINT_FIELDS, IndexedEndpoint, decode_ser
 from indexer.encoder.encoding import TextEncoder, open_pieces
 from indexer.encoder.quantising import EncodedTexts
 from indexer.intake.lists import SourceRecord
+from indexer.intake.rules import Rules
 from indexer.options import Policy
 from indexer.record_store import write_record_store
 from indexer.search.filters import FacetValues, write_conditions
@@ -35,7 +36,6 @@ from indexer.snapshot.resources import ListedResources
 from indexer.untrusted import string_of
 from indexer.x402.endpoints import identify_endpoint
 from indexer.x402.resource import read_resource
-from indexer.x402.rules import Rules
 from service.conditions import ENDPOINT_KEYS, EndpointConditions
 from service.filtering.offers import NONE
 from service.schema.profiles import EndpointFacts

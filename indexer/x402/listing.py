@@ -25,6 +25,7 @@ from service.schema.records import Pricing
 from service.schema.values import format_timestamp
 
 MAX_LISTING = 256 * 1024  # bytes
+SIZE = "listings that are too large"
 MAX_ENTRIES = 200  # of `accepts`
 MAX_DESCRIPTION = 1000  # characters, where a description is added to `metadata`
 VERSIONS = (1, 2)  # of the protocol

@@ -10,8 +10,8 @@ from msgspec import Raw, Struct
 
 from indexer.intake.findings import Conflict
 from indexer.intake.lists import DESCRIBED
+from indexer.intake.rules import fold_address
 from indexer.sources.decisions import Decisions
-from indexer.sources.denials import fold_address
 from indexer.untrusted import mapping, raw_items, raw_members
 from indexer.x402.listing import MAX_ENTRIES, MAX_LISTING
 from indexer.x402.members.described import Fields, encode_fields, merge_described

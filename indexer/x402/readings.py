@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+from functools import lru_cache
 from typing import NamedTuple
 
 import msgspec
 
 from indexer.errors import InvalidRecord
 from indexer.intake.lists import SourceRecord
-from indexer.options import Stablecoin
+from indexer.intake.rules import Rules
+from indexer.options import Policy, Stablecoin
 from indexer.sources.fact_store import UNKNOWN, FactStore, hash_text
 from indexer.x402.listing import Listing
 from indexer.x402.outline import Outline
 from indexer.x402.resource import Resource, read_resource
-from indexer.x402.rules import Rules, without_judgement
 
 _encode = msgspec.msgpack.Encoder().encode
 _outline = msgspec.msgpack.Decoder(Outline)
@@ -54,7 +56,7 @@ class Readings:
 
     def judge(self, record: SourceRecord, reading: ReadResource, method: str = "") -> ReadResource:
         """Return the reading of a record by the rules; raises LeftOut."""
-        if self._rules.admit(reading.outline):
+        if _admits(self._rules, reading.outline):
             return reading
         resource, _ = read_resource(record, self._rules, method)
         encoded = _encode(resource)
@@ -83,3 +85,41 @@ def read_unjudged(
     """Return the bytes of a resource as it is without rules; raises InvalidRecord."""
     resource, _ = read_resource(record, without_judgement(stablecoins), method)
     return _encode(resource)
+
+
+def _admits(rules: Rules, outline: Outline) -> bool:
+    """Whether a resource that was read `without_judgement` stands as it is.
+
+    False for a resource to read again, as a rule may leave it out or a date is in the future.
+    Raises LeftOut for an old listing.
+    """
+    policy = rules.policy
+    is_admitted = (
+        (policy.allow_http or not outline.is_http)
+        and (policy.allow_private or not outline.is_private)
+        and outline.price < float(policy.max_price)
+        and not rules.is_future(outline.latest)
+        and rules.denials.find(
+            host=outline.host,
+            domain=outline.domain,
+            payees=outline.payees,
+            urls=(outline.given, outline.identity),
+        )
+        is None
+    )
+    if is_admitted:
+        rules.check_age(outline.updated)
+    return is_admitted
+
+
+@lru_cache(maxsize=16)
+def without_judgement(stablecoins: tuple[Stablecoin, ...]) -> Rules:
+    """Return rules that leave out only listings which no option admits."""
+    return Rules(
+        Policy(
+            max_price=Decimal("Infinity"),
+            allow_http=True,
+            allow_private=True,
+            stablecoins=stablecoins,
+        )
+    )

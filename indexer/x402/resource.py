@@ -13,14 +13,14 @@ from urllib.parse import unquote, urlsplit
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
+from indexer.assets.stablecoins import find_stablecoins
 from indexer.errors import InvalidRecord, LeftOut
 from indexer.intake.lists import SourceRecord
-from indexer.sources.denials import fold_address
+from indexer.intake.rules import MICROSECOND, NEVER, Rules, check_address, check_price, fold_address
 from indexer.untrusted import decode_object, mapping, url_or_invalid
 from indexer.x402.advice import advise
-from indexer.x402.listing import MAX_LISTING, Listing, make_listing
+from indexer.x402.listing import MAX_ENTRIES, MAX_LISTING, SIZE, Listing, make_listing
 from indexer.x402.members.calls import read_call
-from indexer.x402.members.dates import MICROSECOND, NEVER
 from indexer.x402.members.described import (
     DescribedResource,
     ServiceTexts,
@@ -33,7 +33,6 @@ from indexer.x402.members.parameters import DeclaredInput, read_input
 from indexer.x402.members.prices import Accepted, read_accepts
 from indexer.x402.members.tools import find_seller, server_of, tool_of_url
 from indexer.x402.outline import Outline
-from indexer.x402.rules import SIZE, Rules, check_accepted, check_address
 from service.schema.discovery import ListedEndpoint
 from service.schema.records import Endpoint, EndpointQuality
 from service.schema.values import EPOCH, format_timestamp
@@ -101,13 +100,16 @@ def read_resource(
     parsed = None if tool and not server else _check_url(path, server, rules)
     document = read_described(source.text)
     accepted = read_accepts(
-        values.get("accepts"), source.text, rules.stablecoins, rules.policy.max_price
+        values.get("accepts"),
+        source.text,
+        find_stablecoins(rules.policy.stablecoins),
+        rules.policy.max_price,
     )
     accepted = price_described(accepted, document)
     offers = document.offers if document else []
     paid = [each.pay_to for each in accepted.offers] + [each.pay_to for each in offers]
     payees = list(dict.fromkeys(fold_address(each) for each in paid if each))
-    check_accepted(accepted, payees, rules)
+    _check_accepted(accepted, payees, rules)
     extension = mapping(values.get("extensions"), "bazaar")
     url = given_url if tool else with_route(given_url, extension.get("routeTemplate"))
     schemas = [entry.get("outputSchema") for entry in [accepted.chosen, *accepted.entries]]
@@ -175,6 +177,15 @@ def read_resource(
         texts=document.service if document else None,
     )
     return resource, listing
+
+
+def _check_accepted(accepted: Accepted, payees: list[str], rules: Rules) -> None:
+    """Raise LeftOut for too many entries of `accepts`, an address taken down, or the price."""
+    if (count := len(accepted.entries)) > MAX_ENTRIES:
+        reason = f"has {count:,} entries; at most {MAX_ENTRIES:,} are listed"
+        raise LeftOut(SIZE, "$.accepts", reason)
+    rules.denials.check("$.accepts", payees=payees)
+    check_price(f"$.accepts[{accepted.index}]", accepted.amount, accepted.pricing.currency, rules)
 
 
 def url_of(values: dict[str, Any]) -> tuple[str, str, dict[str, Any]]:

@@ -11,9 +11,8 @@ from indexer.catalogue.record import normalise
 from indexer.errors import InvalidRecord, LeftOut
 from indexer.intake.findings import Notice, find_address
 from indexer.intake.lists import SourceRecord
+from indexer.intake.rules import TAKEN_DOWN, Denials, Rules
 from indexer.options import Denial, Policy, SourceOptions
-from indexer.sources.denials import TAKEN_DOWN, Denials
-from indexer.x402.rules import Rules
 from tests.support.running import Json, endpoint, service
 
 OURS, THEIRS = (SourceOptions(name="source", curated=curated) for curated in (True, False))

@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 from indexer.documents.document import OTHER_HOSTS
 from indexer.errors import InvalidRecord, LeftOut
 from indexer.intake.lists import SourceRecord
+from indexer.intake.rules import Rules
 from indexer.manifests import reading
 from indexer.options import Policy, SourceOptions
+from indexer.x402.listing import SIZE
 from indexer.x402.resource import Resource, read_resource
-from indexer.x402.rules import SIZE, Rules
 from tests.support.running import Json, examples
 from tests.support.sources.manifests import (
     FETCHED,

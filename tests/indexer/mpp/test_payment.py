@@ -9,11 +9,11 @@ import pytest
 
 from indexer.documents.document import FREE
 from indexer.errors import LeftOut
+from indexer.intake.rules import Rules
 from indexer.options import Policy
 from indexer.untrusted import decode_object
 from indexer.x402.members.described import PRICE_NOT_LISTED
 from indexer.x402.resource import read_resource
-from indexer.x402.rules import Rules
 from tests.support.running import Json
 from tests.support.sources.mpp import (
     CHARGE,

@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 
 from indexer.documents.document import OTHER_HOSTS
 from indexer.errors import InvalidRecord, LeftOut
+from indexer.intake.rules import Rules
 from indexer.mpp import reading
 from indexer.mpp.reading import WITHOUT_ENDPOINTS
 from indexer.options import Policy, SourceOptions
+from indexer.x402.listing import SIZE
 from indexer.x402.resource import read_resource
-from indexer.x402.rules import SIZE, Rules
 from tests.support.running import Json, examples
 from tests.support.sources.mpp import (
     CHARGE,

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from indexer.intake.rules import Rules
 from indexer.openapi.parameters import MAX_PARAMETERS, MAX_VALUE
 from indexer.options import Policy
 from indexer.x402.resource import read_resource
-from indexer.x402.rules import Rules
 from service.schema.listings import Advice
 from tests.support.running import Json
 from tests.support.sources.openapi import X402SCAN, document, fixed, read

@@ -9,13 +9,13 @@ import pytest
 from indexer.assets.stablecoins import Stablecoins
 from indexer.documents.document import Document
 from indexer.intake.lists import SourceRecord
+from indexer.intake.rules import Rules
 from indexer.openapi.reading import read_openapi
 from indexer.options import Policy, Stablecoin
 from indexer.x402.members.described import PRICE_NOT_LISTED
 from indexer.x402.members.offers import MAX_OFFERS
 from indexer.x402.members.prices import UNKNOWN_ASSET
 from indexer.x402.resource import Resource, read_resource
-from indexer.x402.rules import Rules
 from tests.support.running import Json
 from tests.support.sources.openapi import (
     CURATED,

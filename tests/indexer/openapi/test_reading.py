@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from indexer.documents.document import FREE as FREE_RULE
 from indexer.errors import InvalidRecord, LeftOut
 from indexer.intake.lists import SourceRecord
+from indexer.intake.rules import Rules
 from indexer.openapi import reading
 from indexer.openapi.reading import PATH_ITEM_METHODS
 from indexer.options import Policy, SourceOptions
 from indexer.x402.resource import read_resource
-from indexer.x402.rules import Rules
 from tests.support.running import Json, examples
 from tests.support.sources.openapi import (
     CURATED,

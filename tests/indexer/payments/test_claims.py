@@ -12,13 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from indexer.intake.lists import SourceRecord
+from indexer.intake.rules import Rules
 from indexer.options import Policy
 from indexer.payments.claims import Claims
 from indexer.payments.credit import NO_ENDPOINT, Claim
 from indexer.sources.decisions import FILE, Decisions, DecisionTable
 from indexer.x402.listing import Listing
 from indexer.x402.resource import read_resource
-from indexer.x402.rules import Rules
 from tests.support.running import Json, endpoint, service
 from tests.support.sources.x402 import TEST_USDC, USDC, accept, resource
 

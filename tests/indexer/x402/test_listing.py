@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from indexer.assets.stablecoins import STABLECOINS
 from indexer.errors import LeftOut
 from indexer.intake.lists import SourceRecord
-from indexer.x402.listing import MAX_ENTRIES, MAX_LISTING, EntryKeys, Listing
+from indexer.x402.listing import MAX_ENTRIES, MAX_LISTING, SIZE, EntryKeys, Listing
 from indexer.x402.resource import read_resource
-from indexer.x402.rules import SIZE
 from tests.support.running import Json, examples
 from tests.support.sources.x402 import (
     RULES,

@@ -13,16 +13,15 @@ from hypothesis import strategies as st
 
 from indexer.errors import InvalidRecord, LeftOut
 from indexer.intake.lists import SourceRecord
+from indexer.intake.rules import NEVER, Rules
 from indexer.options import Policy, Stablecoin
 from indexer.record_store import Spool
 from indexer.sources.decisions import Decisions
 from indexer.sources.fact_store import FactStore
 from indexer.x402.discovery import Discovery, SourceResources
-from indexer.x402.listing import MAX_LISTING
-from indexer.x402.members.dates import NEVER
+from indexer.x402.listing import MAX_LISTING, SIZE
 from indexer.x402.readings import Readings
 from indexer.x402.resource import read_resource
-from indexer.x402.rules import SIZE, Rules
 from service.schema.discovery import DiscoveryResource
 from tests.support.running import Json, examples
 from tests.support.sources.x402 import (

@@ -12,12 +12,10 @@ from msgspec import structs
 
 from indexer.errors import LeftOut
 from indexer.intake.lists import SourceRecord
+from indexer.intake.rules import NEVER, TAKEN_DOWN, Denials, Rules
 from indexer.options import Denial, Policy
-from indexer.sources.denials import TAKEN_DOWN, Denials
-from indexer.x402.members.dates import NEVER
 from indexer.x402.members.tools import NO_SELLER
 from indexer.x402.resource import read_resource
-from indexer.x402.rules import Rules
 from tests.support.running import Json
 from tests.support.sources.x402 import URL, accept, read, resource, v2
 

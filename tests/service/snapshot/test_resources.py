@@ -13,11 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from indexer.intake.lists import SourceRecord
+from indexer.intake.rules import Rules
 from indexer.options import Policy
 from indexer.search.offers import OfferWriter
 from indexer.snapshot.resources import ServiceListing, write_resources
 from indexer.x402.resource import read_resource
-from indexer.x402.rules import Rules
 from service.conditions import NO_RESOURCE_FILTERS, OFFER_KEYS, ResourceFilters
 from service.filtering.offers import Offers
 from service.filtering.urls import Urls

@@ -13,6 +13,7 @@ from indexer.catalogue.normaliser import RecordNormaliser
 from indexer.catalogue.record import Normalised
 from indexer.errors import InvalidRecord
 from indexer.intake.lists import SourceRecord
+from indexer.intake.rules import Rules
 from indexer.options import Policy
 from indexer.processes.pool import Pool
 from indexer.record_store import Spool
@@ -21,7 +22,6 @@ from indexer.sources.fact_store import FactStore
 from indexer.x402.discovery import Discovery, Grouped, SourceResources
 from indexer.x402.readings import Readings
 from indexer.x402.resource import Resource, read_resource
-from indexer.x402.rules import Rules
 from tests.support.running import Json
 
 USDC = "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913"

@@ -9,10 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from indexer.errors import InvalidRecord, LeftOut
+from indexer.intake.rules import TAKEN_DOWN, Denials, Rules
 from indexer.options import Denial
-from indexer.sources.denials import TAKEN_DOWN, Denials
 from indexer.x402.members.tools import MAX_TOOL, is_seller, tool_of_url
-from indexer.x402.rules import Rules
 from tests.support.running import Json, examples
 from tests.support.sources.x402 import (
     RULES,

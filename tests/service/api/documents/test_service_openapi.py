@@ -16,9 +16,9 @@ from openapi_spec_validator import validate
 from indexer.catalogue.record import normalise
 from indexer.errors import InvalidRecord
 from indexer.intake.lists import SourceRecord
+from indexer.intake.rules import Rules
 from indexer.options import Policy
 from indexer.x402.resource import read_resource
-from indexer.x402.rules import Rules
 from service.api.documents.service_openapi import describe_service
 from service.schema.records import Service
 from service.urls import key_of, parse_url
