@@ -90,14 +90,14 @@ def build_snapshot(options: BuildOptions, progress: Progress | None = None) -> R
         if obsolete := remove_obsolete(options.out):
             notes.append(f"removed {', '.join(obsolete)} of an earlier release")
         inputs = _gather(options, progress)
-        with take_fingerprint(inputs, _settings(options)) as fingerprint:
-            report = _repeat(options, fingerprint, cluster, progress)
-            if report is not None:
-                refresh_accepted(options.out, inputs.sources, datetime.now(UTC))
-            else:
-                with _opened(staging, options, inputs, progress) as context:
-                    report, holds_until = _build(context, inputs, encoder, fingerprint, cluster)
-                remember(options.out, staging, options.rejects, report, holds_until)
+        fingerprint = take_fingerprint(inputs, _settings(options))
+        report = _repeat(options, fingerprint, cluster, progress)
+        if report is not None:
+            refresh_accepted(options.out, inputs.sources, datetime.now(UTC))
+        else:
+            with _opened(staging, options, inputs, progress) as context:
+                report, holds_until = _build(context, inputs, encoder, fingerprint, cluster)
+            remember(options.out, staging, options.rejects, report, holds_until)
         write_sources(options.out, staging, inputs, report)
         report.notes += notes
     report.stages, report.seconds = progress.seconds, time.monotonic() - started
@@ -260,7 +260,7 @@ def _build(
     manifest = _describe(context, stored)
     manifest.denials = denials
     can_hold = holds_until is None or holds_until > context.now
-    if can_hold and fingerprint is not None and fingerprint.is_current():
+    if can_hold and fingerprint is not None:
         manifest.inputs = fingerprint.inputs()
     loaded = 0 if cluster is None else _load(context, cluster, manifest)
     downloads = _publish(context, manifest)

@@ -12,7 +12,6 @@ from time import time
 
 import httpx
 from msgspec import Struct
-from msgspec.structs import replace
 
 from indexer.errors import SourceError
 from indexer.intake.http import (
@@ -34,19 +33,8 @@ PUNCTUAL = 0.9
 """Share of `every` after which a feed is walked: builds by a timer start a little early or late."""
 
 
-class FeedProgress(Struct, frozen=True):
-    """How far one feed is read.
-
-    name: of the source
-    bytes: transferred so far
-    items: received in the current walk
-    total: items of the feed as stated by the server, None if it does not state it
-    """
-
-    name: str
-    bytes: int
-    items: int
-    total: int | None
+ReportProgress = Callable[[int, int], object]
+"""Called with numbers of bytes and of items that were received since the last call."""
 
 
 class Feed(Struct, frozen=True):
@@ -70,7 +58,7 @@ def fetch_feeds(
     sources: Sequence[SourceOptions],
     artifacts: Path,
     limits: Limits,
-    progress: Callable[[FeedProgress], object] = lambda _: None,
+    progress: ReportProgress = lambda _, __: None,
     *,
     from_scratch: bool = False,
 ) -> list[Feed | SourceError]:
@@ -106,14 +94,13 @@ class _FeedReader:
         source: SourceOptions,
         artifacts: Path,
         limits: Limits,
-        progress: Callable[[FeedProgress], object],
+        progress: ReportProgress,
     ) -> None:
         check_headers(source)
         self._source, self._limits, self._report = source, limits, progress
         self._given = parse_feed_url(source.url)
         self._url = self._given.copy_with(userinfo=b"")
         self._started = time()
-        self._progress = FeedProgress(source.name, 0, 0, None)
         self._kept = KeptSource(artifacts, source)
 
     async def read(self, *, from_scratch: bool) -> Feed:
@@ -122,7 +109,9 @@ class _FeedReader:
             if 0 <= self._started - fetched.walked_at < PUNCTUAL * self._source.every:
                 return self._feed(fetched)
             fetched = None  # a first page that is not modified says nothing of the others
-        client = FeedClient(self._source, self._given, self._limits, self._count)
+        client = FeedClient(
+            self._source, self._given, self._limits, lambda size: self._report(size, 0)
+        )
         try:
             async with aclosing(client), asyncio.timeout_at(client.deadline):
                 with self._kept.workspace() as folder:
@@ -160,19 +149,13 @@ class _FeedReader:
         if page.items is None:
             return self._store(body, page.response, is_lines=page.is_lines)
         with lines.open("wb") as file:
-            walk = Walk(request, self._source, self._url, limits, file, self._count_items)
+            walk = Walk(
+                request, self._source, self._url, limits, file, lambda count: self._report(0, count)
+            )
             await walk.read(page)
         has_validators = not page.response.headers.keys().isdisjoint(("etag", "last-modified"))
         is_paged = not (walk.is_one_page and has_validators)
         return self._store(lines, page.response, is_lines=True, is_paged=is_paged, note=walk.note)
-
-    def _count(self, received: int) -> None:
-        self._progress = replace(self._progress, bytes=self._progress.bytes + received)
-        self._report(self._progress)
-
-    def _count_items(self, items: int, total: int | None) -> None:
-        self._progress = replace(self._progress, items=items, total=total)
-        self._report(self._progress)
 
     def _store(
         self,

@@ -78,7 +78,7 @@ class FeedClient:
         source: SourceOptions,
         url: httpx.URL,
         limits: Limits,
-        on_bytes: Callable[[int], None],
+        on_bytes: Callable[[int], object],
     ) -> None:
         self.deadline = asyncio.get_running_loop().time() + limits.seconds
         self.received = 0

@@ -22,7 +22,7 @@ from service.errors import needs_extra
 from service.urls import is_url
 
 if TYPE_CHECKING:  # httpx is an optional dependency
-    from indexer.intake.fetch import Feed, FeedProgress
+    from indexer.intake.fetch import Feed
 
 SUFFIXES = (".jsonl", ".ndjson", ".json")
 
@@ -240,18 +240,12 @@ def _fetch(
         from indexer.intake import fetch  # noqa: PLC0415  # needs httpx
     except ImportError as error:
         raise IndexerError(needs_extra("fetching feeds", "indexer")) from error
-    by_name: dict[str, FeedProgress] = {}
     with progress.stage("fetch feeds") as stage:
+        received = [0, 0]
 
-        def report(feed: FeedProgress) -> None:
-            by_name[feed.name] = feed
-            states = by_name.values()
-            totals = [state.total for state in states if state.total is not None]
-            stage.update(
-                sum(state.items for state in states),
-                sum(totals) if len(totals) == len(states) else None,
-                f"{sum(state.bytes for state in states) / 1e6:,.1f} MB",
-            )
+        def report(size: int, items: int) -> None:
+            received[:] = received[0] + size, received[1] + items
+            stage.update(received[1], None, f"{received[0] / 1e6:,.1f} MB")
 
         scratch = options.from_scratch
         return fetch.fetch_feeds(feeds, options.out, options.limits, report, from_scratch=scratch)

@@ -73,8 +73,8 @@ RequestPage = Callable[[httpx.URL, int | None], Awaitable[Page]]
 class Walk:
     """A walk by the links, cursors or page numbers of the first page, or by offset.
 
-    Distinct items are written to `lines`, one a line. `on_page` is called with the number of items
-    so far, and the stated total.
+    Distinct items are written to `lines`, one a line. `on_page` is called with the number of
+    items of each page.
 
     received: items of pages with a new one, duplicates included
     note: a remark for the operator
@@ -87,7 +87,7 @@ class Walk:
         url: httpx.URL,
         limits: Limits,
         lines: BinaryIO,
-        on_page: Callable[[int, int | None], None],
+        on_page: Callable[[int], object],
     ) -> None:
         self._request, self._source, self._url = request, source, url
         self._max_pages, self._lines, self._on_page = limits.pages, lines, on_page
@@ -213,7 +213,7 @@ class Walk:
         if is_new:
             self._pages += 1
             self.received += len(items)
-            self._on_page(self.received, self._total)
+            self._on_page(len(items))
         return is_new
 
     def _missing(self) -> int:
