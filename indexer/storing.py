@@ -52,13 +52,13 @@ class StoredServices(NamedTuple):
 def store_services(context: BuildContext, assembled: Assembled) -> StoredServices:
     """Write the services, their ids, their resources and the decisions."""
     built, progress, listing = context.built, context.progress, assembled.listing
-    ids = [each.id for each in listing]
+    ids, catalogue = [each.id for each in listing], assembled.catalogue
     with progress.stage("write the services", len(ids)) as writing:
-        keys = write_records(built, assembled.catalogue.runs(track(ids, writing.advance)))
+        keys = write_records(built, map(catalogue.text, track(listing, writing.advance)))
         write_ids(built, ids)
-        texts = assembled.catalogue.annotations(ids)
+        texts = catalogue.annotations(listing)
         annotated = write_annotations(context.staging / "annotations", texts)
-        counts = [each.entry.endpoints for each in listing]
+        counts = [each.endpoints for each in listing]
         profiles = write_profiles(built, annotated.path, counts)
     offers = OfferWriter()
     listings = (
@@ -66,22 +66,22 @@ def store_services(context: BuildContext, assembled: Assembled) -> StoredService
             ordinal,
             each.id,
             listed,
-            place.in_record,
+            bool(row.in_record),
             assembled.probed.of_listing(listed),
             assembled.overlays.describe_url(listed.endpoint.url),
             profiles.get(ordinal),
         )
         for ordinal, each in enumerate(listing)
-        for place, listed in assembled.discovery.listings(each.entry.group)
+        for row, listed in catalogue.table.listings(each.number)
     )
     with progress.stage("write the resources"):
         resources = write_resources(built / "resources", listings, len(ids), offers)
     assembled.decisions.write(built)
     return StoredServices(
         counts=Counts(len(ids), sum(counts), len(resources.keys), assembled.payments),
-        payers=[each.entry.payers for each in listing],
-        endpoint_payers=[each.entry.endpoint_payers or {} for each in listing],
-        alive=np.array([each.entry.alive for each in listing], np.int8),
+        payers=[each.payers for each in listing],
+        endpoint_payers=[each.endpoint_payers or {} for each in listing],
+        alive=np.array([each.alive for each in listing], np.int8),
         probed=write_probes(built, assembled.probed.of_endpoints(listing)),
         keys=keys,
         annotated=annotated,
@@ -94,18 +94,18 @@ def store_services(context: BuildContext, assembled: Assembled) -> StoredService
 
 def _named_urls(assembled: Assembled) -> NamedUrls:
     """Return the URLs of listed resources; advice is for the resource that is served alone."""
-    named, discovery = NamedUrls(), assembled.discovery
-    for service, each in enumerate(assembled.listing):
-        for place in discovery.groups[each.entry.group]:
-            named.add(subject_of(discovery.outline(place)), place.source, service)
-            for other in place.others:
-                subject = subject_of(discovery.outline(other))._replace(advice=NO_ADVICE)
-                named.add(subject, other.source, service)
+    named, table = NamedUrls(), assembled.catalogue.table
+    for ordinal, service in enumerate(assembled.listing):
+        for row in table.of_service(service.number):
+            subject = subject_of(table.outline(row))
+            is_served = row.leader is None
+            subject = subject if is_served else subject._replace(advice=NO_ADVICE)
+            named.add(subject, row.source, ordinal)
     return named
 
 
 def _place(service: ListedService, tallies: list[Tally]) -> RecordPlace:
-    entry = service.entry
-    if entry.discovered:
+    if service.discovered:
         return NO_RECORD
-    return RecordPlace(entry.source, position_hash(tallies[entry.source].source, entry.position))
+    name = tallies[service.source].source
+    return RecordPlace(service.source, position_hash(name, service.position))

@@ -10,7 +10,7 @@ from itertools import compress
 import msgspec
 from msgspec import Raw
 
-from indexer.catalogue.record import Facts
+from indexer.catalogue.records import Record
 from indexer.errors import InvalidRecord, LeftOut
 from indexer.intake.findings import Address, Notice, find_address
 from indexer.intake.rules import Rules, check_address, check_price, fold_host
@@ -36,7 +36,7 @@ _loose_host = re.compile(
 )
 
 
-def admit(text: bytes, facts: Facts, source: SourceOptions, rules: Rules) -> Admitted:
+def admit(text: bytes, facts: Record, source: SourceOptions, rules: Rules) -> Admitted:
     """Return a valid record without what its source may not say, and without endpoints left out.
 
     An implausible price is noted, and its endpoint kept: the record has a seller to blame, and the

@@ -13,10 +13,10 @@ from msgspec.structs import replace
 
 from indexer.assets.stablecoins import find_stablecoins
 from indexer.catalogue.admission import admit
-from indexer.catalogue.catalogue import Catalogue, CatalogueEntry
-from indexer.catalogue.known_records import Stored
-from indexer.catalogue.normaliser import RecordNormaliser, Result
-from indexer.catalogue.record import Normalised, given_id
+from indexer.catalogue.catalogue import Catalogue, ListedService
+from indexer.catalogue.reading import OTHER_KIND, Result, read_all
+from indexer.catalogue.records import Record, given_id, read_record
+from indexer.catalogue.table import decode_outline, row_of
 from indexer.documents.document import Document
 from indexer.errors import (
     IndexerError,
@@ -35,13 +35,11 @@ from indexer.manifests.reading import read_manifest
 from indexer.mpp.reading import read_directory
 from indexer.openapi.reading import read_openapi
 from indexer.options import BuildOptions, Kind, OnError, Policy
+from indexer.processes.pool import Pool
 from indexer.progress import Stage
-from indexer.x402.discovery import Discovery, SourceResources
 from indexer.x402.outline import subject_of
-from indexer.x402.readings import ReadResource
 from indexer.x402.resource import given_url, read_resource
 
-OTHER_KIND = "records of another kind"
 DUPLICATE = "duplicate listings"
 READERS: Mapping[Kind, Callable[[Document], Iterator[SourceRecord]]] = {
     Kind.OPENAPI: read_openapi,
@@ -56,6 +54,7 @@ Lists are read item by item."""
 class Reading(Struct):
     """The content of one source, until the source is accepted.
 
+    found: the numbers of its items by key
     left_out: URLs of listings that a new rule of the operator removed, and not the source
     notes: remarks on the source
     kind: of the document that it is, or as the operator names it
@@ -63,8 +62,8 @@ class Reading(Struct):
 
     input: Input
     tally: Tally
-    entries: list[CatalogueEntry]
-    found: SourceResources
+    entries: list[ListedService]
+    found: dict[str, int]
     listings: AcceptedListings
     left_out: set[str] = field(default_factory=set)
     notes: list[str] = field(default_factory=list)
@@ -85,22 +84,21 @@ class AcceptedInput(NamedTuple):
 
 
 class Intake:
-    """Reads sources into a catalogue and a discovery."""
+    """Reads sources into a catalogue and its table."""
 
     def __init__(
         self,
         options: BuildOptions,
         rules: Rules,
         catalogue: Catalogue,
-        discovery: Discovery,
-        normaliser: RecordNormaliser,
+        pool: Pool,
         findings: Findings,
         now: datetime,
     ) -> None:
         self.accepted: list[AcceptedInput] = []
         self._options, self._rules, self._now = options, rules, now
-        self._catalogue, self._discovery = catalogue, discovery
-        self._normaliser, self._findings = normaliser, findings
+        self._catalogue, self._table = catalogue, catalogue.table
+        self._pool, self._findings = pool, findings
         self._public_names: dict[str, str] = {}
 
     def read(self, inputs: list[Input], progress: Stage) -> None:
@@ -112,7 +110,7 @@ class Intake:
     def _take(self, each: Input, progress: Stage) -> None:
         """Read one source, or what stands for it where it has failed."""
         tally = self._findings.tally(each.name, self._public_name(each))
-        source = KeptSource(self._options.out, each.options)
+        source, last_item = KeptSource(self._options.out, each.options), self._table.last
         try:
             if each.failure is not None:
                 raise each.failure
@@ -121,6 +119,7 @@ class Intake:
         except (SourceError, TooManyRejects) as error:
             last = self._fall_back(each, source, error)
             self._findings.discard(tally)
+            self._table.remove_after(last_item)
             tally = self._findings.tally(each.name, self._public_name(each))
             tally.failure = str(error)
             tally.state = State.SKIPPED if last is None else State.LAST
@@ -130,8 +129,7 @@ class Intake:
         else:
             self.accepted.append(AcceptedInput(each, reading.kind, tally, reading.listings, source))
         self._findings.notes += reading.notes
-        self._catalogue.accept(reading.entries)
-        self._discovery.accept(reading.found)
+        self._catalogue.records += reading.entries
 
     def _earlier_rules(self, source: KeptSource) -> Rules | None:
         """Return the rules that a source was accepted by, None where they are those of now."""
@@ -155,17 +153,16 @@ class Intake:
         earlier: Rules | None = None,
     ) -> Reading:
         """Read a source; listings that `earlier` rules would have admitted are not missed."""
-        number = len(self._catalogue.sources) - 1
-        found = SourceResources(self._discovery, number, each.name, each.options.trust)
-        reading = Reading(each, tally, [], found, AcceptedListings())
+        reading = Reading(each, tally, [], {}, AcceptedListings())
         tally.file = each.shown_file
         tally.read_at = each.read_at or self._now
         kind = reading.kind = each.options.kind
-        stablecoins = self._rules.policy.stablecoins
 
         def read_document(kind: Kind, text: bytes) -> Iterator[SourceRecord]:
             reading.kind = kind
-            return READERS[kind](Document(text, each.options, find_stablecoins(stablecoins)))
+            return READERS[kind](
+                Document(text, each.options, find_stablecoins(self._rules.policy.stablecoins))
+            )
 
         records = read_records(
             each.path,
@@ -177,7 +174,7 @@ class Intake:
             read_document=read_document,
         )
         listed = kind if kind in LIST_KINDS else None
-        for record, result in self._normaliser.normalise(records, listed, stablecoins):
+        for record, result in read_all(self._pool, records, listed, self._rules, self._now):
             progress.advance(len(record.text) + 1)
             tally.records += 1
             try:
@@ -196,42 +193,41 @@ class Intake:
 
     def _take_record(self, reading: Reading, record: SourceRecord, result: Result) -> None:
         """Add a record to a reading; raises InvalidRecord."""
-        if record.fault:
-            raise record.fault
-        kind = _kind_of(record, result, reading.input.options.kind)
-        readings = self._discovery.readings
-        if isinstance(result, ReadResource):
-            self._add_resource(reading, record, readings.judge(record, result))
-        elif kind is Kind.RESOURCES:
-            self._add_resource(reading, record, readings.read(record))
+        if isinstance(result, InvalidRecord):
+            raise result
+        if isinstance(result, Record):
+            self._add_record(reading, record, result)
         else:
-            self._add_record(reading, record, result or self._normaliser.known.normalise(record))
+            self._add_resource(reading, record, result)
 
-    def _add_resource(self, reading: Reading, record: SourceRecord, found: ReadResource) -> None:
-        outline = found.outline
-        worse = reading.found.add(record, found)
+    @property
+    def _source(self) -> int:
+        """The number of the source that is read."""
+        return len(self._catalogue.sources) - 1
+
+    def _add_resource(self, reading: Reading, record: SourceRecord, resource: bytes) -> None:
+        outline = decode_outline(resource)
+        row = row_of(outline, self._source, reading.input.options.trust, record.position)
+        worse = self._table.add_item(reading.found, row, record.text, resource)
         if worse is None:
             reading.tally.published += 1
         else:
             fault = LeftOut(DUPLICATE, "$.resource", "is listed again, newer or more complete")
-            subject = subject_of(self._discovery.outline(worse))
-            identity = given_id(record.text)
-            self._findings.refuse(reading.tally, worse.position, identity, fault, subject)
+            position, other = worse
+            identity, subject = given_id(record.text), subject_of(other)
+            self._findings.refuse(reading.tally, position, identity, fault, subject)
         for notice in outline.notices:
             identity = given_id(record.text)
             subject = subject_of(outline)
             self._findings.note(reading.tally, record.position, identity, notice, subject)
-        if worse is None or worse.position != record.position:
+        if worse is None or worse[0] != record.position:
             key = outline.given, outline.method, outline.tool
             reading.listings.add(" ".join(filter(None, key)), outline.payees, outline.price)
 
-    def _add_record(
-        self, reading: Reading, record: SourceRecord, valid: Normalised | Stored
-    ) -> None:
+    def _add_record(self, reading: Reading, record: SourceRecord, valid: Record) -> None:
         """Add a valid record of a catalogue as far as its source may say it; raises LeftOut."""
-        facts = valid.facts
-        reading.listings.add(facts.id or facts.domain, facts.payees, facts.highest)
-        text, faults = admit(record.text, facts, reading.input.options, self._rules)
+        reading.listings.add(valid.id or valid.domain, valid.payees, valid.highest)
+        text, faults = admit(record.text, valid, reading.input.options, self._rules)
         for fault, address in faults:
             subject = Subject(() if address is None else (address,))
             place = reading.tally, record.position, given_id(record.text)
@@ -240,8 +236,8 @@ class Intake:
             else:
                 self._findings.note(*place, fault, subject)
         if text is not None:
-            valid = self._normaliser.known.normalise(SourceRecord(record.position, text))
-        reading.entries.append(self._catalogue.spool(reading.found.source, record.position, valid))
+            valid = read_record(text)
+        reading.entries.append(self._catalogue.add(valid, self._source, record.position))
         reading.tally.published += 1
 
     def _refuse(self, reading: Reading, record: SourceRecord, fault: InvalidRecord) -> None:
@@ -338,18 +334,6 @@ def _is_admitted(record: SourceRecord, rules: Rules | None) -> bool:
     except InvalidRecord:
         return False
     return True
-
-
-def _kind_of(record: SourceRecord, result: Result, declared: Kind | None) -> Kind:
-    """Return what a record is; raises LeftOut where its source gives records of another kind."""
-    is_resource = record.is_resource if result is None else isinstance(result, ReadResource)
-    kind = Kind.RESOURCES if is_resource else Kind.RECORDS
-    if declared not in LIST_KINDS or declared is kind:
-        return kind
-    if declared is Kind.RESOURCES and b'"endpoints"' not in record.text:
-        return declared
-    reason = f"is one of the {kind}, and this source gives {declared} alone"
-    raise LeftOut(OTHER_KIND, "$", reason)
 
 
 def _describe_other_kind(each: Input) -> str:

@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec import Struct
 
-from indexer.catalogue.catalogue import Catalogue, CatalogueEntry, ListedService
+from indexer.catalogue.catalogue import Catalogue, ListedService
+from indexer.catalogue.table import Table
 from indexer.intake.findings import Findings
 from indexer.intake.rules import Rules
 from indexer.intake.sources import Input
@@ -22,7 +23,6 @@ from indexer.probes.reading import read_probes
 from indexer.probes.targets import NO_TARGET, Targets
 from indexer.probes.verdicts import Probed
 from indexer.progress import Stage
-from indexer.x402.discovery import Discovery
 from indexer.x402.endpoints import decode_endpoints
 from indexer.x402.listing import Listing
 from service.schema.probes import NO_PROBE_FACTS, ProbeFacts, Terms
@@ -61,7 +61,7 @@ class ProbedCatalogue:
         """Yield the facts of the endpoints of records, in order."""
         for each in services:
             if self._probed is None:
-                yield from (NO_PROBE_FACTS for _ in range(each.entry.endpoints))
+                yield from (NO_PROBE_FACTS for _ in range(each.endpoints))
                 continue
             service = self._services[each.id]
             for index, number in enumerate(service.endpoints):
@@ -84,7 +84,6 @@ class ProbedCatalogue:
 def probe_catalogue(
     inputs: list[Input],
     catalogue: Catalogue,
-    discovery: Discovery,
     rules: Rules,
     findings: Findings,
     *,
@@ -100,12 +99,11 @@ def probe_catalogue(
     targets = Targets()
     listed: dict[int, int] = {}
     services = {
-        service_id: _Service(
-            *_add_endpoints(targets, text), _add_listings(targets, listed, discovery, entry)
+        each.id: _Service(
+            *_add_endpoints(targets, catalogue.text(each)),
+            _add_listings(targets, listed, catalogue.table, each),
         )
-        for (service_id, entry), text in zip(
-            catalogue.entries(), catalogue.texts(catalogue.ids), strict=True
-        )
+        for each in catalogue.services.values()
     }
 
     @lru_cache(maxsize=MAX_TERMS)
@@ -113,7 +111,7 @@ def probe_catalogue(
         number = listed.get(target)
         if number is None:
             return []
-        listing = discovery.readings.listing(number)
+        listing = catalogue.table.listing(number)
         accepted = listed_terms(_accepts.decode(listing.text).accepts)
         return accepted + offered_terms(listing.offers)
 
@@ -128,9 +126,9 @@ def probe_catalogue(
         max_rejects=max_rejects,
         progress=progress,
     )
-    for service_id, entry in catalogue.entries():
-        service = services[service_id]
-        entry.alive = probed.alive_together([*service.endpoints, *service.listings])
+    for each in catalogue.services.values():
+        service = services[each.id]
+        each.alive = probed.alive_together([*service.endpoints, *service.listings])
     return ProbedCatalogue(probed, services)
 
 
@@ -142,16 +140,16 @@ def _add_endpoints(targets: Targets, text: bytes) -> tuple[array[int], frozenset
 
 
 def _add_listings(
-    targets: Targets, listed: dict[int, int], discovery: Discovery, entry: CatalogueEntry
+    targets: Targets, listed: dict[int, int], table: Table, service: ListedService
 ) -> array[int]:
     """Add the listed resources of a service; returns their numbers.
 
-    listed: gets the reading of each endpoint that is no tool
+    listed: gets the number of the item of each endpoint that is no tool
     """
     numbers = array("i")
-    for place, listing in discovery.listings(entry.group):
+    for row, listing in table.listings(service.number):
         number = targets.add(listing.endpoint.url, listing.endpoint.method, listing.url)
         numbers.append(number)
         if not listing.tool:
-            listed.setdefault(number, place.number)
+            listed.setdefault(number, row.number or 0)
     return numbers

@@ -27,7 +27,6 @@ class Outline(Struct, array_like=True, gc=False, tag="resource"):
     is_listed: whether there is an entry of `accepts`
     advice: to the seller, as bits
     tool_url: the identifier of a tool, where it stands for the URL
-    is_pointer: whether this is a bare pointer, listed only if another source says more
     service: path of the service that a document names, in lower case; empty for the host
     """
 
@@ -47,7 +46,6 @@ class Outline(Struct, array_like=True, gc=False, tag="resource"):
     is_listed: bool
     advice: int
     tool_url: str
-    is_pointer: bool
     service: str
 
     @property

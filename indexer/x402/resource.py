@@ -129,9 +129,8 @@ def read_resource(
     usage, last_called = _usage(values.get("quality"), rules)
     updated = rules.read_time(values.get("lastUpdated") or described.get("lastUpdated"))
     rules.check_age(updated)
-    is_pointer = document is not None and document.is_pointer
     listing = None
-    if accepted.entries and not is_pointer:
+    if accepted.entries:
         listing = make_listing(
             source.text,
             values,
@@ -166,7 +165,6 @@ def read_resource(
         is_listed=listing is not None,
         advice=advise(values, accepted.entries, given_url, declared, metadata.description),
         tool_url=_identity(given_url) if tool else "",
-        is_pointer=is_pointer and not accepted.entries,
         service=_service_path(document, domain),
         listing=b"" if listing is None else _encode(listing),
         endpoint=_endpoint(url, declared, accepted, metadata, usage, document),

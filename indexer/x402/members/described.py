@@ -52,13 +52,11 @@ class DescribedResource(Struct, omit_defaults=True):
 
     place: JSON path of the payment in the document, for notices; empty without one
     service: None for a document without texts on its service
-    is_pointer: whether the document has its URL alone, without a way to pay
     """
 
     offers: list[PaymentOffer] = []
     place: str = ""
     service: ServiceTexts | None = None
-    is_pointer: bool = False
 
 
 class _Marked(Struct):

@@ -1,4 +1,4 @@
-"""Manifests: each entry is a resource, a bare pointer or a fault, whatever the manifest says."""
+"""Manifests: each entry is a resource or a fault, whatever the manifest says."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from indexer.errors import InvalidRecord, LeftOut
 from indexer.intake.lists import SourceRecord
 from indexer.intake.rules import Rules
 from indexer.manifests import reading
+from indexer.manifests.reading import BARE
 from indexer.options import Policy, SourceOptions
 from indexer.x402.listing import SIZE
 from indexer.x402.resource import Resource, read_resource
@@ -22,10 +23,8 @@ from tests.support.running import Json, examples
 from tests.support.sources.manifests import (
     FETCHED,
     HOST,
-    INSTRUCTIONS,
     ITEMS,
     OBJECTS,
-    URLS,
     described,
     entries,
     items,
@@ -49,28 +48,17 @@ def faults(given_: Any, source: SourceOptions = FETCHED) -> list[str]:
     return [str(each.fault) for each in read(given_, source)]
 
 
-def test_a_url_is_a_pointer_with_the_words_of_the_manifest() -> None:
-    forecast, tides = map(understand, read(URLS))
-    assert (forecast.identity, forecast.method) == (f"{HOST}/forecast", "")
-    assert (tides.identity, tides.method) == (f"{HOST}/tides", "POST")
-    for each in (forecast, tides):
-        assert each.is_pointer
-        assert not each.is_listed
-        assert not each.notices
-        assert each.texts is not None
-        assert each.texts.guidance == INSTRUCTIONS
-
-
-def test_an_object_is_complete_with_accepts_and_else_a_pointer() -> None:
-    tides, surges = map(understand, read(OBJECTS))
-    assert (tides.is_pointer, tides.is_listed) == (True, False)
-    assert (tides.method, tides.metadata.description) == ("GET", "Tables at /tides")
-    assert (surges.is_pointer, surges.is_listed, surges.price) == (False, True, 0.02)
+def test_an_object_is_complete_with_accepts_and_else_left_out() -> None:
+    tides, complete = read(OBJECTS)
+    assert isinstance(tides.fault, LeftOut)
+    assert tides.fault.rule == BARE
+    surges = understand(complete)
+    assert (surges.is_listed, surges.price) == (True, 0.02)
     assert surges.method == "GET"
 
 
 def test_a_described_resource_has_its_input_output_and_requirements() -> None:
-    record, bare = read(ITEMS)
+    record, _ = read(ITEMS)
     forecast = understand(record)
     assert (forecast.identity, forecast.method) == (f"{HOST}/v1/forecast/:city", "GET")
     assert (forecast.price, forecast.output) == (0.05, "celsius")
@@ -78,7 +66,6 @@ def test_a_described_resource_has_its_input_output_and_requirements() -> None:
     (city,) = json.loads(bytes(forecast.endpoint))["parameters"]
     assert (city["name"], city["group"], city["description"]) == ("city", "path", "a city")
     assert json.loads(record.text)["requires"] == ["sign-in-with-x"]
-    assert understand(bare).is_pointer
 
 
 def test_an_entry_keeps_what_its_accepts_and_extensions_say() -> None:
@@ -132,8 +119,8 @@ def test_a_relative_entry_of_a_file_without_hosts_is_refused() -> None:
 )
 def test_entries_on_other_domains_are_left_out(source: SourceOptions, listed: list[bool]) -> None:
     given_ = urls(
-        f"{HOST}/a",
-        "https://WEATHER.example/a",
+        pointer("/a", price="1"),
+        pointer(url="https://WEATHER.example/a", price="1"),
         pointer(url="https://other.example/a", accepts=[accept()]),
         described(resource={"url": "https://weather.example.evil.example/a"}),
     )
@@ -160,10 +147,10 @@ def test_an_entry_does_not_pass_for_a_record_or_for_another_document() -> None:
         "x-ratecard": {"pricing": {"amount": "7", "currency": "USD"}, "is_pointer": False},
     }
     (record,) = read(objects(forged))
+    assert isinstance(record.fault, LeftOut)
+    (record,) = read(objects(forged | {"price": "$1"}))
     assert record.is_resource
-    resource = understand(record)
-    assert resource.is_pointer
-    assert json.loads(bytes(resource.endpoint))["pricing"]["amount"] == ""
+    assert json.loads(bytes(understand(record).endpoint))["pricing"]["amount"] == "1"
 
 
 @pytest.mark.parametrize(
@@ -182,7 +169,7 @@ def test_an_entry_does_not_pass_for_a_record_or_for_another_document() -> None:
     ],
 )
 def test_a_malformed_entry_is_one_fault(entry: Any, fault: str) -> None:
-    assert faults(urls(f"{HOST}/a", entry)) == ["None", fault]
+    assert faults(urls(pointer(price="1"), entry)) == ["None", fault]
 
 
 @pytest.mark.parametrize(
@@ -205,8 +192,8 @@ def test_a_manifest_that_cannot_be_read_is_one_fault(text: bytes, fault: str) ->
 
 
 def test_entries_beyond_the_bounds_of_a_manifest_are_left_out() -> None:
-    count = 20_000
-    found = [each.fault for each in read(urls(*["POST /a"] * count, instructions="a" * 10**6))]
+    count, priced = 20_000, pointer(price="1")
+    found = [each.fault for each in read(urls(*[priced] * count, instructions="a" * 10**6))]
     assert len(found) == count
     assert found[: reading.MAX_ENTRIES] == [None] * reading.MAX_ENTRIES
     assert all(isinstance(each, LeftOut) and each.rule == SIZE for each in found[5_000:])
@@ -243,7 +230,7 @@ def check(record: SourceRecord) -> None:
     except InvalidRecord:
         return
     assert resource.host.endswith("weather.example")
-    assert resource.is_listed != resource.is_pointer
+    assert resource.is_listed
 
 
 def test_duplicates_are_read_alike() -> None:
@@ -275,7 +262,7 @@ def test_an_entry_with_a_path_is_an_endpoint_of_the_host(price: Json, pricing: J
     entry = {"path": "/scan/:id", "method": "post", "description": "Scans"} | price
     manifest = {"name": "x", "payTo": "0x" + "22" * 20, "endpoints": [entry]}
     (found,) = map(understand, read(manifest))
-    assert (found.identity, found.method, found.is_pointer) == (f"{HOST}/scan/:id", "POST", False)
+    assert (found.identity, found.method) == (f"{HOST}/scan/:id", "POST")
     stated = json.loads(bytes(found.endpoint))["pricing"]
     assert {key: stated[key] for key in pricing} == pricing
 

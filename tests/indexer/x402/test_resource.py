@@ -15,12 +15,7 @@ from indexer.errors import InvalidRecord, LeftOut
 from indexer.intake.lists import SourceRecord
 from indexer.intake.rules import NEVER, Rules
 from indexer.options import Policy, Stablecoin
-from indexer.record_store import Spool
-from indexer.sources.decisions import Decisions
-from indexer.sources.fact_store import FactStore
-from indexer.x402.discovery import Discovery, SourceResources
 from indexer.x402.listing import MAX_LISTING, SIZE
-from indexer.x402.readings import Readings
 from indexer.x402.resource import read_resource
 from service.schema.discovery import DiscoveryResource
 from tests.support.running import Json, examples
@@ -29,8 +24,9 @@ from tests.support.sources.x402 import (
     SOLANA_USDC,
     TEST_NETWORK_PRICE,
     URL,
+    Feed,
     accept,
-    describe,
+    discover,
     endpoint_of,
     read,
     resource,
@@ -318,18 +314,9 @@ def test_a_resource_with_any_value_in_any_place_is_listed_or_rejected_with_a_rea
             target[path[-1]] = data.draw(json_values)
         except (TypeError, IndexError, KeyError):
             continue  # an earlier mutation removed this place
-    text = SourceRecord("items[0]", json.dumps(record[""]).encode())
-    rules = Rules(Policy(allow_http=True))
-    readings = Readings(FactStore(), rules)
-    discovery = Discovery(Spool(), readings, Decisions())
-    found = SourceResources(discovery, 0, "feed", 0)
-    try:
-        found.add(text, readings.read(text))
-    except InvalidRecord:
-        return
-    discovery.accept(found)
-    discovery.merge()
-    ((grouped, service),) = describe(discovery)
-    assert len(service["endpoints"]) == 1
-    for _, listing in discovery.listings(grouped.group):
-        msgspec.json.decode(listing.encode("a"), type=DiscoveryResource)
+    discovery = discover([Feed([record[""]])], rules=Rules(Policy(allow_http=True)))
+    for group, service in discovery.groups():
+        assert len(service["endpoints"]) == 1
+        assert len(group.rows) == 1
+        for listing in discovery.listings(group):
+            msgspec.json.decode(listing.encode("a"), type=DiscoveryResource)

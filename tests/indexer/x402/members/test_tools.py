@@ -19,7 +19,6 @@ from tests.support.sources.x402 import (
     TOOL,
     Feed,
     accept,
-    describe,
     discover,
     endpoint_of,
     read,
@@ -29,7 +28,7 @@ from tests.support.sources.x402 import (
 
 
 def services_of(*feeds: Feed) -> list[Json]:
-    return [service for _, service in describe(discover(feeds))]
+    return [service for _, service in discover(feeds).groups()]
 
 
 @pytest.mark.parametrize(

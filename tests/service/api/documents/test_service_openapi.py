@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from openapi_spec_validator import validate
 
-from indexer.catalogue.record import normalise
+from indexer.catalogue.records import read_record
 from indexer.errors import InvalidRecord
 from indexer.intake.lists import SourceRecord
 from indexer.intake.rules import Rules
@@ -330,7 +330,7 @@ def test_any_record_that_an_index_accepts_has_a_document(
     record = service("one", endpoints=given_)
     text = json.dumps(record).encode()
     try:
-        normalise(SourceRecord("", text))
+        read_record(text)
     except InvalidRecord:
         return
     entry = ENTRY | {"extra": extra}
@@ -343,7 +343,7 @@ def test_numbers_beyond_those_of_a_machine_are_no_fault() -> None:
     text = json.dumps(service("one", endpoints=[endpoint() | {"parameters": [DEFAULTING]}]))
     text = text.replace('"LARGE"', "1e99999999999999999999")
     try:
-        normalise(SourceRecord("", text.encode()))
+        read_record(text.encode())
     except InvalidRecord:
         return
     assert json.loads(described(text))["x-ratecard"]["leftOut"] == 0

@@ -1,16 +1,23 @@
-"""The resources of one host to the record of a service."""
+"""Discovered services: the resources of one host to the record of a service."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from functools import partial
-from typing import Any
+from itertools import accumulate
+from typing import Any, NamedTuple
 
-from msgspec import Raw, Struct
+import msgspec
+from msgspec import Raw
 from msgspec.structs import astuple
 
 from indexer.assets.testnets import is_test_network
+from indexer.catalogue.reading import in_batches
+from indexer.catalogue.records import Record, read_record
+from indexer.catalogue.table import ItemRow, Table, decode_resource
+from indexer.processes.pool import Pool
 from indexer.untrusted import line
 from indexer.x402.members.described import ServiceTexts
 from indexer.x402.members.metadata import MAX_NAME, MAX_TAGS
@@ -24,40 +31,135 @@ MAX_DESCRIPTION = 600  # characters, if joined from several endpoints
 NAME_SHARE = 3  # a service has a name that one listing in so many gives
 FEW = 2  # listings of a host: beyond, one alone cannot name it
 MAX_ENDPOINTS_BYTES = 256 * 1024
+ITEM = 4096  # bytes of a resource, about
 REQUIRED = frozenset(("name", "description", "networks", "endpoints"))
-"""Members of a record that may be empty."""
+"""GroupMembers of a record that may be empty."""
 
 
-class GroupedResource(Struct):
-    """A resource of a host, the trust in its source, and whether the record of the host has it."""
+class Group(NamedTuple):
+    """The items of a discovered service.
 
-    resource: Resource
-    trust: int
-    in_record: bool = False
+    key: the domain, followed by the path of a service that shares the domain
+    """
+
+    key: str
+    domain: str
+    rows: list[ItemRow]
+
+    @property
+    def size(self) -> int:
+        """The bytes of the resources, about."""
+        return len(self.rows) * ITEM
+
+    @property
+    def newest(self) -> ItemRow:
+        """The newest of the items."""
+        return max(self.rows, key=lambda row: (row.updated, row.source))
 
 
-def group_resources(
-    domain: str, grouped: list[GroupedResource], limit: int
-) -> tuple[dict[str, Any], list[Resource]]:
-    """Return the catalogue record of a host, without an id, and the resource of each endpoint.
+class Described(NamedTuple):
+    """The record of a service, and for each of its items whether the record has it."""
+
+    record: Record
+    outputs: list[str]
+    in_record: list[bool]
+
+
+Paths = Mapping[str, Sequence[str]]
+GroupMembers = list[tuple[bytes, int]]
+"""The bytes of resources, and the trust in their sources."""
+
+
+def describe_services(
+    pool: Pool, table: Table, paths: Paths, ids: Mapping[str, str], limit: int
+) -> Iterator[tuple[Group, Described]]:
+    """Yield the services of the items that no service has, with their records.
+
+    paths: of the services of domains that have several, the longest first
+    ids: by the keys of the services
+    limit: the greatest number of endpoints
+    """
+
+    def describe(groups: list[Group]) -> Future[list[Described]]:
+        members = [
+            (
+                ids[group.key],
+                group.domain,
+                [(table.resource(row.number), row.trust) for row in group.rows],
+            )
+            for group in groups
+        ]
+        return pool.submit(describe_groups, members, limit)
+
+    found = in_batches(
+        pool, find_groups(table, paths), lambda group: len(group.rows) * ITEM, describe
+    )
+    for groups, described in found:
+        yield from zip(groups, described, strict=True)
+
+
+def find_groups(table: Table, paths: Paths) -> Iterator[Group]:
+    """Yield the items that no service has, by domain and path.
+
+    An item belongs to the service with the longest path above its URL, whichever source lists it.
+    """
+    for domain in sorted(table.domains()):
+        by_key: dict[str, list[ItemRow]] = defaultdict(list)
+        for row in sorted(table.rows(domain), key=lambda row: row.key):
+            by_key[_key_of(row, paths.get(domain, ()))].append(row)
+        for key, rows in sorted(by_key.items()):
+            yield Group(key, domain, rows)
+
+
+def _key_of(row: ItemRow, paths: Iterable[str]) -> str:
+    url = row.url.lower().partition("?")[0]
+    rest = url.partition("://")[2].removeprefix(row.domain)
+    return row.domain + next((each for each in paths if f"{rest}/".startswith(f"{each}/")), "")
+
+
+def describe_groups(groups: list[tuple[str, str, GroupMembers]], limit: int) -> list[Described]:
+    """Return the records of groups with their ids and domains, in a worker or here."""
+    return [describe_group(*each, limit) for each in groups]
+
+
+def describe_group(service_id: str, domain: str, members: GroupMembers, limit: int) -> Described:
+    """Return the record of the items of a host.
 
     The most called resources, `limit` at most, are endpoints. Texts come from the most trusted
     sources.
     """
-    grouped = sorted(
-        grouped,
-        key=lambda each: (-each.trust, -(each.resource.usage.calls or 0), each.resource.key),
+    resources = [decode_resource(each) for each, _ in members]
+    trusts = [trust for _, trust in members]
+    order = sorted(
+        range(len(members)),
+        key=lambda n: (-trusts[n], -(resources[n].usage.calls or 0), resources[n].key),
     )
-    trust = max(each.trust for each in grouped)
-    resources = [each.resource for each in grouped]
-    leading = [each.resource for each in grouped if each.trust == trust]
+    sizes = accumulate(len(resources[n].endpoint) + 1 for n in order)
+    fitting = [n for n, size in zip(order, sizes, strict=True) if size <= MAX_ENDPOINTS_BYTES]
+    listed = [resources[n] for n in fitting[:limit]]
+    leading = [resources[n] for n in order if trusts[n] == max(trusts)]
+    fields = describe(domain, [resources[n] for n in order], leading, listed)
+    record = read_record(msgspec.json.encode({"id": service_id} | fields))
+    outputs = [each.output for each in listed]
+    places = {*fitting[:limit]}
+    in_record = [n in places for n in range(len(members))]
+    return Described(record, outputs if any(outputs) else [], in_record)
+
+
+def describe(
+    domain: str, resources: list[Resource], leading: list[Resource], listed: list[Resource]
+) -> dict[str, Any]:
+    """Return the catalogue record of a host, without an id.
+
+    leading: the resources of the most trusted sources
+    listed: those that are endpoints
+    """
     described = [each for each in leading if each.texts is not None and each.texts.has_names]
     namers = described or _of_commonest_payee(leading)
     agree = partial(_agreed, count=len(namers), least=1 if len(leading) <= FEW else 2)
     given_name = agree(each.metadata.service_name for each in namers)
     name = given_name or _name_of(domain, leading)
     texts = _texts(leading)
-    listed = _fit(grouped, limit)
     record = {
         "name": name,
         "description": texts.description or _description(name, leading),
@@ -76,19 +178,7 @@ def group_resources(
         "x-guidance": texts.guidance,
         "x-service-info": Raw(texts.info) if texts.info else None,
     }
-    return {key: value for key, value in record.items() if value or key in REQUIRED}, listed
-
-
-def _fit(grouped: list[GroupedResource], count: int) -> list[Resource]:
-    """Return the resources that a record has, as many as fit."""
-    listed: list[Resource] = []
-    size = 0
-    for each in grouped:
-        size += len(each.resource.endpoint) + 1
-        if len(listed) < count and size <= MAX_ENDPOINTS_BYTES:
-            each.in_record = True
-            listed.append(each.resource)
-    return listed
+    return {key: value for key, value in record.items() if value or key in REQUIRED}
 
 
 def _name_of(domain: str, resources: list[Resource]) -> str:

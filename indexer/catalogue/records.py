@@ -1,4 +1,4 @@
-"""One record: validated, with a price summary derived where it has none, otherwise as it came."""
+"""Records of catalogues: validated, as they came but for a price summary that is missing."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from decimal import ROUND_HALF_DOWN, Context, Decimal
 from functools import lru_cache
 from itertools import compress
-from typing import NamedTuple
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
@@ -15,7 +14,6 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 from indexer.assets.testnets import mainnet_prices
 from indexer.catalogue.derived_ids import can_be_id
 from indexer.errors import InvalidRecord
-from indexer.intake.lists import SourceRecord
 from indexer.intake.rules import fold_address
 from indexer.text import check_depth, check_digits, decode_or_invalid
 from indexer.untrusted import raw_items, raw_members
@@ -36,38 +34,30 @@ _exact = Context(prec=250)  # digits; amounts have at most 100
 _decimal = lru_cache(maxsize=1 << 14)(Decimal)
 
 
-class Facts(Struct, array_like=True, gc=False, tag="record"):
-    """The values of a valid record that decide its id and its place in the listing.
+class Record(Struct, gc=False):
+    """A valid record, with the values that decide its id and its place in the listing.
 
-    payers: the most that an endpoint states for the last 30 days, as a decimal number: MessagePack
-        has no integers beyond 64 bits
+    text: compact JSON
+    payers: the most that an endpoint states for the last 30 days
     summary: the JSON of the derived `priceSummary`; empty for a record that has its own
-    is_compact: whether the JSON of the record has no white space and no member OURS to remove
     is_plain: whether the URLs of its endpoints need no look at the policy: public and over https
     highest: the greatest amount of a price
     payees: the addresses that its endpoints name in `payTo`
     outputs: names of the output fields of each endpoint, where the record does not declare them
     """
 
+    text: bytes
     id: str | None
     domain: str
     name: str
     enriched: bool
-    payers: str
+    payers: int
     endpoints: int
     summary: bytes
-    is_compact: bool
     is_plain: bool
     highest: float
     payees: list[str]
     outputs: list[str] = []
-
-
-class Normalised(NamedTuple):
-    """A valid record: its compact JSON, and its facts."""
-
-    text: bytes
-    facts: Facts
 
 
 class Identifiers(Struct):
@@ -82,14 +72,12 @@ _identifiers = msgspec.json.Decoder(Identifiers)
 _decoder = msgspec.json.Decoder(CatalogueRecord)
 
 
-def normalise(source: SourceRecord) -> Normalised:
+def read_record(text: bytes) -> Record:
     """Validate a record, and derive its `priceSummary` when it has none; raises InvalidRecord."""
-    if source.fault:
-        raise source.fault
-    record = decode_or_invalid(_decoder, source.text)
-    check_depth(source.text)
-    check_digits(source.text)
-    compact = _compact(source.text)
+    record = decode_or_invalid(_decoder, text)
+    check_depth(text)
+    check_digits(text)
+    compact = _compact(text)
     if len(compact) > MAX_SERVICE:
         raise InvalidRecord(
             "$", f"has {len(compact):,} bytes; a service has at most {MAX_SERVICE:,}"
@@ -97,15 +85,15 @@ def normalise(source: SourceRecord) -> Normalised:
     summary = b""
     if record.price_summary is UNSET:
         summary = msgspec.json.encode(summarise_prices(record.endpoints))
-    facts = Facts(
+    return Record(
+        text=_add_summary(compact, summary),
         id=None if record.id is UNSET else record.id,
         domain=_domain(record),
         name=record.name,
         enriched=record.enriched is True,
-        payers=str(max((_payers(endpoint.quality) for endpoint in record.endpoints), default=0)),
+        payers=max((_payers(endpoint.quality) for endpoint in record.endpoints), default=0),
         endpoints=len(record.endpoints),
         summary=summary,
-        is_compact=compact == source.text,
         is_plain=all(_is_plain(endpoint.url) for endpoint in record.endpoints),
         highest=max(
             (float(amount) for each in record.endpoints for amount in _amounts(each.pricing)),
@@ -113,28 +101,23 @@ def normalise(source: SourceRecord) -> Normalised:
         ),
         payees=_payees(compact) if b'"payTo"' in compact else [],
     )
-    return Normalised(_add_summary(compact, summary), facts)
 
 
-def restore(text: bytes, facts: Facts) -> Normalised:
-    """Return what `normalise` returns for the text of a record with these facts."""
-    compact = text if facts.is_compact else _compact(text)
-    return Normalised(_add_summary(compact, facts.summary), facts)
+def disbelieve(record: Record, max_price: Decimal) -> list[int]:
+    """Take the prices above `max_price` out of a derived summary.
 
-
-def disbelieve(valid: Normalised, max_price: Decimal) -> tuple[bytes, list[int]]:
-    """Return a record whose derived summary is without the prices above `max_price`.
-
-    Returns also the numbers of the endpoints with such a price.
+    Returns the numbers of the endpoints with such a price.
     """
-    text, facts = valid
+    if record.highest <= max_price:
+        return []
+    text = record.text
     endpoints = _decoder.decode(text).endpoints
     believed = [all(each <= max_price for each in _amounts(one.pricing)) for one in endpoints]
-    if facts.summary:
-        compact = text.removesuffix(_added(facts.summary)) + b"}"
+    if record.summary:
+        compact = text.removesuffix(_added(record.summary)) + b"}"
         summary = summarise_prices(compress(endpoints, believed))
-        text = _add_summary(compact, msgspec.json.encode(summary))
-    return text, [number for number, is_believed in enumerate(believed) if not is_believed]
+        record.text = _add_summary(compact, msgspec.json.encode(summary))
+    return [number for number, is_believed in enumerate(believed) if not is_believed]
 
 
 def given_id(text: bytes) -> Raw | None:
