@@ -14,7 +14,7 @@ from indexer.assets.stablecoins import find_stablecoins
 from indexer.catalogue.catalogue import Catalogue, ListedService
 from indexer.catalogue.derived_ids import plain_id
 from indexer.catalogue.identity import Identifier
-from indexer.catalogue.intake import AcceptedInput, Intake
+from indexer.catalogue.intake import Intake, Reading
 from indexer.catalogue.merge import PATH, Merger
 from indexer.catalogue.overlays import Overlays, read_overlays
 from indexer.catalogue.probed import ProbedCatalogue, probe_catalogue
@@ -81,7 +81,7 @@ class Assembled(Struct):
     listing: list[ListedService]
     catalogue: Catalogue
     probed: ProbedCatalogue
-    accepted: list[AcceptedInput]
+    accepted: list[Reading]
     rules: Policy
     denials: list[str]
     decisions: Decisions
@@ -108,7 +108,7 @@ def _taken_down(denied: Iterable[Denial]) -> Iterator[str]:
                 yield plain_id(each.domain)
 
 
-def _check_first(options: BuildOptions, accepted: Iterable[AcceptedInput]) -> None:
+def _check_first(options: BuildOptions, accepted: Iterable[Reading]) -> None:
     """Raise SourceFailed where rules leave out all listings of a first build.
 
     Documents are no lists of listings: all that they describe may be free, or without a price.
@@ -179,7 +179,7 @@ class Assembler:
                 holds_until=self._holds_until(rules),
             )
 
-    def _read(self, inputs: Inputs, catalogue: Catalogue, rules: Rules) -> list[AcceptedInput]:
+    def _read(self, inputs: Inputs, catalogue: Catalogue, rules: Rules) -> list[Reading]:
         """Read all sources; returns those that were accepted as they are now."""
         context = self._context
         intake = Intake(

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
-from typing import NamedTuple
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -52,8 +51,9 @@ Lists are read item by item."""
 
 
 class Reading(Struct):
-    """The content of one source, until the source is accepted.
+    """The content of one source.
 
+    kept: where its last accepted copy is
     found: the numbers of its items by key
     left_out: URLs of listings that a new rule of the operator removed, and not the source
     notes: remarks on the source
@@ -62,25 +62,13 @@ class Reading(Struct):
 
     input: Input
     tally: Tally
-    entries: list[ListedService]
-    found: dict[str, int]
-    listings: AcceptedListings
+    kept: KeptSource
+    entries: list[ListedService] = field(default_factory=list)
+    found: dict[str, int] = field(default_factory=dict)
+    listings: AcceptedListings = field(default_factory=AcceptedListings)
     left_out: set[str] = field(default_factory=set)
     notes: list[str] = field(default_factory=list)
     kind: Kind | None = None
-
-
-class AcceptedInput(NamedTuple):
-    """A source that was accepted as it is now, and where its last accepted copy is kept.
-
-    kind: as that of a Reading
-    """
-
-    input: Input
-    kind: Kind | None
-    tally: Tally
-    listings: AcceptedListings
-    source: KeptSource
 
 
 class Intake:
@@ -95,7 +83,7 @@ class Intake:
         findings: Findings,
         now: datetime,
     ) -> None:
-        self.accepted: list[AcceptedInput] = []
+        self.accepted: list[Reading] = []
         self._options, self._rules, self._now = options, rules, now
         self._catalogue, self._table = catalogue, catalogue.table
         self._pool, self._findings = pool, findings
@@ -110,14 +98,15 @@ class Intake:
     def _take(self, each: Input, progress: Stage) -> None:
         """Read one source, or what stands for it where it has failed."""
         tally = self._findings.tally(each.name, self._public_name(each))
-        source, last_item = KeptSource(self._options.out, each.options), self._table.last
+        kept, last_item = KeptSource(self._options.out, each.options), self._table.last
         try:
             if each.failure is not None:
                 raise each.failure
-            reading = self._read(each, tally, progress, self._earlier_rules(source))
-            self._judge(reading, source)
+            reading = Reading(each, tally, kept)
+            self._read(reading, progress, self._earlier_rules(kept))
+            self._judge(reading)
         except (SourceError, TooManyRejects) as error:
-            last = self._fall_back(each, source, error)
+            last = self._fall_back(each, kept, error)
             self._findings.discard(tally)
             self._table.remove_after(last_item)
             tally = self._findings.tally(each.name, self._public_name(each))
@@ -125,15 +114,17 @@ class Intake:
             tally.state = State.SKIPPED if last is None else State.LAST
             if last is None:
                 return
-            reading = self._read(last, tally, progress)
+            reading = Reading(last, tally, kept)
+            self._read(reading, progress)
         else:
-            self.accepted.append(AcceptedInput(each, reading.kind, tally, reading.listings, source))
+            self.accepted.append(reading)
         self._findings.notes += reading.notes
         self._catalogue.records += reading.entries
+        reading.found.clear()  # as large as the source
 
-    def _earlier_rules(self, source: KeptSource) -> Rules | None:
+    def _earlier_rules(self, kept: KeptSource) -> Rules | None:
         """Return the rules that a source was accepted by, None where they are those of now."""
-        policy = None if source.state is None else source.state.policy
+        policy = None if kept.state is None else kept.state.policy
         if policy is None or policy == self._rules.decided:
             return None
         return Rules(replace(policy, max_age=None), Denials(policy.deny), self._now)
@@ -145,24 +136,16 @@ class Intake:
             names[each.source_name] = distinct_name(each.public_name, names.values())
         return names[each.source_name]
 
-    def _read(
-        self,
-        each: Input,
-        tally: Tally,
-        progress: Stage,
-        earlier: Rules | None = None,
-    ) -> Reading:
+    def _read(self, reading: Reading, progress: Stage, earlier: Rules | None = None) -> None:
         """Read a source; listings that `earlier` rules would have admitted are not missed."""
-        reading = Reading(each, tally, [], {}, AcceptedListings())
-        tally.file = each.shown_file
-        tally.read_at = each.read_at or self._now
+        each, tally = reading.input, reading.tally
+        tally.file, tally.read_at = each.shown_file, each.read_at or self._now
         kind = reading.kind = each.options.kind
+        stablecoins = find_stablecoins(self._rules.policy.stablecoins)
 
         def read_document(kind: Kind, text: bytes) -> Iterator[SourceRecord]:
             reading.kind = kind
-            return READERS[kind](
-                Document(text, each.options, find_stablecoins(self._rules.policy.stablecoins))
-            )
+            return READERS[kind](Document(text, each.options, stablecoins))
 
         records = read_records(
             each.path,
@@ -180,7 +163,8 @@ class Intake:
             try:
                 self._take_record(reading, record, result)
             except InvalidRecord as fault:
-                self._refuse(reading, record, fault)
+                place = tally, record.position, given_id(record.text)
+                self._findings.refuse(*place, fault, read_subject(record.text))
                 is_excused = isinstance(fault, LeftOut) and (
                     fault.rule == OLD or _is_admitted(record, earlier)
                 )
@@ -189,7 +173,6 @@ class Intake:
                 fault.__traceback__ = None  # refers to the record, which has the fault
         if tally.records and tally.left_out.get(OTHER_KIND) == tally.records:
             raise SourceError(_describe_other_kind(each))
-        return reading
 
     def _take_record(self, reading: Reading, record: SourceRecord, result: Result) -> None:
         """Add a record to a reading; raises InvalidRecord."""
@@ -240,28 +223,22 @@ class Intake:
         reading.entries.append(self._catalogue.add(valid, self._source, record.position))
         reading.tally.published += 1
 
-    def _refuse(self, reading: Reading, record: SourceRecord, fault: InvalidRecord) -> None:
-        subject = read_subject(record.text)
-        self._findings.refuse(reading.tally, record.position, given_id(record.text), fault, subject)
-
-    def _judge(self, reading: Reading, source: KeptSource) -> None:
+    def _judge(self, reading: Reading) -> None:
         """Raise SourceFailed for a source that lost or changed too much since it was accepted."""
-        each, tally = reading.input, reading.tally
+        each, tally, kept = reading.input, reading.tally, reading.kept
         if not self._options.accept.isdisjoint({each.name, each.source_name}):
             return
-        if each.options.url and not tally.records and not source.was_empty():
+        if each.options.url and not tally.records and not kept.was_empty():
             advice = f"if that is right, --accept {each.source_name} takes it once"
             raise SourceFailed(f"{each.name}: gives no items; {advice}")
-        before = 0.0 if source.state is None else source.state.malformed
+        before = 0.0 if kept.state is None else kept.state.malformed
         is_of_sellers = reading.kind is not Kind.RECORDS and not reading.entries
-        if is_of_sellers and source.state is None:
-            before = tally.malformed / max(tally.records, 1)  # sellers write what a feed repeats
-            if tally.records and tally.malformed == tally.records:
-                before = 0.0
+        if is_of_sellers and kept.state is None and tally.malformed < tally.records:
+            before = tally.malformed / tally.records  # sellers write what a feed repeats
         self._findings.check(tally, self._options.max_rejects, before)
-        if source.state is None or each.file is None:
+        if kept.state is None or each.file is None:
             return
-        changes = source.find_changes(reading.listings, each.options.max_removed, reading.left_out)
+        changes = kept.find_changes(reading.listings, each.options.max_removed, reading.left_out)
         if changes:
             details = "\n  ".join(changes)
             raise SourceFailed(
@@ -270,13 +247,13 @@ class Intake:
                 f"\n  {details}"
             )
 
-    def _fall_back(self, each: Input, source: KeptSource, error: IndexerError) -> Input | None:
+    def _fall_back(self, each: Input, kept: KeptSource, error: IndexerError) -> Input | None:
         """Return the last accepted copy of a failed source, or None to skip it; else raise."""
         if each.options.on_error is OnError.SKIP:
             return None
         if each.options.on_error is OnError.FAIL:
             raise error
-        state, copy = source.state, source.copy
+        state, copy = kept.state, kept.copy
         if state is None or copy is None:
             raise type(error)(f"{error}\nthere is no accepted copy of {each.name} yet") from error
         age = (self._now - state.read_at).total_seconds()
@@ -292,7 +269,7 @@ class Intake:
 
 def store_accepted(
     artifacts: Path,
-    accepted: Iterable[AcceptedInput],
+    accepted: Iterable[Reading],
     policy: Policy,
     findings: Findings,
     now: datetime,
@@ -302,20 +279,17 @@ def store_accepted(
     `policy` has the rules that they were read by.
     """
     remove_unused(artifacts)
-    for each, _, tally, listings, source in accepted:
-        if each.file is None:
+    for each in accepted:
+        file, tally = each.input.file, each.tally
+        if file is None:
             continue
+        malformed = tally.malformed / max(tally.records, 1)
+        read_at, is_lines = tally.read_at or now, each.input.is_lines
         try:
-            source.store(
-                each.file,
-                listings,
-                tally.read_at or now,
-                tally.malformed / max(tally.records, 1),
-                policy,
-                is_lines=each.is_lines,
-            )
+            each.kept.store(file, each.listings, read_at, malformed, policy, is_lines=is_lines)
         except OSError as error:
-            findings.notes.append(f"{each.name}: is not kept for the next build: {error}")
+            note = f"{each.input.name}: is not kept for the next build: {error}"
+            findings.notes.append(note)
 
 
 def refresh_accepted(artifacts: Path, inputs: Iterable[Input], now: datetime) -> None:
