@@ -6,7 +6,7 @@ The list of a text decides, and before it the kind that the operator declares; n
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from contextlib import suppress
 from itertools import islice
 
@@ -75,6 +75,7 @@ _known = msgspec.json.Decoder(_Known)
 _array = msgspec.json.Decoder(list[Raw])
 _key = msgspec.json.Decoder(str)
 _first_element = re.compile(rb"\[\s*+(.)", re.DOTALL)
+_colon = re.compile(rb"\s*+:")
 # Possessive, since backtracking would take quadratic time.
 _token = re.compile(rb'[][{},]|"[^"\\]*+(?:\\.[^"\\]*+)*+"?+', re.DOTALL)
 _pair = re.compile(rb'("[^"\\]*+(?:\\.[^"\\]*+)*+")\s*+:\s*+', re.DOTALL)
@@ -236,6 +237,16 @@ def scan(text: bytes) -> Iterator[bytes]:
             if not depth:
                 return
     yield text[start:].strip()
+
+
+def has_key(text: bytes, keys: Container[bytes]) -> bool:
+    """Whether an object that may be cut short has one of these keys, as soon as one is found."""
+    depth = 0
+    for token in _token.finditer(text):
+        depth += _DEPTHS.get(token[0], 0)
+        if depth == 1 and token[0][1:-1] in keys and _colon.match(text, token.end()):
+            return True
+    return False
 
 
 def pairs(text: bytes) -> Iterator[tuple[str, bytes]]:

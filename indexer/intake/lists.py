@@ -23,9 +23,9 @@ from indexer.intake.forms import (
     describe_kind,
     describe_start,
     find_list,
+    has_key,
     known_members,
     mask_surrogates,
-    pairs,
     recognise,
     split,
 )
@@ -43,7 +43,7 @@ TOO_LONG = f"longer than the {MAX_RECORD:,} bytes of a record"
 STANDARD_INPUT = "-"
 LIST_KINDS = (Kind.RESOURCES, Kind.RECORDS)
 """Kinds of sources that are lists and not documents."""
-DECISIVE = frozenset((*LISTS, "paths"))
+DECISIVE = frozenset((*map(str.encode, LISTS), b"paths"))
 """Keys by which an object that is longer than a record is an envelope or a document."""
 OPEN_ENDS = (b"{", b"[", b",", b":")
 """Ends of a line after which a JSON text continues on the next one."""
@@ -238,7 +238,7 @@ def _is_item(line: bytes, following: bytes) -> bool:
     if not start.startswith(b"{"):
         return not start.startswith(b"[")
     if len(line) > MAX_RECORD:
-        return not any(key in DECISIVE for key, _ in pairs(start))
+        return not has_key(start, DECISIVE)
     if not following:
         return False
     try:
