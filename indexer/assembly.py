@@ -22,7 +22,7 @@ from indexer.catalogue.table import open_table
 from indexer.errors import SourceFailed
 from indexer.intake.findings import Findings, State
 from indexer.intake.lists import LIST_KINDS
-from indexer.intake.rules import MICROSECOND, Denials, Rules, TakenDown
+from indexer.intake.rules import Denials, Rules, TakenDown
 from indexer.intake.sources import Input, Inputs
 from indexer.options import BuildOptions, Denial, Policy
 from indexer.payments.claims import Claims
@@ -37,6 +37,7 @@ from indexer.segments.reuse import ReuseStore
 from indexer.snapshot.demand import write_demand
 from indexer.snapshot.ecosystem import write_ecosystem
 from indexer.sources.decisions import Decisions, DecisionTable
+from indexer.untrusted import MICROSECOND
 from service.errors import SnapshotUnavailable
 from service.schema.demand import DemandInputs
 from service.schema.values import EPOCH

@@ -5,16 +5,16 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from decimal import Decimal
 from hashlib import blake2b
 from typing import Any
 
-import msgspec
 from msgspec.structs import replace
 
 from indexer.errors import LeftOut
 from indexer.options import DENIED, Denial, Policy
+from indexer.untrusted import MICROSECOND, NEVER, SECOND, parse_moment, since_epoch
 from service.schema.listings import DECLINED
 from service.schema.values import EPOCH, format_timestamp
 from service.urls import ParsedUrl, ascii_host, parse_url
@@ -22,12 +22,8 @@ from service.urls import ParsedUrl, ascii_host, parse_url
 TAKEN_DOWN = "taken down"
 OLD = "old listings"
 HASH_SIZE = 8  # bytes
-NEVER = -1
-"""The moment of a date that is missing, or no date."""
-MICROSECOND = timedelta(microseconds=1)
-SECOND = 1_000_000  # microseconds
-MAX_SECONDS = 10**11  # a greater Unix time is in milliseconds: in seconds this is the year 5138
 CLOCK_SKEW = 3600 * SECOND
+MAX_MOMENT = 2**63 - 1
 
 _foreign = re.compile(r"[\s/?#@\\]")
 
@@ -143,17 +139,21 @@ class Rules:
         """Note that a later build may decide otherwise after a moment, in microseconds."""
         self.holds_until = moment if self.holds_until is None else min(self.holds_until, moment)
 
-    def is_future(self, moment: int) -> bool:
-        """Return whether a moment is later than clocks differ."""
-        return self.now is not None and moment > self.now + CLOCK_SKEW
+    @property
+    def latest(self) -> int:
+        """The latest moment that is no date in the future, in microseconds."""
+        return MAX_MOMENT if self.now is None else self.now + CLOCK_SKEW
 
     def read_time(self, value: Any) -> int:
         """Return a time in microseconds, NEVER for one that is no time or in the future."""
         moment = parse_moment(value)
-        if self.is_future(moment):
+        self.note_time(moment)
+        return NEVER if moment > self.latest else moment
+
+    def note_time(self, moment: int) -> None:
+        """Note that a later build may believe a date, which is in the future now."""
+        if moment > self.latest:
             self.hold_until(moment - CLOCK_SKEW - 1)
-            return NEVER
-        return moment
 
     def check_age(self, updated: int) -> None:
         """Raise LeftOut for a listing that was updated longer ago than the policy allows."""
@@ -222,27 +222,3 @@ def fold_host(host: str) -> str:
         return ascii_host(host).removesuffix(".")
     except ValueError:
         return host
-
-
-def since_epoch(moment: datetime) -> int:
-    """Return a moment in microseconds of Unix time."""
-    return (moment - EPOCH) // MICROSECOND
-
-
-def parse_moment(value: Any) -> int:
-    """Return a time in microseconds, from ISO 8601, or from Unix time as in version 2.
-
-    A time without a zone is in UTC.
-    """
-    if isinstance(value, str):
-        try:
-            moment = msgspec.convert(value, datetime)
-            in_utc = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)
-        except (msgspec.MsgspecError, OverflowError):
-            return NEVER
-        return NEVER if in_utc < EPOCH else since_epoch(in_utc)
-    if not isinstance(value, (int, Decimal)) or isinstance(value, bool):
-        return NEVER
-    if not 0 <= value < MAX_SECONDS * 1000:
-        return NEVER
-    return int(value * (10**6 if value < MAX_SECONDS else 1000))

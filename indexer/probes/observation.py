@@ -9,8 +9,8 @@ from typing import Annotated
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
-from indexer.intake.rules import parse_moment
 from indexer.text import decode_or_invalid
+from indexer.untrusted import parse_moment
 from service.urls import MAX_URL
 
 MAX_QUOTES = 100

@@ -11,7 +11,7 @@ from pathlib import Path
 from indexer.errors import InvalidRecord, LeftOut
 from indexer.intake.findings import Findings
 from indexer.intake.lists import SourceRecord, read_records
-from indexer.intake.rules import NEVER, Rules
+from indexer.intake.rules import Rules
 from indexer.intake.sources import Input
 from indexer.probes.drift import TermsComparison, Verdict, compare_terms, quoted_terms
 from indexer.probes.observation import (
@@ -24,7 +24,7 @@ from indexer.probes.observation import (
 from indexer.probes.targets import Targets
 from indexer.probes.verdicts import Observations, Probed
 from indexer.progress import Stage
-from indexer.untrusted import url_or_invalid
+from indexer.untrusted import NEVER, url_or_invalid
 from service.schema.probes import Terms
 
 UNDATED = "undated observations"

@@ -11,7 +11,6 @@ from datetime import UTC, datetime
 from msgspec import Struct
 
 from indexer.errors import IndexerError
-from indexer.intake.rules import SECOND, since_epoch
 from indexer.probes.observation import Observation, Outcome
 from indexer.probing.client import ProbeClient
 from indexer.probing.log import UNOBSERVED, ObservationLog
@@ -19,6 +18,7 @@ from indexer.probing.options import ProbeOptions
 from indexer.probing.targets import Site, Target, find_targets, group_by_site
 from indexer.probing.visits import OriginVisit, Recorder, observe
 from indexer.progress import Advance, Progress
+from indexer.untrusted import SECOND, since_epoch
 from service.snapshot.snapshot import open_snapshot
 
 MAX_SITES = 8

@@ -16,8 +16,8 @@ from msgspec import UNSET, Struct, UnsetType
 from indexer.assets.stablecoins import find_stablecoins
 from indexer.errors import InvalidRecord, LeftOut
 from indexer.intake.lists import SourceRecord
-from indexer.intake.rules import MICROSECOND, NEVER, Rules, check_address, check_price, fold_address
-from indexer.untrusted import decode_object, mapping, url_or_invalid
+from indexer.intake.rules import Rules, check_address, check_price, fold_address
+from indexer.untrusted import MICROSECOND, NEVER, decode_object, mapping, url_or_invalid
 from indexer.x402.advice import advise
 from indexer.x402.listing import MAX_ENTRIES, MAX_LISTING, SIZE, Listing, make_listing
 from indexer.x402.members.calls import read_call

@@ -13,8 +13,8 @@ from msgspec import UNSET
 
 from indexer.errors import SourceError
 from indexer.intake.findings import Findings
-from indexer.intake.rules import since_epoch
 from indexer.probes.verdicts import ALIVE, DEAD, UNDECIDED, Probed
+from indexer.untrusted import since_epoch
 from service.schema.listings import Fate
 from service.schema.probes import ProbeFacts
 from service.schema.values import format_timestamp

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from indexer.errors import InvalidRecord, LeftOut
 from indexer.intake.lists import SourceRecord
-from indexer.intake.rules import NEVER, Rules
+from indexer.intake.rules import Rules
 from indexer.options import Policy, Stablecoin
+from indexer.untrusted import NEVER
 from indexer.x402.listing import MAX_LISTING, SIZE
 from indexer.x402.resource import read_resource
 from service.schema.discovery import DiscoveryResource

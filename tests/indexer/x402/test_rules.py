@@ -12,8 +12,9 @@ from msgspec import structs
 
 from indexer.errors import LeftOut
 from indexer.intake.lists import SourceRecord
-from indexer.intake.rules import NEVER, TAKEN_DOWN, Denials, Rules
+from indexer.intake.rules import TAKEN_DOWN, Denials, Rules
 from indexer.options import Denial, Policy
+from indexer.untrusted import NEVER
 from indexer.x402.members.tools import NO_SELLER
 from indexer.x402.resource import read_resource
 from tests.support.running import Json
