@@ -190,7 +190,7 @@ def _judge(query: str, returned: list[str], wanted: dict[str, float]) -> Judgeme
 
 
 def _decode_lines(name: str, decoder: msgspec.json.Decoder[T]) -> Iterator[T]:
-    for record in read_records(name):
+    for record in read_records(name, is_lines=True):
         try:
             yield decode_or_invalid(decoder, record.text)
         except InvalidRecord as error:
