@@ -212,7 +212,7 @@ class Assembler:
             if denial := denials.find(id=service.id, domain=service.domain):
                 catalogue.remove(service, denial, self._findings)
                 fault = TakenDown(PATH, denial, "belongs to a service that is taken down")
-                for row in catalogue.table.of_service(service.number):
+                for row, _ in catalogue.table.of_service(service.number):
                     merger.drop(row, fault)
 
     def _payments(

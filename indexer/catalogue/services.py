@@ -31,7 +31,6 @@ MAX_DESCRIPTION = 600  # characters, if joined from several endpoints
 NAME_SHARE = 3  # a service has a name that one listing in so many gives
 FEW = 2  # listings of a host: beyond, one alone cannot name it
 MAX_ENDPOINTS_BYTES = 256 * 1024
-ITEM = 4096  # bytes of a resource, about
 REQUIRED = frozenset(("name", "description", "networks", "endpoints"))
 """GroupMembers of a record that may be empty."""
 
@@ -40,16 +39,22 @@ class Group(NamedTuple):
     """The items of a discovered service.
 
     key: the domain, followed by the path of a service that shares the domain
+    members: the items, with their resources
     """
 
     key: str
     domain: str
-    rows: list[ItemRow]
+    members: list[tuple[ItemRow, bytes]]
+
+    @property
+    def rows(self) -> list[ItemRow]:
+        """The rows of the items."""
+        return [row for row, _ in self.members]
 
     @property
     def size(self) -> int:
-        """The bytes of the resources, about."""
-        return len(self.rows) * ITEM
+        """The bytes of the resources."""
+        return sum(len(resource) for _, resource in self.members)
 
     @property
     def newest(self) -> ItemRow:
@@ -85,16 +90,14 @@ def describe_services(
             (
                 ids[group.key],
                 group.domain,
-                [(table.resource(row.number), row.trust) for row in group.rows],
+                [(resource, row.trust) for row, resource in group.members],
             )
             for group in groups
         ]
         return pool.submit(describe_groups, members, limit)
 
-    found = in_batches(
-        pool, find_groups(table, paths), lambda group: len(group.rows) * ITEM, describe
-    )
-    for groups, described in found:
+    found = find_groups(table, paths)
+    for groups, described in in_batches(pool, found, lambda group: group.size, describe):
         yield from zip(groups, described, strict=True)
 
 
@@ -104,14 +107,16 @@ def find_groups(table: Table, paths: Paths) -> Iterator[Group]:
     An item belongs to the service with the longest path above its URL, whichever source lists it.
     """
     for domain in sorted(table.domains()):
-        by_key: dict[str, list[ItemRow]] = defaultdict(list)
-        for row in sorted(table.rows(domain), key=lambda row: row.key):
-            by_key[_key_of(row, paths.get(domain, ()))].append(row)
-        for key, rows in sorted(by_key.items()):
-            yield Group(key, domain, rows)
+        by_key: dict[str, list[tuple[ItemRow, bytes]]] = defaultdict(list)
+        for row, resource in table.unserved(domain):
+            by_key[_key_of(row, paths.get(domain, ()))].append((row, resource))
+        for key, members in sorted(by_key.items()):
+            yield Group(key, domain, members)
 
 
-def _key_of(row: ItemRow, paths: Iterable[str]) -> str:
+def _key_of(row: ItemRow, paths: Sequence[str]) -> str:
+    if not paths:
+        return row.domain
     url = row.url.lower().partition("?")[0]
     rest = url.partition("://")[2].removeprefix(row.domain)
     return row.domain + next((each for each in paths if f"{rest}/".startswith(f"{each}/")), "")

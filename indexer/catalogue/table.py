@@ -27,7 +27,7 @@ SCHEMA = """
 PRAGMA journal_mode = OFF;
 PRAGMA synchronous = OFF;
 PRAGMA locking_mode = EXCLUSIVE;
-PRAGMA page_size = 8192;
+PRAGMA page_size = 32768;
 PRAGMA cache_size = -8192;  -- KiB
 CREATE TABLE items (
     number INTEGER PRIMARY KEY, source INTEGER, trust INTEGER, position TEXT, domain TEXT, url TEXT,
@@ -161,10 +161,18 @@ class Table:
         where = "domain = ? AND leader IS NULL AND service IS NULL ORDER BY url, tool, method"
         return [*self._rows(where, domain)]
 
-    def of_service(self, service: int) -> list[ItemRow]:
-        """Return the items of a service by key, each before those that were merged into it."""
+    def unserved(self, domain: str) -> list[tuple[ItemRow, bytes]]:
+        """Return the listed items of a domain that no service has, by key, with their resources."""
+        where = "domain = ? AND leader IS NULL AND service IS NULL ORDER BY url, method, tool"
+        return self._with_resources(where, domain)
+
+    def of_service(self, service: int) -> list[tuple[ItemRow, bytes]]:
+        """Return the items of a service by key, with their resources.
+
+        Each is before those that were merged into it.
+        """
         where = "service = ? ORDER BY url, method, tool, leader IS NOT NULL, number"
-        return [*self._rows(where, service)]
+        return self._with_resources(where, service)
 
     def lead(self, number: int, followers: Iterable[int | None]) -> None:
         """Make an item the one that others are merged into."""
@@ -180,14 +188,15 @@ class Table:
     def assign(self, service: int, rows: Iterable[ItemRow]) -> None:
         """Give items to a service, with those that were merged into them."""
         values = [(service, row.in_record, row.number) for row in rows]
-        query = "UPDATE items SET service = ?1, in_record = ?2 WHERE number = ?3 OR leader = ?3"
-        self._execute_many(query, values)
+        for where in ("number", "leader"):
+            query = f"UPDATE items SET service = ?, in_record = ? WHERE {where} = ?"  # noqa: S608
+            self._execute_many(query, values)
 
-    def listings(self, service: int | None) -> Iterator[tuple[ItemRow, Listing]]:
+    def listings(self, service: int) -> Iterator[tuple[ItemRow, Listing]]:
         """Yield the listings of a service, by URL, method and tool."""
-        for row in [] if service is None else self.of_service(service):
-            if row.is_listed and row.leader is None and row.number is not None:
-                yield row, self.listing(row.number)
+        for row, resource in self.of_service(service):
+            if row.is_listed and row.leader is None:
+                yield row, decode_listing(resource)
 
     def text(self, number: int) -> bytes:
         """Return the text of an item as its source has it."""
@@ -203,7 +212,7 @@ class Table:
 
     def listing(self, number: int) -> Listing:
         """Return the listing of an item that is listed."""
-        return _listing.decode(decode_resource(self.resource(number)).listing)
+        return decode_listing(self.resource(number))
 
     def put_service(
         self, text: bytes, annotations: bytes, demand: bytes = b"", number: int | None = None
@@ -225,9 +234,18 @@ class Table:
         ((content,),) = self._execute(query, (number,))
         return bytes(content)
 
+    def _with_resources(self, where: str, *values: object) -> list[tuple[ItemRow, bytes]]:
+        query = f"SELECT resource, {COLUMNS} FROM items JOIN contents USING (number) WHERE {where}"  # noqa: S608
+        return [(ItemRow(*each), resource) for resource, *each in self._execute(query, values)]
+
     def _rows(self, where: str, *values: object) -> Iterator[ItemRow]:
         query = f"SELECT {COLUMNS} FROM items WHERE {where}"  # noqa: S608
         return (ItemRow(*each) for each in self._execute(query, values).fetchall())
+
+
+def decode_listing(resource: bytes) -> Listing:
+    """Return the listing of a resource that is listed."""
+    return _listing.decode(decode_resource(resource).listing)
 
 
 def row_of(outline: Outline, source: int, trust: int, position: str) -> ItemRow:

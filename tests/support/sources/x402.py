@@ -11,7 +11,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 from indexer.catalogue.merge import Merger
 from indexer.catalogue.services import Group, describe_services
-from indexer.catalogue.table import Table, encode_resource, row_of
+from indexer.catalogue.table import Table, decode_listing, encode_resource, row_of
 from indexer.errors import InvalidRecord
 from indexer.intake.findings import Findings
 from indexer.intake.records import SourceRecord
@@ -112,7 +112,7 @@ class Discovery(NamedTuple):
 
     def listings(self, group: Group) -> list[Listing]:
         """Return the listings of a service."""
-        return [self.table.listing(row.number or 0) for row in group.rows if row.is_listed]
+        return [decode_listing(resource) for row, resource in group.members if row.is_listed]
 
 
 def discover(
