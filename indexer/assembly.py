@@ -38,9 +38,8 @@ from indexer.snapshot.demand import write_demand
 from indexer.snapshot.ecosystem import write_ecosystem
 from indexer.sources.decisions import Decisions, DecisionTable
 from indexer.sources.denials import Denials, TakenDown
+from indexer.untrusted import MICROSECOND
 from indexer.x402.discovery import Discovery, Place
-from indexer.x402.members.dates import MICROSECOND
-from indexer.x402.outline import subject_of
 from indexer.x402.pointers import drop_pointers, join_pointers
 from indexer.x402.readings import Readings
 from indexer.x402.rules import Rules
@@ -146,7 +145,7 @@ def _use_of_listings(overlays: Overlays, catalogue: Catalogue, discovery: Discov
     """Count the profiles of listed resources as used."""
     groups = (entry.group for _, entry in catalogue.entries())
     for _, listing in chain.from_iterable(map(discovery.listings, groups)):
-        overlays.describe_url(listing.endpoint.url)
+        overlays.describe_url(listing.url)
 
 
 class Assembler:
@@ -326,7 +325,7 @@ class Assembler:
             self._findings.note_conflict(conflict)
         for place, notice in discovery.remarks:
             tally, outline = self._findings.tallies[place.source], discovery.outline(place)
-            subject = subject_of(outline)
+            subject = outline.to_subject()
             self._findings.note(tally, place.position, outline.identity, notice, subject)
 
     def _report_removed(self, discovery: Discovery, group: int, denial: Denial) -> None:
@@ -338,4 +337,6 @@ class Assembler:
 
     def _withdraw(self, discovery: Discovery, place: Place, fault: LeftOut) -> None:
         tally, outline = self._findings.tallies[place.source], discovery.outline(place)
-        self._findings.withdraw(tally, place.position, outline.identity, fault, subject_of(outline))
+        self._findings.withdraw(
+            tally, place.position, outline.identity, fault, outline.to_subject()
+        )

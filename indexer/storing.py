@@ -20,7 +20,6 @@ from indexer.snapshot.listings import NO_RECORD, NamedUrls, RecordPlace
 from indexer.snapshot.probes import ProbedEndpoints, write_probes
 from indexer.snapshot.profiles import write_profiles
 from indexer.snapshot.resources import ListedResources, ServiceListing, write_resources
-from indexer.x402.outline import subject_of
 from service.schema.status import Counts
 from service.snapshot.listings import position_hash
 
@@ -69,7 +68,7 @@ def store_services(context: BuildContext, assembled: Assembled) -> StoredService
             listed,
             place.in_record,
             assembled.probed.of_listing(listed),
-            assembled.overlays.describe_url(listed.endpoint.url),
+            assembled.overlays.describe_url(listed.url),
             profiles.get(ordinal),
         )
         for ordinal, each in enumerate(listing)
@@ -98,9 +97,9 @@ def _named_urls(assembled: Assembled) -> NamedUrls:
     named, discovery = NamedUrls(), assembled.discovery
     for service, each in enumerate(assembled.listing):
         for place in discovery.groups[each.entry.group]:
-            named.add(subject_of(discovery.outline(place)), place.source, service)
+            named.add(discovery.outline(place).to_subject(), place.source, service)
             for other in place.others:
-                subject = subject_of(discovery.outline(other))._replace(advice=NO_ADVICE)
+                subject = discovery.outline(other).to_subject()._replace(advice=NO_ADVICE)
                 named.add(subject, other.source, service)
     return named
 

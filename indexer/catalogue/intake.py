@@ -36,12 +36,12 @@ from indexer.mpp.reading import read_directory
 from indexer.openapi.reading import read_openapi
 from indexer.options import BuildOptions, Kind, OnError, Policy
 from indexer.progress import Stage
+from indexer.resources.x402 import stated_identity
 from indexer.sources.denials import Denials
+from indexer.x402.described import read_described
 from indexer.x402.discovery import Discovery, SourceResources
-from indexer.x402.outline import subject_of
 from indexer.x402.readings import ReadResource
-from indexer.x402.resource import given_url, read_resource
-from indexer.x402.rules import OLD, Rules
+from indexer.x402.rules import OLD, Rules, apply_rules
 
 OTHER_KIND = "records of another kind"
 DUPLICATE = "duplicate listings"
@@ -189,7 +189,7 @@ class Intake:
                 is_excused = isinstance(fault, LeftOut) and (
                     fault.rule == OLD or _is_admitted(record, earlier)
                 )
-                if is_excused and (url := given_url(record.text)):
+                if is_excused and (url := stated_identity(record.text)):
                     reading.left_out.add(url)
                 fault.__traceback__ = None  # refers to the record, which has the fault
         if tally.records and tally.left_out.get(OTHER_KIND) == tally.records:
@@ -203,7 +203,7 @@ class Intake:
         kind = _kind_of(record, result, reading.input.options.kind)
         readings = self._discovery.readings
         if isinstance(result, ReadResource):
-            self._add_resource(reading, record, readings.judge(record, result))
+            self._add_resource(reading, record, readings.judge(result))
         elif kind is Kind.RESOURCES:
             self._add_resource(reading, record, readings.read(record))
         else:
@@ -216,12 +216,12 @@ class Intake:
             reading.tally.published += 1
         else:
             fault = LeftOut(DUPLICATE, "$.resource", "is listed again, newer or more complete")
-            subject = subject_of(self._discovery.outline(worse))
+            subject = self._discovery.outline(worse).to_subject()
             identity = given_id(record.text)
             self._findings.refuse(reading.tally, worse.position, identity, fault, subject)
         for notice in outline.notices:
             identity = given_id(record.text)
-            subject = subject_of(outline)
+            subject = outline.to_subject()
             self._findings.note(reading.tally, record.position, identity, notice, subject)
         if worse is None or worse.position != record.position:
             key = outline.given, outline.method, outline.tool
@@ -336,7 +336,7 @@ def _is_admitted(record: SourceRecord, rules: Rules | None) -> bool:
     if rules is None:
         return False
     try:
-        read_resource(record, rules)
+        apply_rules(read_described(record, rules.stablecoins), rules)
     except InvalidRecord:
         return False
     return True

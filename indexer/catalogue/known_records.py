@@ -19,6 +19,7 @@ from indexer.intake.fingerprint import hash_program
 from indexer.intake.records import SourceRecord
 from indexer.options import Policy
 from indexer.record_store import record_key
+from indexer.resources.resource import Resource
 from indexer.segments.reuse import KeptRecords, ReuseStore
 from indexer.sources.fact_store import (
     UNKNOWN,
@@ -27,14 +28,13 @@ from indexer.sources.fact_store import (
     hash_text,
     open_facts,
 )
-from indexer.x402.outline import Outline
 from indexer.x402.readings import ReadResource
 
 NOT_KEPT = -1
 """The row of a record that the last snapshot does not store."""
 
 _encode = msgspec.msgpack.Encoder().encode
-_decoder: msgspec.msgpack.Decoder[Facts | Outline] = msgspec.msgpack.Decoder(Facts | Outline)
+_decoder: msgspec.msgpack.Decoder[Facts | Resource] = msgspec.msgpack.Decoder(Facts | Resource)
 
 
 class Stored(NamedTuple):
@@ -89,13 +89,13 @@ class KnownRecords:
         """Keep a record that was validated for the next build; returns it."""
         facts = _decoder.decode(validated.facts)
         number = self.facts.add(digest, validated.facts, validated.key)
-        if isinstance(facts, Outline):
+        if isinstance(facts, Resource):
             return ReadResource(number, facts)
         return Normalised(validated.text, facts)
 
     def _decode(self, number: int, encoded: bytes | memoryview) -> Stored | ReadResource:
         facts = _decoder.decode(encoded)
-        if isinstance(facts, Outline):
+        if isinstance(facts, Resource):
             return ReadResource(number, facts)
         return Stored(facts, int(self._rows[number]) if number < len(self._rows) else NOT_KEPT)
 

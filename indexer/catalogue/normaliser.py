@@ -26,7 +26,7 @@ from indexer.options import Kind, Policy, Stablecoin
 from indexer.processes.pool import Pool, wait_for
 from indexer.sources.fact_store import NO_KEY, hash_text
 from indexer.x402.discovery import Discovery, Grouped
-from indexer.x402.readings import ReadResource, read_unjudged
+from indexer.x402.readings import ReadResource, encode_resource
 
 BATCH = 2**20
 """Bytes of records that are looked up together, and sent to a worker in one call."""
@@ -196,7 +196,7 @@ def _normalise(
         if kind is not Kind.RESOURCES and not record.is_resource:
             return encode_normalised(normalise(record))
         if kind is not Kind.RECORDS and record.is_resource:
-            return ValidatedRecord(b"", NO_KEY, read_unjudged(record, stablecoins))
+            return ValidatedRecord(b"", NO_KEY, encode_resource(record, stablecoins))
     except InvalidRecord:
         pass
     return None

@@ -7,11 +7,10 @@ from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
-from indexer.assets.stablecoins import Asset, Stablecoins
 from indexer.errors import InvalidRecord
+from indexer.resources.assets import Asset, Stablecoins
+from indexer.resources.entries import CHARGE, MAX_NAME, shift_point
 from indexer.untrusted import line
-from indexer.x402.members.offers import CHARGE, MAX_NAME
-from indexer.x402.members.prices import in_units
 
 REQUEST = "request"
 UNIT = "unit of use"
@@ -37,7 +36,7 @@ def read_amount(value: Any) -> str:
     if match is None or len(match[0]) > MAX_AMOUNT:
         raise ValueError("it must be a decimal such as 0.01 in units of the currency")
     whole, _, fraction = match[1].partition(".")
-    return in_units((whole + fraction).lstrip("0") or "0", len(fraction))
+    return shift_point((whole + fraction).lstrip("0") or "0", len(fraction))
 
 
 def amount_or_invalid(read: Callable[[Any], str], value: Any, path: str) -> str:

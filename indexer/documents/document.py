@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from urllib.parse import urljoin
 
-from indexer.assets.stablecoins import KNOWN_STABLECOINS, Stablecoins
 from indexer.errors import InvalidRecord, LeftOut
 from indexer.options import SourceOptions
+from indexer.resources.assets import KNOWN_STABLECOINS, Stablecoins
+from indexer.resources.names import registrable_domain
+from indexer.resources.x402 import SIZE
 from indexer.sources.denials import fold_host, host_pattern
 from indexer.untrusted import url_or_invalid
-from indexer.x402.members.naming import registrable_domain
-from indexer.x402.rules import SIZE
 from service.urls import parse_url
 
 FREE = "free operations"

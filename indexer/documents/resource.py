@@ -9,9 +9,9 @@ from typing import Any
 import msgspec
 
 from indexer.intake.records import DESCRIBED
+from indexer.resources.x402 import MAX_NAME, MAX_TAGS
 from indexer.untrusted import items, line, text
-from indexer.x402.members.described import DescribedResource
-from indexer.x402.members.metadata import MAX_NAME, MAX_TAGS
+from indexer.x402.described import DescribedResource
 
 Schema = dict[str, Any]
 MAX_TEXT = 5_000  # characters

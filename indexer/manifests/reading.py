@@ -14,7 +14,6 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct, field
 
-from indexer.assets.testnets import is_test_network
 from indexer.documents.amounts import amount_or_invalid, read_amount
 from indexer.documents.document import Bounds, Document
 from indexer.documents.resource import Schema, declare_input, read_text
@@ -22,13 +21,14 @@ from indexer.errors import InvalidRecord
 from indexer.intake.records import DESCRIBED, SourceRecord
 from indexer.intake.splitting import split
 from indexer.options import Kind
+from indexer.resources.assets import is_test_network
+from indexer.resources.entries import MAX_NAME, USD, X402
+from indexer.resources.parameters import MAX_METHOD
+from indexer.resources.resource import ServiceTexts
+from indexer.resources.x402 import server_of, tool_of_url, url_of
 from indexer.text import decode_or_invalid
 from indexer.untrusted import decode_object, line, mapping, objects, raw_members, string_of, text
-from indexer.x402.members.described import DescribedResource, Fields, ServiceTexts, encode_fields
-from indexer.x402.members.offers import MAX_NAME, USD, X402
-from indexer.x402.members.parameters import MAX_METHOD
-from indexer.x402.members.tools import server_of, tool_of_url
-from indexer.x402.resource import url_of
+from indexer.x402.described import DescribedResource, Fields, encode_fields
 from service.schema.offers import PaymentOffer
 from service.schema.values import NULL
 
@@ -93,7 +93,7 @@ def _read_entry(
         url = document.resolve(path, given)
         fields = _complete(values, fields, method, url)
         content = encode_fields(fields)
-        server = server_of(decode_object(content), {}) if tool_of_url(url) else ""
+        server = server_of(decode_object(content)) if tool_of_url(url) else ""
         document.check_host(path, server or url)
         bounds.count(path)
         described = _describe(values, shared, texts)
@@ -118,7 +118,7 @@ def _address(values: dict[str, Any]) -> tuple[str, str, str]:
     key = "path" if values.get("url") is None and "path" in values else "url"
     path, given = f"$.{key}", values.get(key)
     if given is None:
-        path, given, _ = url_of(values)
+        path, given = url_of(values)
     match = _line.fullmatch(given) if isinstance(given, str) else None
     if match is None:
         raise InvalidRecord(path, "is not a URL, or a method and a URL")

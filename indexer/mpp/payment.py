@@ -5,13 +5,19 @@ from __future__ import annotations
 from itertools import islice
 from typing import Any, TypeGuard
 
-from indexer.assets.stablecoins import Asset, Stablecoins
 from indexer.documents.amounts import amount_or_invalid, find_currency, read_unit
 from indexer.errors import InvalidRecord
 from indexer.options import Kind
+from indexer.resources.assets import Asset, Stablecoins
+from indexer.resources.entries import (
+    MAX_DESCRIPTION,
+    MAX_NAME,
+    MAX_OFFERS,
+    MPP,
+    base_units,
+    shift_point,
+)
 from indexer.untrusted import items, line, mapping, text
-from indexer.x402.members.offers import MAX_DESCRIPTION, MAX_NAME, MAX_OFFERS, MPP
-from indexer.x402.members.prices import base_units, in_units
 from service.schema.offers import MAX_DECIMALS, PaymentOffer
 
 ADDRESS = "0x"
@@ -50,7 +56,7 @@ def read_offers(
     decimals = {each.decimals for _, each in currencies.values()}
     units = ""
     if digits and len(decimals) == 1 and min(decimals) >= 0:
-        units = in_units(digits, min(decimals))
+        units = shift_point(digits, min(decimals))
     words = (text(payment.get(key), MAX_DESCRIPTION) for key in ("amountHint", "description"))
     description = next(filter(None, words), "")
     intent, is_dynamic = line(payment.get("intent"), MAX_NAME), payment.get("dynamic") is True

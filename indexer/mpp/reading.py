@@ -14,10 +14,11 @@ from indexer.documents.resource import encode_resource, read_names, read_text
 from indexer.errors import InvalidRecord, LeftOut
 from indexer.intake.records import SourceRecord
 from indexer.mpp.payment import is_paid, read_offers
+from indexer.resources.resource import ServiceTexts
+from indexer.resources.x402 import MAX_NAME, MAX_TAGS
 from indexer.text import decode_or_invalid
 from indexer.untrusted import decode_object, line, mapping
-from indexer.x402.members.described import DescribedResource, ServiceTexts
-from indexer.x402.members.metadata import MAX_NAME, MAX_TAGS
+from indexer.x402.described import DescribedResource
 from service.urls import MAX_URL
 
 WITHOUT_ENDPOINTS = "services without endpoints"

@@ -10,13 +10,21 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Any
 
-from indexer.assets.stablecoins import Stablecoins
 from indexer.documents.amounts import amount_or_invalid, find_currency, read_amount, read_unit
 from indexer.errors import InvalidRecord
 from indexer.options import Kind
+from indexer.resources.assets import Stablecoins
+from indexer.resources.entries import (
+    MAX_DESCRIPTION,
+    MAX_NAME,
+    MAX_OFFERS,
+    MPP,
+    USD,
+    X402,
+    base_units,
+    shift_point,
+)
 from indexer.untrusted import line, mapping, text
-from indexer.x402.members.offers import MAX_DESCRIPTION, MAX_NAME, MAX_OFFERS, MPP, USD, X402
-from indexer.x402.members.prices import base_units, in_units
 from service.schema.offers import PaymentOffer
 
 EXTENSION = "x-payment-info"
@@ -131,7 +139,7 @@ def _read_offer(offer: dict[str, Any], path: str, stablecoins: Stablecoins) -> P
     )
     currency = find_currency(stablecoins, method, name)
     digits = amount_or_invalid(base_units, offer.get("amount"), f"{path}.amount")
-    amount = in_units(digits, currency.decimals) if currency and digits else ""
+    amount = shift_point(digits, currency.decimals) if currency and digits else ""
     return PaymentOffer(
         protocol=MPP,
         stated_by=Kind.OPENAPI,

@@ -16,9 +16,10 @@ from indexer.intake.records import SourceRecord
 from indexer.openapi.parameters import Parameters
 from indexer.openapi.payment import is_paid, read_offers
 from indexer.openapi.references import References
+from indexer.resources.resource import ServiceTexts
+from indexer.resources.x402 import MAX_NAME
 from indexer.untrusted import decode_object, line, mapping
-from indexer.x402.members.described import DescribedResource, ServiceTexts
-from indexer.x402.members.metadata import MAX_NAME
+from indexer.x402.described import DescribedResource
 from service.urls import MAX_URL
 
 VERSION = "3."

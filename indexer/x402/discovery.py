@@ -15,12 +15,11 @@ from indexer.errors import InvalidRecord, LeftOut
 from indexer.intake.findings import Notice
 from indexer.intake.records import SourceRecord
 from indexer.record_store import Spool
+from indexer.resources.resource import Resource
 from indexer.sources.decisions import Decisions
+from indexer.x402.described import decode_fields
 from indexer.x402.endpoints import EndpointPayees, split_methods
-from indexer.x402.listing import Listing
-from indexer.x402.members.described import decode_fields
 from indexer.x402.merging import Candidate, merge
-from indexer.x402.outline import Outline
 from indexer.x402.readings import Readings, ReadResource
 from service.urls import key_of
 
@@ -304,14 +303,14 @@ class Discovery:
         path = next((each for each in paths if f"{rest}/".startswith(f"{each}/")), "")
         return f"{domain}{path}"
 
-    def listings(self, group: int) -> Iterator[tuple[Place, Listing]]:
+    def listings(self, group: int) -> Iterator[tuple[Place, Resource]]:
         """Yield the resources of a service that are listed, by URL, method and tool."""
         for place in self.groups[group]:
             if place.is_listed:
-                yield place, self.readings.listing(place.number)
+                yield place, self.outline(place)
 
-    def outline(self, place: Place) -> Outline:
-        """Return the outline of a resource."""
+    def outline(self, place: Place) -> Resource:
+        """Return a resource."""
         return self.readings.outline(place.number)
 
     def text(self, place: Place) -> bytes:

@@ -7,19 +7,18 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
+import msgspec
 from msgspec import Raw, Struct
 from msgspec.structs import astuple
 
-from indexer.assets.testnets import is_test_network
-from indexer.untrusted import line
-from indexer.x402.members.described import ServiceTexts
-from indexer.x402.members.metadata import MAX_NAME, MAX_TAGS
-from indexer.x402.members.naming import readable_name
-from indexer.x402.members.tools import is_seller
-from indexer.x402.resource import MAX_COUNT, Resource
+from indexer.resources.assets import is_test_network
+from indexer.resources.names import readable_name
+from indexer.resources.resource import Resource, ServiceTexts
+from indexer.resources.x402 import MAX_COUNT, MAX_TAGS
+from indexer.untrusted import MICROSECOND, NEVER
 from service.networks import network_key
+from service.schema.values import EPOCH, format_timestamp
 
-NAMED_TOOLS = 2  # MCP tools in the name of a service that gives none
 MAX_DESCRIPTION = 600  # characters, if joined from several endpoints
 NAME_SHARE = 3  # a service has a name that one listing in so many gives
 FEW = 2  # listings of a host: beyond, one alone cannot name it
@@ -46,7 +45,7 @@ def group_resources(
     """
     grouped = sorted(
         grouped,
-        key=lambda each: (-each.trust, -(each.resource.usage.calls or 0), each.resource.key),
+        key=lambda each: (-each.trust, -(each.resource.calls or 0), each.resource.key),
     )
     trust = max(each.trust for each in grouped)
     resources = [each.resource for each in grouped]
@@ -54,21 +53,21 @@ def group_resources(
     described = [each for each in leading if each.texts is not None and each.texts.has_names]
     namers = described or _of_commonest_payee(leading)
     agree = partial(_agreed, count=len(namers), least=1 if len(leading) <= FEW else 2)
-    given_name = agree(each.metadata.service_name for each in namers)
-    name = given_name or _name_of(domain, leading)
+    given_name = agree(each.service_name for each in namers)
+    name = given_name or readable_name(domain)
     texts = _texts(leading)
-    listed = _fit(grouped, limit)
+    listed, encoded = _fit(grouped, limit)
     record = {
         "name": name,
         "description": texts.description or _description(name, leading),
-        "domain": "" if is_seller(domain) else domain,
+        "domain": domain,
         "networks": _networks(resources),
-        "endpoints": [Raw(each.endpoint) for each in listed],
-        "category": agree(each.metadata.category for each in namers),
+        "endpoints": [Raw(each) for each in encoded],
+        "category": agree(each.category for each in namers),
         "quality": _quality(resources),
         "serviceName": given_name,
         "tags": _tags(leading),
-        "iconUrl": agree(each.metadata.icon_url for each in namers),
+        "iconUrl": agree(each.icon_url for each in namers),
         "provider": texts.provider,
         "providerUrl": texts.provider_url,
         "integrationType": texts.integration,
@@ -79,24 +78,19 @@ def group_resources(
     return {key: value for key, value in record.items() if value or key in REQUIRED}, listed
 
 
-def _fit(grouped: list[GroupedResource], count: int) -> list[Resource]:
-    """Return the resources that a record has, as many as fit."""
+def _fit(grouped: list[GroupedResource], count: int) -> tuple[list[Resource], list[bytes]]:
+    """Return the resources that a record has, as many as fit, and their endpoints as JSON."""
     listed: list[Resource] = []
+    encoded: list[bytes] = []
     size = 0
     for each in grouped:
-        size += len(each.resource.endpoint) + 1
+        endpoint = msgspec.json.encode(each.resource.to_endpoint())
+        size += len(endpoint) + 1
         if len(listed) < count and size <= MAX_ENDPOINTS_BYTES:
             each.in_record = True
             listed.append(each.resource)
-    return listed
-
-
-def _name_of(domain: str, resources: list[Resource]) -> str:
-    """Return a name for a service that gives none: of its host, or of its first MCP tools."""
-    if not is_seller(domain):
-        return readable_name(domain)
-    tools = list(dict.fromkeys(line(each.tool, MAX_NAME) for each in resources))
-    return ", ".join(filter(None, tools[:NAMED_TOOLS])) or domain
+            encoded.append(endpoint)
+    return listed, encoded
 
 
 def _of_commonest_payee(resources: list[Resource]) -> list[Resource]:
@@ -129,8 +123,7 @@ def _description(name: str, resources: list[Resource]) -> str:
 
     Searches find a service by its description: that of one endpoint would hide the others.
     """
-    metadata = [resource.metadata for resource in resources]
-    texts = dict.fromkeys(each.description or each.service_name for each in metadata)
+    texts = dict.fromkeys(each.description or each.service_name for each in resources)
     distinct = [text for text in texts if text and text != name]
     if not distinct:
         return ", ".join(_tags(resources))
@@ -154,7 +147,7 @@ def _networks(resources: list[Resource]) -> list[str]:
 
 def _tags(resources: list[Resource]) -> list[str]:
     """Return the most common tags, regardless of case, each in its first spelling."""
-    tags = [tag for resource in resources for tag in resource.metadata.tags]
+    tags = [tag for resource in resources for tag in resource.tags]
     spellings = {tag.casefold(): tag for tag in reversed(tags)}
     counts = Counter(tag.casefold() for tag in tags).most_common(MAX_TAGS)
     return [spellings[key] for key, _ in counts]
@@ -162,15 +155,14 @@ def _tags(resources: list[Resource]) -> list[str]:
 
 def _quality(resources: list[Resource]) -> dict[str, int | str]:
     """Add up calls, but not payers: a payer of two endpoints would count twice."""
-    usages = [resource.usage for resource in resources]
-    calls = min(sum(usage.calls or 0 for usage in usages), MAX_COUNT)
-    payers = usages[0].payers if len(usages) == 1 else None
-    last_called = max(usage.last_called for usage in usages)
-    if not calls and not payers and not last_called:
+    stated = [each.calls for each in resources if each.calls is not None]
+    payers = resources[0].payers if len(resources) == 1 else None
+    called = max(each.called for each in resources)
+    if not any(stated) and not payers and called == NEVER:
         return {}
     quality = {
-        "totalCalls": calls if any(usage.calls is not None for usage in usages) else None,
+        "totalCalls": min(sum(stated), MAX_COUNT) if stated else None,
         "uniquePayers": payers,
-        "lastCalledAt": last_called or None,
+        "lastCalledAt": None if called == NEVER else format_timestamp(EPOCH + called * MICROSECOND),
     }
     return {key: value for key, value in quality.items() if value is not None}

@@ -10,12 +10,12 @@ from msgspec import Raw, Struct
 
 from indexer.intake.findings import Conflict
 from indexer.intake.records import DESCRIBED
+from indexer.resources.listing import MAX_ENTRIES, MAX_LISTING
+from indexer.resources.parameters import read_input
 from indexer.sources.decisions import Decisions
 from indexer.sources.denials import fold_address
 from indexer.untrusted import mapping, raw_items, raw_members
-from indexer.x402.listing import MAX_ENTRIES, MAX_LISTING
-from indexer.x402.members.described import Fields, encode_fields, merge_described
-from indexer.x402.members.parameters import read_input
+from indexer.x402.described import Fields, encode_fields, merge_described
 from service.networks import network_key
 from service.schema.values import NULL
 
@@ -146,7 +146,7 @@ def _join(taken: Sequence[Candidate], choices: dict[str, _Choice]) -> Fields:
 
 def _declares_parameters(fields: Fields) -> bool:
     extensions = msgspec.json.decode(fields.get("extensions", NULL))
-    return bool(read_input(mapping(extensions, "bazaar"), (), "").parameters)
+    return bool(read_input([mapping(extensions, "bazaar")], "").parameters)
 
 
 def _complete(first: Raw, other: Raw) -> Raw:

@@ -10,17 +10,16 @@ from msgspec import Raw, Struct
 
 from indexer.errors import InvalidRecord, LeftOut
 from indexer.intake.records import DESCRIBED
-from indexer.x402.discovery import PATH, Discovery, Dropped, Place
-from indexer.x402.endpoints import EndpointPayees, split_methods
-from indexer.x402.members.described import (
+from indexer.resources.resource import Resource
+from indexer.x402.described import (
     DescribedResource,
     Fields,
     decode_fields,
+    described_of,
     encode_fields,
-    read_described,
 )
-from indexer.x402.outline import Outline
-from indexer.x402.readings import decode_resource
+from indexer.x402.discovery import PATH, Discovery, Dropped, Place
+from indexer.x402.endpoints import EndpointPayees, split_methods
 from service.urls import key_of
 
 BARE = "bare pointers"
@@ -74,7 +73,7 @@ class _Joined(Struct):
     """
 
     place: Place
-    outline: Outline
+    outline: Resource
     pointers: list[Place] = []
     counted: list[Place] = []
 
@@ -154,16 +153,16 @@ def _lacking(
     """Return the members that a resource lacks, from the first pointer that has each."""
     found: Fields = {}
     readings = discovery.readings
-    has_description = bool(decode_resource(readings.encoded(place.number)).metadata.description)
+    has_description = bool(readings.outline(place.number).description)
     for pointer in pointers:
         text = discovery.text(pointer)
-        description = decode_resource(readings.encoded(pointer.number)).metadata.description
+        description = readings.outline(pointer.number).description
         if description and not has_description:
             found.setdefault("description", Raw(_encode(description)))
         requires = decode_fields(text).get("requires")
         if requires is not None and "requires" not in fields:
             found.setdefault("requires", requires)
-        described = read_described(text)
+        described = described_of(text)
         if described and described.service and DESCRIBED not in fields:
             found.setdefault(DESCRIBED, Raw(_encode(DescribedResource(service=described.service))))
     return found

@@ -6,26 +6,23 @@ from typing import NamedTuple
 
 import msgspec
 
-from indexer.errors import InvalidRecord
 from indexer.intake.records import SourceRecord
 from indexer.options import Stablecoin
+from indexer.resources.assets import Stablecoins
+from indexer.resources.resource import Resource
 from indexer.sources.fact_store import UNKNOWN, FactStore, hash_text
-from indexer.x402.listing import Listing
-from indexer.x402.outline import Outline
-from indexer.x402.resource import Resource, read_resource
-from indexer.x402.rules import Rules, without_judgement
+from indexer.x402.described import read_described
+from indexer.x402.rules import Rules, apply_rules
 
 _encode = msgspec.msgpack.Encoder().encode
-_outline = msgspec.msgpack.Decoder(Outline)
 decode_resource = msgspec.msgpack.Decoder(Resource).decode
-_listing = msgspec.msgpack.Decoder(Listing)
 
 
 class ReadResource(NamedTuple):
-    """A resource that was read: the number of its facts, and its outline."""
+    """A resource that was read, and the number of its facts."""
 
     number: int
-    outline: Outline
+    outline: Resource
 
 
 class Readings:
@@ -39,34 +36,27 @@ class Readings:
         self._facts, self._rules = facts, rules
 
     def read(self, record: SourceRecord, method: str = "") -> ReadResource:
-        """Read a resource as `read_resource` does; raises InvalidRecord."""
+        """Read a resource and apply the rules; raises InvalidRecord."""
         digest = hash_text(record.text, method)
         (number,) = self._facts.find([digest])
         if number != UNKNOWN:
-            return self.judge(record, ReadResource(number, self.outline(number)), method)
-        try:
-            encoded = read_unjudged(record, self._rules.policy.stablecoins, method)
-        except InvalidRecord:
-            read_resource(record, self._rules, method)  # a rule has the first word
-            raise
+            return self.judge(ReadResource(number, self.outline(number)))
+        encoded = encode_resource(record, self._rules.policy.stablecoins, method)
         number = self._facts.add(digest, encoded)
-        return self.judge(record, ReadResource(number, _outline.decode(encoded)), method)
+        return self.judge(ReadResource(number, decode_resource(encoded)))
 
-    def judge(self, record: SourceRecord, reading: ReadResource, method: str = "") -> ReadResource:
+    def judge(self, reading: ReadResource) -> ReadResource:
         """Return the reading of a record by the rules; raises LeftOut."""
         if self._rules.admit(reading.outline):
             return reading
-        resource, _ = read_resource(record, self._rules, method)
+        resource = reading.outline
+        apply_rules(resource, self._rules)
         encoded = _encode(resource)
         return ReadResource(self._facts.add(hash_text(encoded), encoded), resource)
 
-    def outline(self, number: int) -> Outline:
-        """Return the outline of a resource."""
-        return _outline.decode(self._facts.read(number))
-
-    def listing(self, number: int) -> Listing:
-        """Return the listing of a resource that is listed."""
-        return _listing.decode(decode_resource(self._facts.read(number)).listing)
+    def outline(self, number: int) -> Resource:
+        """Return a resource."""
+        return decode_resource(self._facts.read(number))
 
     def encoded(self, number: int) -> bytes:
         """Return a resource for `decode_resource`."""
@@ -77,9 +67,8 @@ class Readings:
         return self._facts.digest(number)
 
 
-def read_unjudged(
+def encode_resource(
     record: SourceRecord, stablecoins: tuple[Stablecoin, ...], method: str = ""
 ) -> bytes:
     """Return the bytes of a resource as it is without rules; raises InvalidRecord."""
-    resource, _ = read_resource(record, without_judgement(stablecoins), method)
-    return _encode(resource)
+    return _encode(read_described(record, Stablecoins(stablecoins), method))

@@ -201,7 +201,7 @@ def test_only_new_resources_are_read_and_only_their_services_are_made(
     report = build(tmp_path, step_of(*first, *second[1:], *changed))
     assert (report.reused_records, grouped) == (3, ["two.example"])
     assert report.indexed == 1
-    monkeypatch.setattr("indexer.x402.readings.read_resource", None)
+    monkeypatch.setattr("indexer.x402.readings.encode_resource", None)
     report = build(tmp_path, step_of(*first))
     assert (report.reused_records, len(listed(tmp_path / "artifacts"))) == (2, 1)
 
@@ -212,7 +212,7 @@ def test_rules_judge_known_resources_without_reading_those_that_stay(
     given = [*of_host("one.example"), resource("http://one.example/plain")]
     dear = resource("https://one.example/dear", accept("2000000000"))
     build(tmp_path, step_of(*given, dear))
-    monkeypatch.setattr("indexer.x402.readings.read_unjudged", None)
+    monkeypatch.setattr("indexer.x402.readings.encode_resource", None)
     for policy, count in (
         ({"allow_http": True}, 4),
         ({"max_price": Decimal(1)}, 2),
@@ -231,7 +231,7 @@ def test_a_known_resource_may_be_merged_with_that_of_another_source(
     other = given | {"accepts": [accept("5", network="solana", asset="x")]}
     step = Step({"one": [given], "other": [other]}, {"one": 0, "other": 0}, Policy(), 1)
     first = publish(tmp_path, step)
-    monkeypatch.setattr("indexer.x402.readings.read_resource", None)
+    monkeypatch.setattr("indexer.x402.readings.encode_resource", None)
     sources = step.sources | {"one": [given, *of_host("one.example", 1)]}
     again = publish(tmp_path, step._replace(sources=sources))[0]
     assert unlike(first[0], again) == {"listings/fates.arrays", "listings/listings.arrays"}

@@ -15,8 +15,10 @@ from indexer.errors import InvalidRecord, LeftOut
 from indexer.intake.records import SourceRecord
 from indexer.manifests import reading
 from indexer.options import Policy, SourceOptions
-from indexer.x402.resource import Resource, read_resource
-from indexer.x402.rules import SIZE, Rules
+from indexer.resources.resource import Resource
+from indexer.resources.x402 import SIZE
+from indexer.x402.described import read_described
+from indexer.x402.rules import Rules
 from tests.support.running import Json, examples
 from tests.support.sources.manifests import (
     FETCHED,
@@ -41,7 +43,7 @@ RULES = Rules(Policy())
 
 def understand(record: SourceRecord) -> Resource:
     assert record.fault is None
-    return read_resource(record, RULES)[0]
+    return read_described(record)
 
 
 def faults(given_: Any, source: SourceOptions = FETCHED) -> list[str]:
@@ -63,7 +65,7 @@ def test_a_url_is_a_pointer_with_the_words_of_the_manifest() -> None:
 def test_an_object_is_complete_with_accepts_and_else_a_pointer() -> None:
     tides, surges = map(understand, read(OBJECTS))
     assert (tides.is_pointer, tides.is_listed) == (True, False)
-    assert (tides.method, tides.metadata.description) == ("GET", "Tables at /tides")
+    assert (tides.method, tides.description) == ("GET", "Tables at /tides")
     assert (surges.is_pointer, surges.is_listed, surges.price) == (False, True, 0.02)
     assert surges.method == "GET"
 
@@ -73,8 +75,8 @@ def test_a_described_resource_has_its_input_output_and_requirements() -> None:
     forecast = understand(record)
     assert (forecast.identity, forecast.method) == (f"{HOST}/v1/forecast/:city", "GET")
     assert (forecast.price, forecast.output) == (0.05, "celsius")
-    assert forecast.metadata.service_name == "Weather House"
-    (city,) = json.loads(bytes(forecast.endpoint))["parameters"]
+    assert forecast.service_name == "Weather House"
+    (city,) = json.loads(msgspec.json.encode(forecast.to_endpoint()))["parameters"]
     assert (city["name"], city["group"], city["description"]) == ("city", "path", "a city")
     assert json.loads(record.text)["requires"] == ["sign-in-with-x"]
     assert understand(bare).is_pointer
@@ -88,7 +90,7 @@ def test_an_entry_keeps_what_its_accepts_and_extensions_say() -> None:
     first, second, third = read(
         objects(old, pointer(extensions=own, accepts=[accept()]), pointer(**amounts))
     )
-    (days,) = json.loads(bytes(understand(first).endpoint))["parameters"]
+    (days,) = json.loads(msgspec.json.encode(understand(first).to_endpoint()))["parameters"]
     assert (days["name"], days["group"]) == ("days", "query")
     assert understand(second).method == "PUT"
     assert json.loads(third.text)["accepts"] == amounts["accepts"]
@@ -162,7 +164,7 @@ def test_an_entry_does_not_pass_for_a_record_or_for_another_document() -> None:
     assert record.is_resource
     resource = understand(record)
     assert resource.is_pointer
-    assert json.loads(bytes(resource.endpoint))["pricing"]["amount"] == ""
+    assert json.loads(msgspec.json.encode(resource.to_endpoint()))["pricing"]["amount"] == ""
 
 
 @pytest.mark.parametrize(
@@ -275,7 +277,7 @@ def test_an_entry_with_a_path_is_an_endpoint_of_the_host(price: Json, pricing: J
     manifest = {"name": "x", "payTo": "0x" + "22" * 20, "endpoints": [entry]}
     (found,) = map(understand, read(manifest))
     assert (found.identity, found.method, found.is_pointer) == (f"{HOST}/scan/:id", "POST", False)
-    stated = json.loads(bytes(found.endpoint))["pricing"]
+    stated = json.loads(msgspec.json.encode(found.to_endpoint()))["pricing"]
     assert {key: stated[key] for key in pricing} == pricing
 
 

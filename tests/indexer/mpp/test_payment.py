@@ -9,11 +9,9 @@ import pytest
 
 from indexer.documents.document import FREE
 from indexer.errors import LeftOut
-from indexer.options import Policy
+from indexer.resources.entries import PRICE_NOT_LISTED
 from indexer.untrusted import decode_object
-from indexer.x402.members.described import PRICE_NOT_LISTED
-from indexer.x402.resource import read_resource
-from indexer.x402.rules import Rules
+from indexer.x402.described import read_described
 from tests.support.running import Json
 from tests.support.sources.mpp import (
     CHARGE,
@@ -83,7 +81,7 @@ def test_methods_of_different_decimals_have_no_comparable_price(
     price = pricing(payment, methods=methods)
     assert (price["amount"], price["currency"]) == ("", "")
     (record,) = read(directory(service("Maps", endpoint(payment=payment), methods=methods)))
-    notices = read_resource(record, Rules(Policy()))[0].notices
+    notices = read_described(record).notices
     assert [each.kind for each in notices] == [PRICE_NOT_LISTED]
 
 
@@ -156,5 +154,5 @@ def test_a_payment_that_is_no_object_is_a_fault(payment: Any) -> None:
 def test_recipients_are_payees() -> None:
     payment = TEMPO | {"amount": "5", "recipient": RECIPIENT}
     (record,) = read(directory(service("Maps", endpoint(payment=payment))))
-    resource, _ = read_resource(record, Rules(Policy()))
+    resource = read_described(record)
     assert resource.payees == [RECIPIENT]

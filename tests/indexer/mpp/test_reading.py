@@ -14,8 +14,9 @@ from indexer.errors import InvalidRecord, LeftOut
 from indexer.mpp import reading
 from indexer.mpp.reading import WITHOUT_ENDPOINTS
 from indexer.options import Policy, SourceOptions
-from indexer.x402.resource import read_resource
-from indexer.x402.rules import SIZE, Rules
+from indexer.resources.x402 import SIZE
+from indexer.x402.described import read_described
+from indexer.x402.rules import Rules
 from tests.support.running import Json, examples
 from tests.support.sources.mpp import (
     CHARGE,
@@ -41,10 +42,10 @@ def rule_of(fault: InvalidRecord | None) -> str:
 )
 def test_an_endpoint_is_below_the_path_of_its_service(given: Json, url: str) -> None:
     (record,) = read(directory(service("Maps", given | {"payment": CHARGE}, serviceUrl=url)))
-    resource, listing = read_resource(record, RULES)
+    resource = read_described(record)
     assert resource.identity == "https://mpp.example/maps/v1/route"
     assert resource.method == "POST"
-    assert listing is None
+    assert not resource.is_listed
 
 
 def test_members_of_a_service_stand_on_its_resources() -> None:
@@ -54,9 +55,9 @@ def test_members_of_a_service_stand_on_its_resources() -> None:
     assert resource["category"] == "data"
     assert resource["tags"] == ["geo", "web"]
     assert resource["iconUrl"] == "https://maps.example/icon.png"
-    texts = read_resource(first, RULES)[0].texts
+    texts = read_described(first).texts
     assert texts is not None
-    assert texts == read_resource(second, RULES)[0].texts
+    assert texts == read_described(second).texts
     assert (texts.provider, texts.integration, texts.status) == ("Maps Inc.", "3P", "beta")
     assert json.loads(texts.info) == {
         "categories": ["data", "web"],
@@ -195,7 +196,7 @@ def test_each_endpoint_has_one_fate(endpoints: list[Any], fields: Any) -> None:
     for record in records:
         if record.fault is None:
             try:
-                read_resource(record, RULES)
+                read_described(record)
             except InvalidRecord:
                 continue
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import msgspec
 import pytest
 
 from indexer.openapi.parameters import MAX_PARAMETERS, MAX_VALUE
-from indexer.options import Policy
-from indexer.x402.resource import read_resource
-from indexer.x402.rules import Rules
+from indexer.x402.described import read_described
 from service.schema.listings import Advice
 from tests.support.running import Json
 from tests.support.sources.openapi import X402SCAN, document, fixed, read
@@ -23,8 +22,10 @@ def parameters_of(schemas: Json | None = None, **operation: Any) -> list[Json]:
     given = document({"/a": {"post": fixed(**operation)}}, components={"schemas": schemas or {}})
     (record,) = read(given)
     assert record.fault is None
-    resource, _ = read_resource(record, Rules(Policy()))
-    found: list[Json] = json.loads(bytes(resource.endpoint)).get("parameters", [])
+    resource = read_described(record)
+    found: list[Json] = json.loads(msgspec.json.encode(resource.to_endpoint())).get(
+        "parameters", []
+    )
     return found
 
 
@@ -113,8 +114,8 @@ def test_parameters_of_the_operation_come_before_those_of_its_path() -> None:
     own = shared | {"description": "of the operation", "examples": {"a": {"value": "b"}}}
     item = {"parameters": [shared, {"name": "r", "in": "query"}], "get": fixed(parameters=[own])}
     (record,) = read(document({"/a": item}))
-    resource, _ = read_resource(record, Rules(Policy()))
-    q, r = json.loads(bytes(resource.endpoint))["parameters"]
+    resource = read_described(record)
+    q, r = json.loads(msgspec.json.encode(resource.to_endpoint()))["parameters"]
     assert (q["description"], q["example"], r["name"]) == ("of the operation", "b", "r")
 
 
@@ -150,7 +151,7 @@ def test_references_to_other_documents_are_not_followed_and_advised_against() ->
         {"properties": {"a": {"$ref": "b#/c"}}},
     ):
         (record,) = read(document({"/a": {"post": fixed(requestBody=body(schema))}}))
-        resource, _ = read_resource(record, Rules(Policy()))
+        resource = read_described(record)
         assert Advice.EXTERNAL_REF in Advice(resource.advice)
 
 

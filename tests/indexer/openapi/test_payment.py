@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import json
 
+import msgspec
 import pytest
 
-from indexer.assets.stablecoins import Stablecoins
 from indexer.documents.document import Document
 from indexer.intake.records import SourceRecord
 from indexer.openapi.reading import read_openapi
-from indexer.options import Policy, Stablecoin
-from indexer.x402.members.described import PRICE_NOT_LISTED
-from indexer.x402.members.offers import MAX_OFFERS
-from indexer.x402.members.prices import UNKNOWN_ASSET
-from indexer.x402.resource import Resource, read_resource
-from indexer.x402.rules import Rules
+from indexer.options import Stablecoin
+from indexer.resources.assets import Stablecoins
+from indexer.resources.entries import MAX_OFFERS, PRICE_NOT_LISTED, UNKNOWN_ASSET
+from indexer.resources.resource import Resource
+from indexer.x402.described import read_described
 from tests.support.running import Json
 from tests.support.sources.openapi import (
     CURATED,
@@ -31,13 +30,12 @@ from tests.support.sources.openapi import (
 
 
 def resource_of(record: SourceRecord) -> Resource:
-    resource, _ = read_resource(record, Rules(Policy()))
-    return resource
+    return read_described(record)
 
 
 def pricing_of(operation: Json) -> Json:
     (record,) = read(document({"/a": {"get": operation}}))
-    pricing: Json = json.loads(bytes(resource_of(record).endpoint))["pricing"]
+    pricing: Json = json.loads(msgspec.json.encode(resource_of(record).to_endpoint()))["pricing"]
     return pricing
 
 
@@ -95,7 +93,7 @@ def test_base_units_of_an_unknown_token_are_no_price_unless_the_operator_knows_i
     known = Stablecoins([Stablecoin("tempo", "0x20", "pathUSD", 2)])
     text = json.dumps(DOCUMENTS["token"]).encode()
     (record,) = read_openapi(Document(text, CURATED, known))
-    pricing = json.loads(bytes(resource_of(record).endpoint))["pricing"]
+    pricing = json.loads(msgspec.json.encode(resource_of(record).to_endpoint()))["pricing"]
     assert pricing == priced("0.05", "tempo", "pathUSD")
 
 

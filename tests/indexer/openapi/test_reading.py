@@ -17,7 +17,7 @@ from indexer.intake.records import SourceRecord
 from indexer.openapi import reading
 from indexer.openapi.reading import PATH_ITEM_METHODS
 from indexer.options import Policy, SourceOptions
-from indexer.x402.resource import read_resource
+from indexer.x402.described import read_described
 from indexer.x402.rules import Rules
 from tests.support.running import Json, examples
 from tests.support.sources.openapi import (
@@ -94,7 +94,7 @@ def test_each_operation_is_one_record(name: str) -> None:
     assert max(Counter(each.position for each in records).values()) == 1
     for record in records:
         if record.fault is None:
-            read_resource(record, RULES)
+            read_described(record)
 
 
 def test_paid_operations_are_resources_with_texts_and_parameters() -> None:
@@ -106,9 +106,9 @@ def test_paid_operations_are_resources_with_texts_and_parameters() -> None:
     assert forecast["serviceName"] == "Weather House"
     assert forecast["tags"] == ["weather"]
     record = next(each for each in read(X402SCAN) if each.position == "GET /forecast/{city}")
-    resource, listing = read_resource(record, RULES)
-    assert listing is None
-    endpoint = json.loads(bytes(resource.endpoint))
+    resource = read_described(record)
+    assert not resource.is_listed
+    endpoint = json.loads(msgspec.json.encode(resource.to_endpoint()))
     assert endpoint["method"] == "GET"
     assert [(each["group"], each["name"]) for each in endpoint["parameters"]] == [
         ("query", "days"),
@@ -223,7 +223,7 @@ def check(record: SourceRecord) -> None:
         assert record.text == b"" or msgspec.json.decode(record.text)["resource"]
         return
     try:
-        resource, _ = read_resource(record, RULES)
+        resource = read_described(record)
     except InvalidRecord:
         return
-    assert msgspec.json.decode(resource.endpoint)["pricing"] is not None
+    assert msgspec.to_builtins(resource.to_endpoint())["pricing"] is not None

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from indexer.assets.testnets import is_test_network
 from indexer.catalogue.derived_ids import Identity, derive_ids
 from indexer.errors import InvalidRecord, LeftOut
 from indexer.intake.records import SourceRecord
 from indexer.record_store import Spool
+from indexer.resources.assets import is_test_network
 from indexer.sources.decisions import Decisions
 from indexer.sources.fact_store import FactStore
 from indexer.x402.discovery import Discovery, Grouped, SourceResources

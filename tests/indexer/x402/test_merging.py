@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from indexer.intake.findings import Conflict
+from indexer.resources.listing import MAX_ENTRIES, MAX_LISTING, encode_listing
 from indexer.sources.decisions import FILE, Decisions, DecisionTable
 from indexer.x402.discovery import Dropped
-from indexer.x402.listing import MAX_ENTRIES, MAX_LISTING
 from tests.support.running import Json, examples
 from tests.support.sources.x402 import (
     SOLANA_USDC,
@@ -65,7 +65,7 @@ def merge_in(folder: Path, feeds: Sequence[Feed], served: DecisionTable | None =
     discovery = discover(feeds, decisions)
     for grouped, service in describe(discovery):
         services.append(service)
-        texts = [listing.encode("id") for _, listing in discovery.listings(grouped.group)]
+        texts = [encode_listing(listing, "id") for _, listing in discovery.listings(grouped.group)]
         listings += map(json.loads, texts)
     decisions.write(folder)
     table = msgspec.json.decode((folder / FILE).read_bytes(), type=DecisionTable)

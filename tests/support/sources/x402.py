@@ -8,6 +8,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
+import msgspec
+
 from indexer.catalogue.known_records import KnownRecords
 from indexer.catalogue.normaliser import RecordNormaliser
 from indexer.catalogue.record import Normalised
@@ -16,12 +18,14 @@ from indexer.intake.records import SourceRecord
 from indexer.options import Policy
 from indexer.processes.pool import Pool
 from indexer.record_store import Spool
+from indexer.resources.listing import encode_listing
+from indexer.resources.resource import Resource
 from indexer.sources.decisions import Decisions
 from indexer.sources.fact_store import FactStore
+from indexer.x402.described import read_described
 from indexer.x402.discovery import Discovery, Grouped, SourceResources
 from indexer.x402.readings import Readings
-from indexer.x402.resource import Resource, read_resource
-from indexer.x402.rules import Rules
+from indexer.x402.rules import Rules, apply_rules
 from tests.support.running import Json
 
 USDC = "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913"
@@ -77,13 +81,20 @@ def tool(
 def read(record: Json | bytes, rules: Rules | None = None) -> Resource:
     """Read a resource."""
     text = record if isinstance(record, bytes) else json.dumps(record).encode()
-    resource, _ = read_resource(SourceRecord("items[0]", text), rules or RULES)
+    resource = read_described(SourceRecord("items[0]", text), (rules or RULES).stablecoins)
+    apply_rules(resource, rules or RULES)
     return resource
+
+
+def listing_of(record: Json | bytes) -> Json:
+    """Return the JSON of a resource as `/discovery` lists it."""
+    listed: Json = json.loads(encode_listing(read(record), "weather"))
+    return listed
 
 
 def endpoint_of(record: Json | bytes) -> Json:
     """Return the endpoint of a resource."""
-    endpoint: Json = json.loads(bytes(read(record).endpoint))
+    endpoint: Json = json.loads(msgspec.json.encode(read(record).to_endpoint()))
     return endpoint
 
 

@@ -16,9 +16,7 @@ from openapi_spec_validator import validate
 from indexer.catalogue.record import normalise
 from indexer.errors import InvalidRecord
 from indexer.intake.records import SourceRecord
-from indexer.options import Policy
-from indexer.x402.resource import read_resource
-from indexer.x402.rules import Rules
+from indexer.x402.described import read_described
 from service.api.documents.service_openapi import describe_service
 from service.schema.records import Service
 from service.urls import key_of, parse_url
@@ -142,8 +140,10 @@ def read_again(document: Json) -> dict[tuple[str, str], Json]:
     found = {}
     for each in read(document):
         assert each.fault is None
-        resource, _ = read_resource(each, Rules(Policy()))
-        found[key_of(resource.identity), resource.method] = json.loads(bytes(resource.endpoint))
+        resource = read_described(each)
+        found[key_of(resource.identity), resource.method] = json.loads(
+            msgspec.json.encode(resource.to_endpoint())
+        )
     return found
 
 

@@ -1,4 +1,4 @@
-"""Offers of documents: merged by rail, priced, and compared with each other and with `accepts`."""
+"""Offers of documents: merged by rail, and priced."""
 
 from __future__ import annotations
 
@@ -9,9 +9,7 @@ from typing import Any
 import pytest
 
 from indexer.options import Kind
-from indexer.x402.members.offers import MAX_OFFERS, find_contradiction, merge_offers, price_of
-from indexer.x402.members.prices import Accepted, read_accepts
-from service.schema.offers import PaymentOffer
+from indexer.resources.entries import MAX_OFFERS, Entry, make_price, merge_offers, rank_offer
 
 pytest.importorskip("mcp", reason="the extra `mcp` is not installed")
 
@@ -24,51 +22,13 @@ from tests.support.sources.x402 import accept, v2
 URL = f"{SERVER}/a"
 
 
-def x402(amount: str = "", **members: Any) -> PaymentOffer:
+def x402(amount: str = "", **members: Any) -> Entry:
     given = {"protocol": "x402", "stated_by": Kind.OPENAPI, "currency": "USD"} | members
-    return PaymentOffer(amount=amount, **given)
+    return Entry(amount=amount, **given)
 
 
-def tempo(amount: str, stated_by: str = "mpp", **members: Any) -> PaymentOffer:
+def tempo(amount: str, stated_by: str = "mpp", **members: Any) -> Entry:
     return x402(amount, protocol="mpp", method="tempo", stated_by=stated_by, **members)
-
-
-def accepted(*entries: Any) -> Accepted:
-    text = json.dumps({"accepts": entries}).encode()
-    return read_accepts([*entries], text)
-
-
-@pytest.mark.parametrize(
-    ("entries", "offers", "contradiction"),
-    [
-        ([accept("20000")], [x402("0.02")], ""),
-        ([accept("20000")], [x402("0.020")], ""),
-        ([accept("20000")], [x402("0.05")], "0.05 of openapi and 0.02 of accepts are in USD"),
-        ([accept("20000"), accept("50000")], [x402("0.05")], ""),
-        ([accept("20000")], [x402(min_amount="0.01", max_amount="1")], ""),
-        (
-            [accept("20000")],
-            [x402(min_amount="0.03")],
-            "at least 0.03 of openapi and 0.02 of accepts are in USD",
-        ),
-        ([accept("20000")], [x402("0.05", currency="EUR")], ""),
-        ([accept("20000")], [x402("0.05", unit="token")], ""),
-        ([accept("20000")], [tempo("0.05")], ""),
-        ([accept("20000") | {"scheme": "upto"}], [x402("0.01")], ""),
-        ([], [tempo("0.05"), tempo("0.05", "openapi")], ""),
-        (
-            [],
-            [tempo("0.05"), tempo("0.06", "openapi")],
-            "0.05 of mpp and 0.06 of openapi are in USD",
-        ),
-        ([], [tempo("0.05"), tempo("0.06")], ""),
-        ([], [tempo("0.05", intent="charge"), tempo("0.06", "openapi", intent="session")], ""),
-    ],
-)
-def test_prices_of_one_rail_that_cannot_both_hold_contradict(
-    entries: list[Any], offers: list[PaymentOffer], contradiction: str
-) -> None:
-    assert find_contradiction(accepted(*entries), offers) == contradiction
 
 
 def test_offers_of_one_rail_and_kind_come_whole_from_the_first_document() -> None:
@@ -83,9 +43,9 @@ def test_offers_of_one_rail_and_kind_come_whole_from_the_first_document() -> Non
 def test_a_fixed_price_of_a_request_comes_before_bounds_and_these_before_other_units() -> None:
     offers = [x402(), tempo("0.001", unit="token"), x402(min_amount="1"), tempo("0.2")]
     for count, expected in enumerate(["", "", "", "0.2"]):
-        pricing, _ = price_of(offers[: count + 1])
+        pricing = make_price(min(offers[: count + 1], key=rank_offer))
         assert pricing.amount == expected
-    per_unit, _ = price_of(offers[:2])
+    per_unit = make_price(min(offers[:2], key=rank_offer))
     assert (per_unit.amount, per_unit.unit_type, per_unit.unit_amount) == ("", "token", "0.001")
 
 
@@ -105,27 +65,20 @@ def test_a_resource_of_several_kinds_has_all_its_ways_to_pay(tmp_path: Path) -> 
     with serve(folder.artifacts) as client:
         (resource,) = client.get("/discovery/resources").json()["items"]
         (service,) = client.get("/v1/services").json()["services"]
-        fates = client.get("/v1/listings", params={"url": URL}).json()
         page = client.get(f"/services/{service['id']}").text
     how = structured(folder.artifacts, "how_to_call", endpoint=URL)
     offer = {"protocol": "x402", "statedBy": "openapi", "amount": "0.05", "currency": "USD"}
     assert resource["accepts"] == [entry]
     assert "x-ratecard" not in resource
     assert resource["ratecard"]["paymentOffers"] == [offer]
-    assert resource["ratecard"]["pricesContradict"] is True
     first, second = sorted(service["endpoints"], key=lambda each: str(each["url"]))
     assert first["paymentOffers"] == [offer]
-    assert (first["pricing"]["amount"], first["pricesContradict"]) == ("0.02", True)
+    assert first["pricing"]["amount"] == "0.02"
     assert second["pricing"]["amount"] == "0.05"
-    assert "pricesContradict" not in second
     assert how["accepts"] == [entry]
     assert how["documents_say"] == ["x402: 0.05 USD (openapi)"]
-    assert how["warnings"] == ["its sources state prices that contradict each other"]
-    assert page.count("Its sources state prices that contradict each other.") == 1
     assert "<bdi>x402: 0.05 USD (openapi)</bdi>" in page
     assert "<bdi>mpp stripe charge: 0.05 USD (openapi)</bdi>" in page
-    reasons = [each["reason"] for each in fates["notes"]]
-    assert any("0.05 of openapi and 0.02 of accepts" in each for each in reasons)
 
 
 def test_a_less_trusted_document_adds_no_way_to_pay(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from indexer.x402.members.naming import host_labels, readable_name
+from indexer.resources.names import host_labels, readable_name
 
 NAMES = {
     "api.weather-data.example": "Weather Data",

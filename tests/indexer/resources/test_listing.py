@@ -9,15 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from indexer.assets.stablecoins import STABLECOINS
 from indexer.errors import LeftOut
-from indexer.intake.records import SourceRecord
-from indexer.x402.listing import MAX_ENTRIES, MAX_LISTING, EntryKeys, Listing
-from indexer.x402.resource import read_resource
-from indexer.x402.rules import SIZE
+from indexer.resources.assets import STABLECOINS
+from indexer.resources.entries import Entry
+from indexer.resources.listing import MAX_ENTRIES, MAX_LISTING, encode_listing
+from indexer.resources.resource import Resource
+from indexer.resources.x402 import SIZE, read_resource
 from tests.support.running import Json, examples
 from tests.support.sources.x402 import (
-    RULES,
     SOLANA_USDC,
     TEST_USDC,
     URL,
@@ -34,12 +33,15 @@ SET = {"resource", "type", "x402Version", "lastUpdated", "metadata", "extensions
 
 
 def listing_of(record: Json | str) -> Json | None:
-    text = record if isinstance(record, str) else json.dumps(record)
-    _, listing = read_resource(SourceRecord("items[0]", text.encode()), RULES)
-    if listing is None:
+    found = read_listing(record)
+    if not found.is_listed:
         return None
-    listed: Json = json.loads(listing.encode("weather"), parse_float=str, parse_int=str)
+    listed: Json = json.loads(encode_listing(found, "weather"), parse_float=str, parse_int=str)
     return listed
+
+
+def read_listing(record: Json | str) -> Resource:
+    return read_resource((record if isinstance(record, str) else json.dumps(record)).encode())
 
 
 json_values: st.SearchStrategy[Any] = st.recursive(
@@ -78,9 +80,7 @@ def test_every_other_value_of_a_resource_is_kept_as_it_came(
 def test_numbers_and_escapes_are_written_as_they_came() -> None:
     value = '[1.50,1e3,123456789012345678901234567890,"\\u00e9"]'
     text = json.dumps(resource()).replace('"type"', f'"x": {value}, "type"')
-    _, listing = read_resource(SourceRecord("items[0]", text.encode()), RULES)
-    assert listing is not None
-    assert f'"x":{value}'.encode() in bytes(listing.text)
+    assert f'"x":{value}'.encode() in read_listing(text).text
 
 
 def test_the_members_of_an_object_resource_become_those_of_the_listing() -> None:
@@ -186,9 +186,7 @@ def test_empty_extensions_are_kept() -> None:
     ids=["of the resource", "within an object"],
 )
 def test_facts_of_another_catalogue_are_replaced(record: Json) -> None:
-    _, listing = read_resource(SourceRecord("", json.dumps(record).encode()), RULES)
-    assert listing is not None
-    text = listing.encode("weather")
+    text = encode_listing(read_listing(record), "weather")
     assert text.count(b'"ratecard"') == 1
     assert json.loads(text)["ratecard"]["service"] == "weather"
 
@@ -226,14 +224,7 @@ def test_a_listing_that_is_too_large_is_left_out(record: Json) -> None:
     assert left_out.value.rule == SIZE
 
 
-def read_listing(record: Json | str) -> Listing:
-    text = record if isinstance(record, str) else json.dumps(record)
-    _, listing = read_resource(SourceRecord("items[0]", text.encode()), RULES)
-    assert listing is not None
-    return listing
-
-
-def entry_of(*entries: Json) -> EntryKeys:
+def entry_of(*entries: Json) -> Entry:
     """Return the facts of the last entry, of which the price is not chosen."""
     return read_listing(resource(URL, accept(), *entries)).entries[-1]
 
@@ -265,7 +256,7 @@ def test_an_entry_tells_its_asset_and_its_amount(
     entry: Json, asset: str, amount: str, is_usd: bool
 ) -> None:
     keys = entry_of(entry)
-    assert (keys.asset, keys.amount, keys.is_usd) == (asset, amount, is_usd)
+    assert (keys.asset, keys.price, keys.is_usd) == (asset, amount, is_usd)
 
 
 @pytest.mark.parametrize(
@@ -273,7 +264,7 @@ def test_an_entry_tells_its_asset_and_its_amount(
 )
 def test_an_entry_whose_amount_is_not_valid_has_none(amount: Any) -> None:
     keys = entry_of(accept(amount))
-    assert (keys.amount, keys.asset, keys.is_usd) == ("", USDC, True)
+    assert (keys.price, keys.asset, keys.is_usd) == ("", USDC, True)
 
 
 @pytest.mark.parametrize(
@@ -289,13 +280,13 @@ def test_stablecoins_of_the_us_dollar_are_known(currency: str, is_usd: bool) -> 
 
 def test_a_listing_tells_its_url_its_tool_and_its_tags() -> None:
     plain = read_listing(resource({"url": URL, "tags": ["rain", 7, "Rain", ""]}))
-    assert (plain.url, plain.tool, plain.tags) == (URL, "", ["rain", "Rain", ""])
+    assert (plain.stated_url, plain.tool, plain.listed_tags) == (URL, "", ["rain", "Rain", ""])
     tool = read_listing(v2({"type": "mcp", "toolName": "forecast"}) | {"tags": "rain"})
-    assert (tool.url, tool.tool, tool.tags) == (URL, "forecast", [])
+    assert (tool.stated_url, tool.tool, tool.listed_tags) == (URL, "forecast", [])
     taken = read_listing(resource({"url": URL, "tags": ["inner"]}, tags=None))
-    assert taken.tags == []
+    assert taken.listed_tags == []
     routed = read_listing(v2({}, routeTemplate="/v1/:kind"))
-    assert routed.url == URL
+    assert routed.stated_url == URL
 
 
 names = st.text(max_size=4) | st.sampled_from(
@@ -337,7 +328,7 @@ def test_the_place_of_an_entry_is_that_of_its_json(data: st.DataObject) -> None:
     order = data.draw(st.permutations([*record]))
     text = data.draw(json_texts({name: record[name] for name in order}))
     listing = read_listing(text)
-    encoded = listing.encode("weather")
+    encoded = encode_listing(listing, "weather")
     assert len(listing.entries) == len(entries)
     for keys, entry in zip(listing.entries, entries, strict=True):
         place = slice(keys.start, keys.stop)

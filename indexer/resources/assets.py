@@ -1,19 +1,22 @@
-"""Well-known stablecoins by network and token address."""
+"""Assets that prices are stated in: well-known stablecoins, and those of test networks."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
 from functools import lru_cache
+from typing import Protocol, TypeVar
 
-from msgspec import Struct
+from msgspec import Struct, UnsetType
 
 from indexer.options import Stablecoin
 from indexer.sources.denials import fold_address
 from service.networks import network_key
 
 # The network and the namespace of a CAIP-19 asset, as in `eip155:8453/erc20:0x…`.
-_caip19 = re.compile(r"^[^/]*/(?:erc20|token|spl):")
+_caip19 = re.compile(r"^[^/]*/(?:erc20|token|spl|asa|asset|nep141):")
+# Names around an address: of an asset of Stellar (`USDC:G…`), and of a coin (`0x…::usdc::USDC`).
+_named = re.compile(r"^(?:usdc[:-](?=g[a-z2-7]{55}$))|::usdc::usdc$", re.IGNORECASE)
 
 
 class Asset(Struct, frozen=True):
@@ -42,8 +45,8 @@ class Stablecoins:
         """Return the asset at an address, which may be a CAIP-19 asset, or None if unknown."""
 
     def _find(self, network: str, address: str) -> Asset | None:
-        key = network_key(network), fold_address(_caip19.sub("", address, count=1))
-        return self.assets.get(key)
+        stripped = _named.sub("", _caip19.sub("", address, count=1), count=1)
+        return self.assets.get((network_key(network), fold_address(stripped)))
 
 
 def is_usd(currency: str) -> bool:
@@ -55,6 +58,7 @@ USDC = Asset("USDC", 6)
 USDT = Asset("USDT", 6)
 EURC = Asset("EURC", 6, is_usd=False)
 BRIDGED_USDC = Asset("USDC.e", 6)
+STELLAR_USDC = Asset("USDC", 7)
 
 STABLECOINS = (
     ("base", USDC, "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913"),
@@ -100,6 +104,20 @@ STABLECOINS = (
     ("tempo", BRIDGED_USDC, "0x20C000000000000000000000b9537d11c60E8b50"),
     ("tempo", Asset("pathUSD", 6), "0x20c0000000000000000000000000000000000000"),
     ("xdc", USDC, "0xfA2958CB79b0491CC627c1557F441eF849Ca8eb1"),
+    ("xlayer", Asset("USDC.e", 6), "0x74b7F16337b8972027F6196A17a631aC6dE26d22"),
+    ("xlayer", USDT, "0x1E4a5963aBFD975d8c9021ce480b42188849D41d"),
+    ("stellar", STELLAR_USDC, "CCW67TSZV3SSS2HXMBQ5JFGCKJNXKZM7UQUWUZPUTHXSTZLEO7SJMI75"),
+    ("stellar", STELLAR_USDC, "GA5ZSEJYB37JRC5AVCIA5MOP4RHTM335X2KGX3IHOJAPP5RE34K4KZVN"),
+    ("stellar:testnet", STELLAR_USDC, "CBIELTK6YBZJU5UP2WWQEUCYKLPU6AUNZ2BQ4WWFEIE3USCIHMXQDAMA"),
+    ("algorand", USDC, "31566704"),
+    ("algorand-testnet", USDC, "10458941"),
+    ("hedera", USDC, "0.0.456858"),
+    ("hedera-testnet", USDC, "0.0.429274"),
+    ("aptos", USDC, "0xbae207659db88bea0cbead6da0ed00aac12edcdda169e591cd41c94180b46f3b"),
+    ("aptos", USDT, "0x357b0b74bc833e95a115ad22604854d6b0fca151cecd94111770e5d6ffc9dc2b"),
+    ("sui", USDC, "0xdba34672e30cb065b1f93e3ab55318768fd6fef66c15942c9f7cb846e2f900e7"),
+    ("near", USDC, "17208628f84f5d6ad33f0da3bbbeb27ffcb398eac501a31bd6ad2011e36133a1"),
+    ("near", USDT, "usdt.tether-token.near"),
     ("eip155:130", USDC, "0x078D782b760474a361dDA0AF3839290b0EF57AD6"),  # Unichain
     ("eip155:143", USDC, "0x754704Bc059F8C67012fEd69BC8A327a5aafb603"),  # Monad
     ("eip155:146", USDC, "0x29219dd400f2Bf60E5a23d13Be72B486D4038894"),  # Sonic
@@ -120,3 +138,42 @@ _ASSETS = {
 }
 
 KNOWN_STABLECOINS = Stablecoins()
+
+# Words in the names of test networks.
+_WORDS = """
+alfajores amoy apothem bepolia cardona chiado devnet fuji goerli holesky hoodi local localnet mumbai
+sepolia test testnet
+"""
+_TEST_WORDS = frozenset(_WORDS.split())
+# Test networks that service.networks does not name: Goerli, Apothem, X Layer until 2025, local
+# nodes, Stable, IoTeX, Chiado, Holesky, Anvil and Hardhat, Mezo, Alfajores, Radius, Mumbai, Base
+# Goerli, HPP Sepolia, Hoodi.
+_CHAIN_IDS = """
+5 51 195 1337 2201 4690 10200 17000 31337 31611 44787 72344 80001 84531 181228 560048
+"""
+_TEST_NETWORKS = frozenset(("cardano:preprod", *map(network_key, _CHAIN_IDS.split())))
+_separator = re.compile(r"[-:./]|\d+$")
+
+
+class OnNetwork(Protocol):
+    """A price on a payment network."""
+
+    @property
+    def network(self) -> str | UnsetType:
+        """A label, a CAIP-2 identifier or another name; may be empty or unset."""
+
+
+AnyPrice = TypeVar("AnyPrice", bound=OnNetwork)
+
+
+@lru_cache(maxsize=1024)
+def is_test_network(name: str) -> bool:
+    """Whether a network is a test network, by its number or its name."""
+    key = network_key(name)
+    return key in _TEST_NETWORKS or not _TEST_WORDS.isdisjoint(_separator.split(key))
+
+
+def mainnet_prices(prices: Iterable[AnyPrice]) -> list[AnyPrice]:
+    """Return the prices on main networks, or all of them if there are none."""
+    prices = list(prices)
+    return [price for price in prices if not is_test_network(price.network or "")] or prices

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from decimal import Decimal
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from indexer.assets.testnets import is_test_network
-from indexer.x402.members.prices import in_units
+from indexer.resources.assets import is_test_network
+from indexer.resources.entries import shift_point
 from tests.support.running import Json
 from tests.support.sources.x402 import (
     SOLANA_USDC,
@@ -54,7 +54,7 @@ def test_the_price_is_the_first_in_a_known_asset_on_a_main_network_else_the_firs
 def test_an_unknown_asset_is_listed_without_a_price_and_noted() -> None:
     unpriced = read(resource(URL, UNKNOWN))
     pricing = {"amount": "", "currency": "", "network": "Base", "scheme": "exact"}
-    assert json.loads(bytes(unpriced.endpoint))["pricing"] == pricing
+    assert msgspec.to_builtins(unpriced.pricing) == pricing
     (notice,) = unpriced.notices
     assert notice.path == "$.accepts[0].asset"
     assert "not a known stablecoin on Base" in notice.reason
@@ -90,16 +90,22 @@ def test_amounts_are_exact_and_plain(units: int) -> None:
 
 
 def test_a_token_without_decimals_keeps_its_amounts() -> None:
-    assert [in_units("120", decimals) for decimals in (0, 1, 4)] == ["120", "12", "0.012"]
+    assert [shift_point("120", decimals) for decimals in (0, 1, 4)] == ["120", "12", "0.012"]
 
 
-def test_the_amount_of_the_scheme_upto_is_a_maximum() -> None:
-    pricing = {"amount": "", "currency": "USDC", "network": "Base", "scheme": "upto"}
-    endpoint = endpoint_of(resource(URL, accept("20000", scheme="upto")))
-    assert endpoint["pricing"] == pricing | {"maxAmount": "0.02"}
-    assert (
-        endpoint_of(resource(URL, accept("7", scheme="batch")))["pricing"]["amount"] == "0.000007"
-    )
+@pytest.mark.parametrize(
+    ("scheme", "amounts"),
+    [
+        ("exact", {"amount": "0.02"}),
+        ("upto", {"amount": "", "maxAmount": "0.02"}),
+        ("batch-settlement", {"amount": "", "maxAmount": "0.02"}),
+        ("keeta-usdc", {"amount": "0.02"}),
+    ],
+)
+def test_the_scheme_says_whether_an_amount_is_a_maximum(scheme: str, amounts: Json) -> None:
+    endpoint = endpoint_of(resource(URL, accept("20000", scheme=scheme)))
+    pricing = {"currency": "USDC", "network": "Base", "scheme": scheme}
+    assert endpoint["pricing"] == pricing | amounts
 
 
 @pytest.mark.parametrize(
