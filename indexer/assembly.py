@@ -40,7 +40,6 @@ from indexer.sources.decisions import Decisions, DecisionTable
 from indexer.sources.denials import Denials, TakenDown
 from indexer.untrusted import MICROSECOND
 from indexer.x402.discovery import Discovery, Place
-from indexer.x402.pointers import drop_pointers, join_pointers
 from indexer.x402.readings import Readings
 from indexer.x402.rules import Rules
 from service.errors import SnapshotUnavailable
@@ -176,13 +175,11 @@ class Assembler:
         self._read(inputs, intake)
         with progress.stage("merge"):
             discovery.merge()
-            join_pointers(discovery)
             held = set(_taken_down(denied))
             if any(each.state is State.SKIPPED for each in findings.tallies):
                 held |= self._decisions.served_ids
             describe = partial(normaliser.services, discovery, policy=rules.policy)
             catalogue.identify(discovery, self._decisions, held, describe, findings)
-            drop_pointers(discovery)
             self._report_merged(discovery)
         with open_payments(
             staging,

@@ -30,7 +30,6 @@ from indexer.sources.decisions import Decisions
 from indexer.sources.denials import TakenDown
 from indexer.x402.discovery import Discovery, Grouped
 from indexer.x402.endpoints import read_endpoints
-from indexer.x402.pointers import settle_pointers
 from service.schema.profiles import Profile
 
 LONGEST_RUN = 256  # records
@@ -166,8 +165,6 @@ class Catalogue:
             if domain := domains.of(entry):
                 text = self._text(service_id, entry)
                 entry.group = discovery.claim(domain, read_endpoints(text), entry.trust)
-            if discovery.pointers:
-                settle_pointers(discovery, read_endpoints(self._text(service_id, entry)))
         for service_id, entry in self._services.items():
             if self.sources[entry.source].hides and (domain := domains.of(entry)):
                 reason = f"is none of the endpoints that the record of {service_id} names"

@@ -1,4 +1,4 @@
-"""Manifests of hosts to resources: a complete entry is one, another one is a bare pointer.
+"""Manifests of hosts to resources: a complete entry is one, a bare URL is left out.
 
 Four shapes are in use: URLs under `resources`, objects with `url` there, objects with an object
 `resource` under `items`, and objects with `path` under `endpoints`. A manifest may mix them.
@@ -17,7 +17,7 @@ from msgspec import Raw, Struct, field
 from indexer.documents.amounts import amount_or_invalid, read_amount
 from indexer.documents.document import Bounds, Document
 from indexer.documents.resource import Schema, declare_input, read_text
-from indexer.errors import InvalidRecord
+from indexer.errors import InvalidRecord, LeftOut
 from indexer.intake.records import DESCRIBED, SourceRecord
 from indexer.intake.splitting import split
 from indexer.options import Kind
@@ -33,6 +33,8 @@ from service.schema.offers import PaymentOffer
 from service.schema.values import NULL
 
 MAX_ENTRIES = 5_000  # of a manifest
+BARE = "bare pointers"
+REASON = "is a bare URL, without a price or a way to pay"
 REPLACED = frozenset((DESCRIBED, "url", "path", "method", "resource", "endpoints"))
 """Members of entries that resources do not have, or not as they came."""
 
@@ -96,11 +98,11 @@ def _read_entry(
         server = server_of(decode_object(content)) if tool_of_url(url) else ""
         document.check_host(path, server or url)
         bounds.count(path)
-        described = _describe(values, shared, texts)
+        if values.get("accepts") in (None, []):
+            described = _describe(values, path, shared, texts)
+            content = encode_fields(fields | {DESCRIBED: Raw(_encode(described))})
     except InvalidRecord as fault:
         return SourceRecord(position, content, fault)
-    if values.get("accepts") in (None, []):
-        content = encode_fields(fields | {DESCRIBED: Raw(_encode(described))})
     return SourceRecord(position, content)
 
 
@@ -127,15 +129,16 @@ def _address(values: dict[str, Any]) -> tuple[str, str, str]:
 
 
 def _describe(
-    values: dict[str, Any], shared: dict[str, str], texts: ServiceTexts | None
+    values: dict[str, Any], path: str, shared: dict[str, str], texts: ServiceTexts | None
 ) -> DescribedResource:
-    """Return the price that an entry states in units of a currency, or a bare pointer.
+    """Return the price that an entry states in units of a currency; raises LeftOut without one.
 
+    path: the JSON path of its URL
     shared: the payee and the network of all entries
     """
     key = next((each for each in ("price", "payment") if values.get(each) is not None), "")
     if not key:
-        return DescribedResource(service=texts, is_pointer=True)
+        raise LeftOut(BARE, path, REASON)
     price = values[key] if isinstance(values[key], dict) else {"amount": values[key]}
     stated = shared | {name: each for name, each in (values | price).items() if text(each)}
     given = price.get("amount")

@@ -73,7 +73,6 @@ class Resource(Struct, array_like=True, gc=False, kw_only=True, tag="resource"):
     example_url: can be called in place of a template
     transport: of an MCP tool
     advice: the faults that the seller can mend, as bits of `Advice`
-    is_pointer: whether a document has its URL alone, without a way to pay
     texts: of the document on the service; None for a resource of a feed
     text: JSON of a feed's resource as `/discovery` lists it; empty for resources of documents
     displaced: members of an object `resource` that the resource itself has with other values
@@ -115,7 +114,6 @@ class Resource(Struct, array_like=True, gc=False, kw_only=True, tag="resource"):
     requires: list[Requirement] = []
     notices: list[Notice] = []
     advice: int = 0
-    is_pointer: bool = False
     texts: ServiceTexts | None = None
     text: bytes = b""
     displaced: dict[str, bytes] = {}

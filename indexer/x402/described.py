@@ -28,13 +28,11 @@ class DescribedResource(Struct, omit_defaults=True):
 
     place: JSON path of the payment in the document, for notices; empty without one
     service: None for a document without texts on its service
-    is_pointer: whether the document has its URL alone, without a way to pay
     """
 
     offers: list[PaymentOffer] = []
     place: str = ""
     service: ServiceTexts | None = None
-    is_pointer: bool = False
 
 
 class _Marked(Struct):
@@ -62,11 +60,8 @@ def read_described(
         return resource
     resource.offers = [Entry(**asdict(each)) for each in document.offers]
     resource.place, resource.texts = document.place, document.service
-    resource.is_pointer = document.is_pointer and not resource.entries
     others = [each for each in resource.notices if each.kind == NOT_READ]
     price_resource(resource)
-    if resource.is_pointer:
-        resource.notices = []
     resource.notices += others
     return resource
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from functools import cached_property
 from itertools import chain, product
 from operator import itemgetter
@@ -21,7 +21,6 @@ from indexer.x402.described import decode_fields
 from indexer.x402.endpoints import EndpointPayees, split_methods
 from indexer.x402.merging import Candidate, merge
 from indexer.x402.readings import Readings, ReadResource
-from service.urls import key_of
 
 LEAST_TRUST = -(2**62)
 PATH = "$.resource"
@@ -35,7 +34,6 @@ OUTRANKED = LeftOut(
 class Place(Struct, gc=False):
     """Where a resource is in its source, and the numbers of its reading and of its text.
 
-    is_pointer: whether it is a bare pointer, of which another source has to say more
     text_number: of its text in the spool
     size: bytes of its text
     service: path of its service, empty for the host
@@ -49,7 +47,6 @@ class Place(Struct, gc=False):
     position: str
     method: str
     is_listed: bool
-    is_pointer: bool
     number: int
     text_number: int
     size: int
@@ -119,7 +116,6 @@ class Discovery:
     """The resources of all sources; only their places are in memory.
 
     groups: the resources of each service; the first is of services without resources
-    pointers: bare pointers of which nothing says more, by URL
     remarks: new notices on merged resources, each after the place of the first of these
     """
 
@@ -134,7 +130,6 @@ class Discovery:
         self.groups: list[list[Place]] = [[]]
         self.dropped: list[Dropped] = []
         self.remarks: list[tuple[Place, Notice]] = []
-        self.pointers: dict[str, list[Place]] = defaultdict(list)
 
     def spool(self, source: int, trust: int, record: SourceRecord, reading: ReadResource) -> Place:
         """Write the text of a resource to the spool; returns its place."""
@@ -146,7 +141,6 @@ class Discovery:
             position=record.position,
             method=outline.method,
             is_listed=outline.is_listed,
-            is_pointer=outline.is_pointer,
             number=number,
             text_number=self._spool.add(record.text),
             size=len(record.text),
@@ -175,12 +169,7 @@ class Discovery:
             by_address: dict[tuple[str, str], list[tuple[str, Place]]] = defaultdict(list)
             for key, place in found:
                 url, _, tool = key.split("\n", 2)
-                if place.is_pointer:
-                    self.pointers[key_of(url)].append(place)
-                else:
-                    by_address[url, tool].append((key, place))
-            if not by_address:
-                continue
+                by_address[url, tool].append((key, place))
             self._drop_outranked(by_address)
             merged = chain.from_iterable(map(self._merge_address, by_address.values()))
             in_order = sorted(merged, key=itemgetter(0))
@@ -188,25 +177,6 @@ class Discovery:
             if paths := {place.service for _, place in in_order} - {""}:
                 self._services[domain] = sorted(paths, key=len, reverse=True)
         self._hosts.clear()
-
-    def wait(self, url: str, pointers: list[Place]) -> None:
-        """Replace the bare pointers to a URL of which nothing says more."""
-        if pointers:
-            self.pointers[url] = pointers
-        else:
-            self.pointers.pop(url, None)
-
-    def of_domain(self, domain: str) -> list[Place]:
-        """Return the merged resources of a domain."""
-        return self._merged.get(domain, [])
-
-    def replace(self, domain: str, places: Iterable[Place]) -> None:
-        """Replace the merged resources of a domain."""
-        self._merged[domain] = sorted(places, key=lambda place: self.outline(place).key)
-
-    def take(self, place: Place) -> None:
-        """Note that a resource is served as its source has it."""
-        self._decisions.take(self.outline(place).key, self._names[place.source])
 
     def domains(self) -> list[str]:
         """Return the domains that have resources, by the first of their most trusted sources."""

@@ -1,4 +1,4 @@
-"""Builds from manifests: complete entries are listed, bare pointers where something says more."""
+"""Builds from manifests: complete entries are listed, bare URLs left out."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 
 from indexer.build import check_sources
 from indexer.cli.main import main
+from indexer.manifests.reading import REASON
 from indexer.options import BuildOptions
 from indexer.sources.catalogue_file import read_catalogue_file
-from indexer.x402.pointers import BARE, REASON
 from tests.support.intake import CatalogueFolder, listings, source
-from tests.support.running import Json, examples, serve, service
+from tests.support.running import Json, examples, serve
 from tests.support.sources.feeds import misbehaving, sending
 from tests.support.sources.manifests import (
     HOST,
@@ -42,16 +42,6 @@ EARLIER, LONG_AGO = ((datetime.now(UTC) - timedelta(days=days)).isoformat() for 
 def listing(path: str, method: str = "GET", **fields: Any) -> Json:
     """Return a resource of a feed, without a description."""
     return v2({"method": method} if method else {}) | {"resource": HOST + path} | fields
-
-
-def seen(path: str, *quotes: Json, **members: Any) -> Json:
-    """Return an observation of a 402 with these prices."""
-    given = {"url": HOST + path, "observed_at": EARLIER, "outcome": "quoted", "status": 402}
-    return given | {"quotes": [*quotes] or [accept("30000")]} | members
-
-
-def probes(*lines: Json, **keys: Any) -> Json:
-    return source("probes", [*lines], kind="probes", **keys)
 
 
 def endpoints_of(artifacts: Path) -> dict[tuple[str, str], Json]:
@@ -131,7 +121,7 @@ def client(published: Path) -> Iterator[Any]:
         yield client
 
 
-def test_endpoints_are_those_of_which_a_source_says_more(published: Path) -> None:
+def test_endpoints_are_those_that_a_source_lists(published: Path) -> None:
     assert endpoints_of(published).keys() == {
         ("/tides", "GET"),
         ("/tides", "POST"),
@@ -149,7 +139,7 @@ def test_endpoints_are_those_of_which_a_source_says_more(published: Path) -> Non
     ("url", "fate", "reason"),
     [
         (f"{HOST}/tides", "published", ""),
-        (f"{HOST}/waves", "published", ""),
+        (f"{HOST}/waves", "left out", REASON),
         (f"{HOST}/v1/forecast/oslo", "published", ""),
         (f"{HOST}/bare", "left out", REASON),
         (f"{HOST}/free", "left out", REASON),
@@ -165,7 +155,7 @@ def test_each_entry_has_a_fate(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     answer = client.get("/v1/listings", params={"url": url}).json()
-    assert answer["listed"] == (fate == "published")
+    assert answer["listed"] == (fate == "published" or url.endswith("/waves"))
     assert any(
         each["fate"] == fate and reason in each.get("reason", "") for each in answer["fates"]
     )
@@ -180,96 +170,7 @@ def test_a_complete_entry_is_listed_as_a_feed_lists_it(published: Path) -> None:
     assert forecast["serviceName"] == "Weather House"
 
 
-def test_a_manifest_gives_descriptions_and_guidance_that_are_missing(
-    client: Any, published: Path
-) -> None:
-    assert endpoints_of(published)["/waves", "GET"]["description"] == "Heights of waves"
-    record = client.get("/v1/services/api-weather-example").json()["service"]
-    assert record["x-guidance"] == INSTRUCTIONS
-
-
-def test_a_description_of_a_source_stays(manifests: Manifests) -> None:
-    said = [
-        listing("/a", description="As the feed has it"),
-        listing("/b", accepts=[accept(description="As an entry has it")]),
-        listing("/c", method=""),
-    ]
-    found = manifests.endpoints(
-        objects(*(pointer(path) for path in ("/a", "/b", "/c"))),
-        source("feed", said, kind="resources"),
-    )
-    assert {path: each["description"] for (path, _), each in found.items()} == {
-        "/a": "As the feed has it",
-        "/b": "As an entry has it",
-        "/c": "Tables at /c",
-    }
-
-
-@pytest.mark.parametrize(("trust", "text"), [(1, "Tables at /a"), (0, "Tables at /a"), (-1, None)])
-def test_a_less_trusted_manifest_adds_no_text(
-    manifests: Manifests, trust: int, text: str | None
-) -> None:
-    feed = source("feed", [listing("/a")], kind="resources", trust=0)
-    report = manifests.build(objects(pointer("/a")), feed, trust=trust)
-    (endpoint,) = endpoints_of(manifests.folder.artifacts).values()
-    assert endpoint.get("description") == text
-    assert endpoint["pricing"]["amount"] == "0.01"
-    assert [each["published"] for each in report["sources"]] == [1, 1]
-
-
-@pytest.mark.parametrize(
-    ("entries", "listed", "methods", "left_out"),
-    [
-        ([""], ["GET", "POST"], {"GET", "POST"}, 0),
-        (["GET"], ["GET", "POST"], {"GET", "POST"}, 0),
-        (["PUT"], ["GET", "POST"], {"GET", "POST"}, 1),
-        (["POST"], [""], {"POST"}, 0),
-        (["POST", "", "POST"], [""], {"POST"}, 1),
-        (["GET", "POST"], [""], {""}, 0),
-        (["GET"], ["GET, POST"], {"GET, POST"}, 0),
-        (["POST"], ["GET", ""], {"GET"}, 1),
-    ],
-)
-def test_a_pointer_joins_the_resources_of_its_method(
-    manifests: Manifests, entries: list[str], listed: list[str], methods: set[str], left_out: int
-) -> None:
-    feed = [listing("/a", method) for method in listed]
-    sources = [source(f"feed{n}", [each], kind="resources") for n, each in enumerate(feed)]
-    report = manifests.build(urls(*(f"{each} {HOST}/a".strip() for each in entries)), *sources)
-    assert {method for _, method in endpoints_of(manifests.folder.artifacts)} == methods
-    assert sum(report["sources"][0]["leftOut"].values()) == left_out
-
-
-def test_a_record_of_a_catalogue_says_more(manifests: Manifests) -> None:
-    endpoint = {"url": f"{HOST}/a", "method": "GET", "pricing": {"amount": "1", "currency": "USDC"}}
-    record = service() | {"id": "other", "domain": "other.example", "endpoints": [endpoint]}
-    report = manifests.build(urls(f"{HOST}/a", f"POST {HOST}/a"), source("own", [record]))
-    assert report["sources"][0]["published"] == 1
-    assert report["sources"][0]["leftOut"] == {BARE: 1}
-
-
-def test_a_quote_of_a_prober_lists_no_pointer(manifests: Manifests) -> None:
-    report = manifests.build(objects(pointer("/a")), probes(seen("/a")))
-    assert report["sources"][0]["leftOut"] == {BARE: 1}
-    assert endpoints_of(manifests.folder.artifacts) == {}
-
-
-def test_a_less_trusted_pointer_adds_no_method(manifests: Manifests) -> None:
-    feed = source("feed", [listing("/a")], kind="resources", trust=2)
-    report = manifests.build(urls(f"POST {HOST}/a"), feed)
-    assert report["sources"][0]["leftOut"] == {"URLs that a more trusted source lists otherwise": 1}
-
-
-def test_a_pointer_shares_the_fate_of_what_it_joins(manifests: Manifests) -> None:
-    endpoint = {"url": f"{HOST}/a", "method": "GET", "pricing": {"amount": "1", "currency": "USDC"}}
-    record = service() | {"domain": "api.weather.example", "endpoints": [endpoint]}
-    own = source("own", [record | {"endpoints": [endpoint | {"payTo": DENIED}]}], trust=2)
-    feed = source("feed", [listing("/a")], kind="resources", trust=1)
-    report = manifests.build(urls(f"{HOST}/a"), feed, own)
-    assert [each["published"] for each in report["sources"]] == [0, 0, 1]
-
-
-def test_pointers_alone_change_no_id(manifests: Manifests) -> None:
+def test_bare_urls_change_no_id(manifests: Manifests) -> None:
     feed = source("feed", [v2({}) | {"resource": "https://a-b.example/x"}], kind="resources")
     manifests.build(urls("https://a.b.example/y"), feed)
     with serve(manifests.folder.artifacts) as client:
@@ -278,23 +179,10 @@ def test_pointers_alone_change_no_id(manifests: Manifests) -> None:
 
 
 def test_a_second_build_changes_nothing(manifests: Manifests) -> None:
-    sources = (
-        source("feed", [listing("/a", ""), listing("/b")], kind="resources"),
-        probes(seen("/c")),
-    )
+    sources = (source("feed", [listing("/a", ""), listing("/b")], kind="resources"),)
     manifest = objects(*(pointer(path) for path in ("/a", "/b", "/c", "/d")))
     first = manifests.build(manifest, *sources)
     assert manifests.build(manifest, *sources, max_price=9_999)["snapshot"] == first["snapshot"]
-
-
-def test_names_are_those_of_listings(manifests: Manifests) -> None:
-    feed = [listing(f"/{n}", serviceName="Weather House") for n in range(4)]
-    manifests.build(
-        urls(f"{HOST}/0", instructions=INSTRUCTIONS), source("feed", feed, kind="resources")
-    )
-    with serve(manifests.folder.artifacts) as client:
-        (found,) = client.get("/v1/services").json()["services"]
-    assert (found["name"], found["x-guidance"]) == ("Weather House", INSTRUCTIONS)
 
 
 def test_a_fetched_manifest_does_not_speak_for_other_domains(
