@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
+from copy import copy
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,7 +19,6 @@ from indexer.catalogue.known_records import Stored
 from indexer.catalogue.normaliser import RecordNormaliser, Result
 from indexer.catalogue.record import Normalised, given_id
 from indexer.catalogue.refused import read_subject
-from indexer.documents.document import Document
 from indexer.errors import (
     IndexerError,
     InvalidRecord,
@@ -31,21 +32,21 @@ from indexer.intake.kept import AcceptedListings, KeptSource, remove_unused
 from indexer.intake.records import LISTS, SourceRecord, read_records
 from indexer.intake.sources import Input, distinct_name
 from indexer.intake.subjects import Subject
-from indexer.manifests.reading import read_manifest
-from indexer.mpp.reading import read_directory
-from indexer.openapi.reading import read_openapi
 from indexer.options import BuildOptions, Kind, OnError, Policy
 from indexer.progress import Stage
-from indexer.resources.x402 import stated_identity
+from indexer.resources.documents import Described, Document
+from indexer.resources.manifest import read_manifest
+from indexer.resources.mpp import read_directory
+from indexer.resources.openapi import read_openapi
+from indexer.resources.x402 import read_resource, stated_identity
 from indexer.sources.denials import Denials
-from indexer.x402.described import read_described
 from indexer.x402.discovery import Discovery, SourceResources
 from indexer.x402.readings import ReadResource
-from indexer.x402.rules import OLD, Rules, apply_rules
+from indexer.x402.rules import OLD, Rules, apply_rules, check_address
 
 OTHER_KIND = "records of another kind"
 DUPLICATE = "duplicate listings"
-READERS: Mapping[Kind, Callable[[Document], Iterator[SourceRecord]]] = {
+READERS: Mapping[Kind, Callable[[Document], Iterator[Described]]] = {
     Kind.OPENAPI: read_openapi,
     Kind.MPP: read_directory,
     Kind.MANIFEST: read_manifest,
@@ -167,7 +168,8 @@ class Intake:
 
         def read_document(kind: Kind, text: bytes) -> Iterator[SourceRecord]:
             reading.kind = kind
-            return READERS[kind](Document(text, each.options, self._rules.stablecoins))
+            check = partial(check_address, rules=Rules(self._rules.policy))  # without denials
+            return READERS[kind](Document(text, each.options, self._rules.stablecoins, check))
 
         records = read_records(
             each.path,
@@ -336,7 +338,8 @@ def _is_admitted(record: SourceRecord, rules: Rules | None) -> bool:
     if rules is None:
         return False
     try:
-        apply_rules(read_described(record, rules.stablecoins), rules)
+        resource = copy(record.resource) if isinstance(record, Described) else None
+        apply_rules(resource or read_resource(record.text, rules.stablecoins), rules)
     except InvalidRecord:
         return False
     return True

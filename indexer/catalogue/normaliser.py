@@ -24,6 +24,7 @@ from indexer.errors import InvalidRecord
 from indexer.intake.records import SourceRecord
 from indexer.options import Kind, Policy, Stablecoin
 from indexer.processes.pool import Pool, wait_for
+from indexer.resources.documents import Described
 from indexer.sources.fact_store import NO_KEY, hash_text
 from indexer.x402.discovery import Discovery, Grouped
 from indexer.x402.readings import ReadResource, encode_resource
@@ -82,8 +83,12 @@ class RecordNormaliser:
         """Yield the records with their results, in order; a source of a kind has those alone."""
         work = Work[SourceRecord](
             size=lambda record: len(record.text) + RECORD,
-            digest=lambda record: hash_text(record.text),
-            is_known=lambda record, known: known is not None or bool(record.fault),
+            digest=lambda record: hash_text(
+                record.text, "document" if isinstance(record, Described) else ""
+            ),
+            is_known=lambda record, known: (
+                known is not None or bool(record.fault) or isinstance(record, Described)
+            ),
             content=lambda record: record.text,
             function=partial(normalise_texts, kind, stablecoins),
         )

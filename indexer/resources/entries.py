@@ -55,7 +55,9 @@ MINOR_UNITS = {
 """Decimals of national currencies, by ISO 4217."""
 
 _integer = re.compile(r"(-?)([0-9]+)")
-_decimal = re.compile(r"\$?\s*([0-9]+(?:\.[0-9]+)?|\.[0-9]+)(?:\s*([A-Za-z][A-Za-z0-9.]{1,9}))?")
+_decimal = re.compile(
+    r"(\$?)\s*([0-9]+(?:\.[0-9]+)?|\.[0-9]+)(?:\s+([A-Za-z][A-Za-z0-9.]{1,9})|([A-Z]{3,6}))?"
+)
 
 
 class Entry(Struct, frozen=True, array_like=True, kw_only=True, gc=False):
@@ -140,7 +142,7 @@ def read_entry(
         symbol = asset if asset.isalpha() else ""
         stated_token = tokens.find(network, stated)
         named = stated_token.currency if stated_token else stated
-        currency = named or amount.symbol or symbol or USD
+        currency = named or amount.symbol or symbol or currency or USD
         is_dollar = is_usd(currency)
     prices = (amount.value, amount.least, amount.most)
     if scheme.casefold() in CEILINGS:
@@ -184,7 +186,7 @@ def _read_amount(places: Places, token: Asset | None, *, in_units: bool) -> _Amo
     """Read the first amount; of base units without known decimals there are digits alone."""
     found = _Amount()
     for fact, name, value in places.stated("amount", "base amount", "price"):
-        if isinstance(value, (dict, list)):
+        if isinstance(value, dict):
             continue
         found.name = name
         found.is_in_units = fact == "price" or (fact == "amount" and in_units)
@@ -233,7 +235,7 @@ def shift_point(digits: str, decimals: int) -> str:
 
 
 def read_amount(value: Any) -> tuple[str, str]:
-    """Return a decimal in units of a currency, and the name of that if it follows the number.
+    """Return a decimal in units of a currency, and the name of that if it stands beside.
 
     Raises ValueError with the reason.
     """
@@ -242,10 +244,11 @@ def read_amount(value: Any) -> tuple[str, str]:
     elif isinstance(value, int) and not isinstance(value, bool):
         value = str(value)
     match = _decimal.fullmatch(value.strip()) if isinstance(value, str) else None
-    if match is None or len(match[1]) > MAX_AMOUNT:
+    if match is None or len(match[2]) > MAX_AMOUNT:
         raise ValueError("it must be a decimal such as 0.01 in units of the currency")
-    whole, _, fraction = match[1].partition(".")
-    return shift_point((whole + fraction).lstrip("0") or "0", len(fraction)), match[2] or ""
+    whole, _, fraction = match[2].partition(".")
+    symbol = match[3] or match[4] or (USD if match[1] else "")
+    return shift_point((whole + fraction).lstrip("0") or "0", len(fraction)), symbol
 
 
 def find_token(
@@ -309,19 +312,28 @@ def choose(entries: Sequence[Entry], max_price: Decimal = INFINITY) -> int:
     return min(range(len(entries)), key=rank, default=0)
 
 
-def rank_offer(offer: Entry) -> int:
-    """Return the rank of an offer of a document: with a fixed price, bounds, a unit, or none."""
+def rank_offer(offer: Entry) -> tuple[bool, int]:
+    """Return the rank of an offer of a document: with a fixed price, bounds, a unit, or none.
+
+    Offers on test networks come last.
+    """
+    is_test = is_test_network(offer.network)
     if offer.unit:
-        return 2
-    return 0 if offer.amount else 1 if offer.price else 3
+        return is_test, 2
+    return is_test, 0 if offer.amount else 1 if offer.price else 3
 
 
 def make_price(entry: Entry) -> Pricing:
-    """Return the price of an entry; that of another unit than a request is no price of one."""
+    """Return the price of an entry; that of another unit than a request is no price of one.
+
+    Nor is that of a document on a test network.
+    """
     scheme = entry.method or entry.scheme
     if entry.stated_by != ACCEPTS and not scheme:
         scheme = entry.protocol if entry.protocol != X402 else EXACT if entry.amount else DYNAMIC
     network = network_label(entry.network) or UNSET
+    if entry.stated_by != ACCEPTS and is_test_network(entry.network):
+        return Pricing(amount="", currency="", network=network, scheme=scheme)
     if entry.unit:
         return Pricing(
             amount="",
@@ -347,6 +359,8 @@ def explain_price(entry: Entry | None, path: str) -> Notice | None:
         reason = "asks for a payment, and the document states no price"
         return Notice(PRICE_NOT_LISTED, path, reason)
     if entry.stated_by != ACCEPTS:
+        if is_test_network(entry.network):
+            return Notice(PRICE_NOT_LISTED, path, "is on test networks alone")
         if entry.base_amount and entry.decimals is not None:
             reason = "is in base units, which differ among the methods of the payment"
             return Notice(PRICE_NOT_LISTED, path, reason)

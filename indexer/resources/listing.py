@@ -11,7 +11,6 @@ import msgspec
 from msgspec import UNSET, Raw
 from msgspec.structs import asdict, replace
 
-from indexer.intake.records import DESCRIBED
 from indexer.resources.entries import Entry
 from indexer.resources.resource import Resource
 from indexer.untrusted import MICROSECOND, NEVER, items, mapping, raw_items, raw_members, text
@@ -50,8 +49,7 @@ def list_resource(resource: Resource, given: bytes, values: dict[str, Any]) -> N
         name: bytes(raw) for name, raw in members.items() if fields.setdefault(name, raw) != raw
     }
     values = lifted | values
-    for name in ("ratecard", DESCRIBED):
-        fields.pop(name, None)
+    fields.pop("ratecard", None)
     resource.listed_type = text(values.get("type"))
     if not resource.listed_type or resource.tool_url:
         resource.listed_type = "mcp" if resource.tool else "http"

@@ -15,9 +15,10 @@ from indexer.errors import InvalidRecord, LeftOut
 from indexer.intake.findings import Notice
 from indexer.intake.records import SourceRecord
 from indexer.record_store import Spool
+from indexer.resources.documents import Described, join_resources
 from indexer.resources.resource import Resource
 from indexer.sources.decisions import Decisions
-from indexer.x402.described import decode_fields
+from indexer.untrusted import raw_members
 from indexer.x402.endpoints import EndpointPayees, split_methods
 from indexer.x402.merging import Candidate, merge
 from indexer.x402.readings import Readings, ReadResource
@@ -134,6 +135,7 @@ class Discovery:
     def spool(self, source: int, trust: int, record: SourceRecord, reading: ReadResource) -> Place:
         """Write the text of a resource to the spool; returns its place."""
         number, outline = reading
+        text = outline.text if isinstance(record, Described) else record.text
         return Place(
             updated=outline.updated,
             source=source,
@@ -142,15 +144,23 @@ class Discovery:
             method=outline.method,
             is_listed=outline.is_listed,
             number=number,
-            text_number=self._spool.add(record.text),
+            text_number=self._spool.add(text),
             size=len(record.text),
             service=outline.service,
         )
 
-    def rewrite(self, place: Place, text: bytes, method: str) -> Place:
-        """Spool another text of a resource; returns its place, or raises InvalidRecord."""
+    def rewrite(self, place: Place, text: bytes, resources: list[Resource], method: str) -> Place:
+        """Spool what several resources are together, and their text, which documents lack.
+
+        Returns the place; raises InvalidRecord.
+        """
         record = SourceRecord(place.position, text)
-        return self.spool(place.source, place.trust, record, self.readings.read(record, method))
+        reading = self.readings.read(record, method) if text else None
+        if reading is None or any(each.texts or each.offers for each in resources):
+            joined = join_resources(reading and reading.outline, resources)
+            joined.method = joined.method or method
+            reading = self.readings.keep(joined)
+        return self.spool(place.source, place.trust, record, reading)
 
     def accept(self, found: SourceResources) -> None:
         """Add the resources of a source."""
@@ -343,14 +353,15 @@ class Discovery:
                 place.trust,
                 (not place.is_listed, -place.updated, -place.source, place.method == ""),
                 is_declared=place.method != "",
-                fields=decode_fields(self.text(place)),
+                fields=raw_members(text) if (text := self.text(place)) else {},
+                resource=self.outline(place),
             )
             for number, place in enumerate(places)
         ]
-        text, leading = merge(candidates, outline.identity, key, self._decisions)
-        first = places[leading.number]
+        text, taken = merge(candidates, outline.identity, key, self._decisions)
+        first = places[taken[0].number]
         try:
-            place = self.rewrite(first, text, method)
+            place = self.rewrite(first, text, [each.resource for each in taken], method)
         except InvalidRecord:  # merged, it breaks a rule that each keeps
             place = first
         known = {notice for each in places for notice in self.outline(each).notices}

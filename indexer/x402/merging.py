@@ -9,17 +9,15 @@ import msgspec
 from msgspec import Raw, Struct
 
 from indexer.intake.findings import Conflict
-from indexer.intake.records import DESCRIBED
 from indexer.resources.listing import MAX_ENTRIES, MAX_LISTING
-from indexer.resources.parameters import read_input
+from indexer.resources.resource import Resource
 from indexer.sources.decisions import Decisions
 from indexer.sources.denials import fold_address
-from indexer.untrusted import mapping, raw_items, raw_members
-from indexer.x402.described import Fields, encode_fields, merge_described
+from indexer.untrusted import raw_items
 from service.networks import network_key
 from service.schema.values import NULL
 
-KEPT_APART = frozenset(("accepts", "quality", "resource", DESCRIBED))
+KEPT_APART = frozenset(("accepts", "quality", "resource"))
 """Members that are not taken whole from the first source that has them."""
 CALLS = "l30DaysTotalCalls"
 
@@ -30,7 +28,7 @@ class Candidate(Struct):
     number: of the candidate, which no other has
     order: of equally trusted candidates, the smallest first
     is_declared: whether it declares its method
-    fields: the members of its text
+    fields: the members of its text; a document has none
     """
 
     number: int
@@ -38,7 +36,8 @@ class Candidate(Struct):
     trust: int
     order: tuple[Any, ...]
     is_declared: bool
-    fields: Fields
+    fields: dict[str, Raw]
+    resource: Resource
 
 
 _AcceptsEntry = tuple[Raw, str]
@@ -54,14 +53,14 @@ class _Choice(NamedTuple):
 
 def merge(
     candidates: Sequence[Candidate], url: str, key: str, decisions: Decisions
-) -> tuple[bytes, Candidate]:
-    """Merge the resources of one key; returns the text, and the first candidate.
+) -> tuple[bytes, list[Candidate]]:
+    """Merge the resources of one key; returns the text, and the candidates of which it is.
 
     Entries of one scheme, network and asset come whole from one of the most trusted sources: the
     source that was served before, else the newest. Usage comes from the most trusted candidate that
     states any, among equals from that of more calls. Other values come whole from the first of the
-    most trusted sources that has them, and parameters else from documents. A candidate that would
-    make the resource too large adds nothing. `decisions` record the sources.
+    most trusted sources that has them. A candidate that would make the resource too large adds
+    nothing. `decisions` record the sources.
     """
     trust = max(each.trust for each in candidates)
     served = decisions.source_of(key)
@@ -86,7 +85,7 @@ def merge(
     quality = _best_quality(candidates)
     if quality is not None:
         fields["quality"] = quality
-    return encode_fields(fields), first
+    return msgspec.json.encode(fields) if "resource" in fields else b"", taken
 
 
 def _choose(
@@ -107,7 +106,7 @@ def _choose(
     return choices
 
 
-def _group(fields: Fields) -> dict[str, list[_AcceptsEntry]]:
+def _group(fields: dict[str, Raw]) -> dict[str, list[_AcceptsEntry]]:
     """Return the entries of `accepts` by what they ask for: scheme, network and asset."""
     groups: dict[str, list[_AcceptsEntry]] = {}
     accepts = fields.get("accepts")
@@ -122,12 +121,12 @@ def _group(fields: Fields) -> dict[str, list[_AcceptsEntry]]:
     return groups
 
 
-def _join(taken: Sequence[Candidate], choices: dict[str, _Choice]) -> Fields:
+def _join(taken: Sequence[Candidate], choices: dict[str, _Choice]) -> dict[str, Raw]:
     """Return the members of the merged resource, in the order of the first one.
 
     Resources that declare a method come before others.
     """
-    first = taken[0].fields
+    first = next((each.fields for each in taken if each.fields), {})
     joined = {name: value if name in KEPT_APART else NULL for name, value in first.items()}
     for each in sorted(taken, key=lambda each: not each.is_declared):
         for name, value in each.fields.items():
@@ -135,28 +134,7 @@ def _join(taken: Sequence[Candidate], choices: dict[str, _Choice]) -> Fields:
                 joined[name] = value
     if entries := [text for choice in choices.values() for text, _ in choice.entries]:
         joined["accepts"] = Raw(msgspec.json.encode(entries))
-    documents = [each.fields for each in taken if DESCRIBED in each.fields]
-    if documents:
-        joined[DESCRIBED] = merge_described(each[DESCRIBED] for each in documents)
-    if documents and not _declares_parameters(joined):
-        for document in filter(_declares_parameters, documents):
-            joined["extensions"] = _complete(joined["extensions"], document["extensions"])
     return joined
-
-
-def _declares_parameters(fields: Fields) -> bool:
-    extensions = msgspec.json.decode(fields.get("extensions", NULL))
-    return bool(read_input([mapping(extensions, "bazaar")], "").parameters)
-
-
-def _complete(first: Raw, other: Raw) -> Raw:
-    """Return an object with the members of another one that it lacks, at all depths."""
-    if not (bytes(first).startswith(b"{") and bytes(other).startswith(b"{")):
-        return first
-    members = raw_members(first)
-    for name, value in raw_members(other).items():
-        members[name] = _complete(members[name], value) if name in members else value
-    return Raw(msgspec.json.encode(members))
 
 
 def _fits(choices: dict[str, _Choice], taken: Sequence[Candidate]) -> bool:
@@ -176,7 +154,7 @@ def _best_quality(candidates: Sequence[Candidate]) -> Raw | None:
     return max(stated, key=lambda each: each[:3])[3] if stated else None
 
 
-def _calls(fields: Fields) -> int:
+def _calls(fields: dict[str, Raw]) -> int:
     quality = fields["quality"]
     values = msgspec.json.decode(quality) if bytes(quality).startswith(b"{") else {}
     calls = values.get(CALLS)

@@ -9,9 +9,10 @@ import msgspec
 from indexer.intake.records import SourceRecord
 from indexer.options import Stablecoin
 from indexer.resources.assets import Stablecoins
+from indexer.resources.documents import Described
 from indexer.resources.resource import Resource
+from indexer.resources.x402 import read_resource
 from indexer.sources.fact_store import UNKNOWN, FactStore, hash_text
-from indexer.x402.described import read_described
 from indexer.x402.rules import Rules, apply_rules
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -37,12 +38,20 @@ class Readings:
 
     def read(self, record: SourceRecord, method: str = "") -> ReadResource:
         """Read a resource and apply the rules; raises InvalidRecord."""
+        if isinstance(record, Described) and record.resource is not None:
+            return self.keep(record.resource)
         digest = hash_text(record.text, method)
         (number,) = self._facts.find([digest])
         if number != UNKNOWN:
             return self.judge(ReadResource(number, self.outline(number)))
         encoded = encode_resource(record, self._rules.policy.stablecoins, method)
         number = self._facts.add(digest, encoded)
+        return self.judge(ReadResource(number, decode_resource(encoded)))
+
+    def keep(self, resource: Resource) -> ReadResource:
+        """Keep a resource that was read, and apply the rules; raises LeftOut."""
+        encoded = _encode(resource)
+        number = self._facts.add(hash_text(encoded), encoded)
         return self.judge(ReadResource(number, decode_resource(encoded)))
 
     def judge(self, reading: ReadResource) -> ReadResource:
@@ -70,5 +79,13 @@ class Readings:
 def encode_resource(
     record: SourceRecord, stablecoins: tuple[Stablecoin, ...], method: str = ""
 ) -> bytes:
-    """Return the bytes of a resource as it is without rules; raises InvalidRecord."""
-    return _encode(read_described(record, Stablecoins(stablecoins), method))
+    """Return the bytes of a resource as it is without rules; raises InvalidRecord.
+
+    method: of a resource that declares none
+    """
+    if record.fault:
+        raise record.fault
+    resource = read_resource(record.text, Stablecoins(stablecoins))
+    if not resource.tool_url:
+        resource.method = resource.method or method
+    return _encode(resource)

@@ -7,9 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from indexer.intake.records import SourceRecord
 from indexer.options import Policy
-from indexer.x402.described import read_described
+from indexer.resources.x402 import read_resource
 from indexer.x402.grouping import MAX_ENDPOINTS_BYTES, GroupedResource, group_resources
 from tests.support.running import Json
 from tests.support.sources.x402 import Feed, accept, describe, discover, resource
@@ -122,8 +121,8 @@ def test_a_single_description_is_unchanged_and_joined_ones_are_limited(group: Gr
 
 def group_within(records: list[Json], policy: Policy) -> tuple[list[Json], list[str]]:
     """Return the endpoints of a service, and the URLs of the resources that its record has."""
-    texts = [SourceRecord("", json.dumps(each).encode()) for each in records]
-    grouped = [GroupedResource(read_described(text), 0) for text in texts]
+    texts = [json.dumps(each).encode() for each in records]
+    grouped = [GroupedResource(read_resource(text), 0) for text in texts]
     service, _ = group_resources("api.one.example", grouped, policy.endpoints_per_service)
     in_record = [each.resource.identity for each in grouped if each.in_record]
     return [json.loads(bytes(each)) for each in service["endpoints"]], in_record

@@ -20,9 +20,9 @@ from indexer.processes.pool import Pool
 from indexer.record_store import Spool
 from indexer.resources.listing import encode_listing
 from indexer.resources.resource import Resource
+from indexer.resources.x402 import read_resource
 from indexer.sources.decisions import Decisions
 from indexer.sources.fact_store import FactStore
-from indexer.x402.described import read_described
 from indexer.x402.discovery import Discovery, Grouped, SourceResources
 from indexer.x402.readings import Readings
 from indexer.x402.rules import Rules, apply_rules
@@ -81,7 +81,7 @@ def tool(
 def read(record: Json | bytes, rules: Rules | None = None) -> Resource:
     """Read a resource."""
     text = record if isinstance(record, bytes) else json.dumps(record).encode()
-    resource = read_described(SourceRecord("items[0]", text), (rules or RULES).stablecoins)
+    resource = read_resource(text, (rules or RULES).stablecoins)
     apply_rules(resource, rules or RULES)
     return resource
 

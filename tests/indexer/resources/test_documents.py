@@ -5,9 +5,9 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from indexer.documents.document import OTHER_HOSTS, Document
 from indexer.errors import InvalidRecord, LeftOut
 from indexer.options import SourceOptions
+from indexer.resources.documents import OTHER_HOSTS, Document
 
 FETCHED = "https://docs.weather.example/openapi.json"
 SHARED = "https://one.vercel.app/openapi.json"

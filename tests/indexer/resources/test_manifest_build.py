@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from indexer.build import check_sources
 from indexer.cli.main import main
-from indexer.manifests.reading import REASON
 from indexer.options import BuildOptions
+from indexer.resources.manifest import REASON
 from indexer.sources.catalogue_file import read_catalogue_file
 from tests.support.intake import CatalogueFolder, listings, source
 from tests.support.running import Json, examples, serve

@@ -1,4 +1,4 @@
-"""Parameters of operations: what is kept of schemas, and references that are hostile."""
+"""Parameters and bodies of operations: what is kept of schemas, and references that are hostile."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from indexer.openapi.parameters import MAX_PARAMETERS, MAX_VALUE
-from indexer.x402.described import read_described
+from indexer.resources.resource import Resource
+from indexer.resources.schemas import MAX_PARAMETERS, MAX_VALUE
 from service.schema.listings import Advice
 from tests.support.running import Json
 from tests.support.sources.openapi import X402SCAN, document, fixed, read
@@ -17,15 +17,16 @@ from tests.support.sources.openapi import X402SCAN, document, fixed, read
 JSON = "application/json"
 
 
-def parameters_of(schemas: Json | None = None, **operation: Any) -> list[Json]:
-    """Return the parameters of the only operation of a document with these schemas."""
+def resource_of(schemas: Json | None = None, **operation: Any) -> Resource:
+    """Return the resource of the only operation of a document with these schemas."""
     given = document({"/a": {"post": fixed(**operation)}}, components={"schemas": schemas or {}})
-    (record,) = read(given)
-    assert record.fault is None
-    resource = read_described(record)
-    found: list[Json] = json.loads(msgspec.json.encode(resource.to_endpoint())).get(
-        "parameters", []
-    )
+    (found,) = read(given)
+    assert found.resource is not None
+    return found.resource
+
+
+def parameters_of(schemas: Json | None = None, **operation: Any) -> list[Json]:
+    found: list[Json] = json.loads(resource_of(schemas, **operation).parameters)
     return found
 
 
@@ -41,7 +42,7 @@ def names(parameters: list[Json]) -> list[str]:
     return [each["name"] for each in parameters]
 
 
-def test_members_of_the_json_body_are_parameters() -> None:
+def test_members_of_the_body_are_parameters() -> None:
     place = X402SCAN["components"]["schemas"]
     assert parameters_of(place, requestBody=body(ref("Place"))) == [
         {
@@ -56,6 +57,53 @@ def test_members_of_the_json_body_are_parameters() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("media", "body_type"),
+    [
+        (JSON, ""),
+        ("application/vnd.a+json", "application/vnd.a+json"),
+        ("multipart/form-data", "multipart/form-data"),
+        ("multipart/form-data; boundary=a", "multipart/form-data"),
+        ("application/x-www-form-urlencoded", "application/x-www-form-urlencoded"),
+    ],
+)
+def test_a_body_of_any_media_type_has_its_members(media: str, body_type: str) -> None:
+    schema = {"properties": {"file": {"type": "string", "format": "binary"}}, "required": ["file"]}
+    found = resource_of(requestBody=body(schema, media))
+    assert [
+        (each["group"], each["name"], each["required"]) for each in json.loads(found.parameters)
+    ] == [("body", "file", True)]
+    assert found.body_type == body_type
+
+
+@pytest.mark.parametrize(
+    ("media", "schema", "type_"),
+    [
+        (JSON, {"type": "array", "items": {}}, "array"),
+        ("text/plain", {"type": "string"}, "string"),
+        ("text/plain", {}, "string"),
+        ("application/octet-stream", {"type": "string", "format": "binary"}, "string"),
+        ("application/octet-stream", {}, "string"),
+    ],
+)
+def test_a_body_without_members_is_one_parameter(media: str, schema: Json, type_: str) -> None:
+    found = resource_of(requestBody=body(schema, media, required=True))
+    assert [tuple(each.values()) for each in json.loads(found.parameters)] == [
+        ("body", "body", type_, True)
+    ]
+    assert found.is_whole_body
+    assert found.body_type == ("" if media == JSON else media)
+    assert parameters_of(requestBody=body({"type": "object"})) == []
+
+
+def test_json_is_preferred_of_several_media_types() -> None:
+    schemas: Json = {
+        name: {"schema": {"properties": {name: {}}}} for name in ("text/a", "a/b", JSON)
+    }
+    found = resource_of(requestBody={"content": schemas})
+    assert (names(parameters_of(requestBody={"content": schemas})), found.body_type) == ([JSON], "")
+
+
 def test_composed_bodies_have_the_members_of_their_parts() -> None:
     schemas = {
         "Base": {"properties": {"a": {"type": "string"}}, "required": ["a"]},
@@ -64,7 +112,7 @@ def test_composed_bodies_have_the_members_of_their_parts() -> None:
             "oneOf": [{"properties": {"c": {"type": "boolean"}}, "required": ["c"]}],
         },
     }
-    found = parameters_of(schemas, requestBody=body(ref("Either"), "application/vnd.a+json"))
+    found = parameters_of(schemas, requestBody=body(ref("Either")))
     assert [(each["name"], each["type"], each["required"]) for each in found] == [
         ("a", "string", True),
         ("b", "number", True),
@@ -92,6 +140,13 @@ def test_a_parameter_has_the_members_of_the_schemas_it_is_composed_of() -> None:
     ]
 
 
+@pytest.mark.parametrize("key", ["anyOf", "oneOf"])
+def test_an_alternative_of_null_leaves_the_other_type(key: str) -> None:
+    schema = {key: [{"type": "null"}, {"type": "integer"}], "default": None}
+    (found,) = parameters_of(parameters=[{"name": "a", "in": "query", "schema": schema}])
+    assert (found["type"], found["default"]) == ("number", None)
+
+
 @pytest.mark.parametrize(
     "value", ["x" * MAX_VALUE, {"a": {"b": "x" * MAX_VALUE}}, [[1] * MAX_VALUE]]
 )
@@ -102,20 +157,13 @@ def test_a_long_value_of_a_schema_is_left_out(value: Any) -> None:
     assert found == {"group": "query", "name": "a", "type": "object", "required": False}
 
 
-def test_a_body_that_is_no_object_is_one_parameter() -> None:
-    found = parameters_of(requestBody=body({"type": "array", "items": {}}, required=True))
-    assert found == [{"group": "body", "name": "body", "type": "array", "required": True}]
-    assert parameters_of(requestBody=body({"type": "object"})) == []
-    assert parameters_of(requestBody=body({"type": "string"}, "text/plain")) == []
-
-
 def test_parameters_of_the_operation_come_before_those_of_its_path() -> None:
     shared = {"name": "q", "in": "query", "description": "of the path", "schema": {}}
     own = shared | {"description": "of the operation", "examples": {"a": {"value": "b"}}}
     item = {"parameters": [shared, {"name": "r", "in": "query"}], "get": fixed(parameters=[own])}
-    (record,) = read(document({"/a": item}))
-    resource = read_described(record)
-    q, r = json.loads(msgspec.json.encode(resource.to_endpoint()))["parameters"]
+    (found,) = read(document({"/a": item}))
+    assert found.resource is not None
+    q, r = json.loads(found.resource.parameters)
     assert (q["description"], q["example"], r["name"]) == ("of the operation", "b", "r")
 
 
@@ -145,14 +193,14 @@ def test_references_to_nothing_describe_nothing(pointer: str) -> None:
     assert names(found) == ["a"]
 
 
-def test_references_to_other_documents_are_not_followed_and_advised_against() -> None:
-    for schema in (
-        {"$ref": "https://evil.example/a.json"},
-        {"properties": {"a": {"$ref": "b#/c"}}},
-    ):
-        (record,) = read(document({"/a": {"post": fixed(requestBody=body(schema))}}))
-        resource = read_described(record)
-        assert Advice.EXTERNAL_REF in Advice(resource.advice)
+@pytest.mark.parametrize(
+    "schema",
+    [{"$ref": "https://evil.example/a.json"}, {"properties": {"a": {"$ref": "b#/c"}}}],
+)
+def test_references_to_other_documents_are_not_followed_and_advised_against(schema: Json) -> None:
+    for _ in range(2):
+        assert Advice.EXTERNAL_REF in Advice(resource_of(requestBody=body(schema)).advice)
+    assert Advice.EXTERNAL_REF not in Advice(resource_of(requestBody=body({})).advice)
 
 
 def test_wide_and_deep_schemas_are_bounded() -> None:
@@ -161,7 +209,7 @@ def test_wide_and_deep_schemas_are_bounded() -> None:
         f"S{number}": {"allOf": [ref(f"S{number + 1}")] * 8, "oneOf": [ref(f"S{number + 1}")] * 8}
         for number in range(40)
     }
-    schemas["S40"] = {
+    schemas["S0"] |= {
         "properties": {
             f"p{number}": {"enum": ["a" * 1_000] * 10, "description": "b" * 5_000} | ref("S0")
             for number in range(200)
@@ -173,7 +221,7 @@ def test_wide_and_deep_schemas_are_bounded() -> None:
             for number in range(200)
         }
     }
-    assert len(parameters_of(schemas, requestBody=body(ref("S0")))) <= MAX_PARAMETERS
+    assert len(parameters_of(schemas, requestBody=body(ref("S0")))) == MAX_PARAMETERS
     found = parameters_of(schemas, requestBody=body(ref("Long")))
     assert len(found) == MAX_PARAMETERS
     assert max(len(json.dumps(each)) for each in found) < 2_000
@@ -181,4 +229,5 @@ def test_wide_and_deep_schemas_are_bounded() -> None:
         {f"/{number}": {"post": fixed(requestBody=body(ref("S0")))} for number in range(20)},
         components={"schemas": schemas},
     )
-    assert max(len(each.text) for each in read(given)) < 200 * 1024
+    for each in read(given):
+        assert len(msgspec.msgpack.encode(each.resource)) < 200 * 1024
