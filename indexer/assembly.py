@@ -36,7 +36,7 @@ from indexer.snapshot.demand import write_demand
 from indexer.snapshot.ecosystem import write_ecosystem
 from indexer.sources.decisions import Decisions, DecisionTable
 from indexer.sources.denials import Denials, TakenDown
-from indexer.x402.members.dates import MICROSECOND
+from indexer.untrusted import MICROSECOND
 from indexer.x402.rules import Rules
 from service.errors import SnapshotUnavailable
 from service.schema.demand import DemandInputs
@@ -268,7 +268,7 @@ class Assembler:
                 catalogue.annotate(service, profile, described)
             if overlays.has_urls:
                 for _, listing in catalogue.table.listings(service.number):
-                    overlays.describe_url(listing.endpoint.url)  # which counts it as used
+                    overlays.describe_url(listing.url)  # which counts it as used
 
     def _probe(self, inputs: list[Input], catalogue: Catalogue, rules: Rules) -> ProbedCatalogue:
         """Read what probers saw of the endpoints."""

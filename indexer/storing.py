@@ -9,7 +9,7 @@ import numpy as np
 
 from indexer.assembly import Assembled, BuildContext
 from indexer.catalogue.catalogue import ListedService
-from indexer.catalogue.table import decode_listing, decode_outline
+from indexer.catalogue.table import decode_resource
 from indexer.intake.findings import Tally
 from indexer.intake.subjects import NO_ADVICE
 from indexer.progress import track
@@ -22,7 +22,6 @@ from indexer.snapshot.listings import NO_RECORD, NamedUrls, RecordPlace
 from indexer.snapshot.probes import ProbedEndpoints, write_probes
 from indexer.snapshot.profiles import write_profiles
 from indexer.snapshot.resources import ListedResources, ServiceListing, write_resources
-from indexer.x402.outline import subject_of
 from service.schema.profiles import Profile
 from service.schema.status import Counts
 from service.snapshot.listings import position_hash
@@ -90,19 +89,19 @@ def _listings(
     """Yield the listings; `named` gets the URLs of all resources, merged ones without advice."""
     for ordinal, service in enumerate(assembled.listing):
         for row, resource in assembled.catalogue.table.of_service(service.number):
-            subject = subject_of(decode_outline(resource))
+            listed = decode_resource(resource)
+            subject = listed.to_subject()
             if row.leader is not None:
                 subject = subject._replace(advice=NO_ADVICE)
             named.add(subject, row.source, ordinal)
             if row.leader is None and row.is_listed:
-                listed = decode_listing(resource)
                 yield ServiceListing(
                     ordinal,
                     service.id,
                     listed,
                     bool(row.in_record),
                     assembled.probed.of_listing(listed),
-                    assembled.overlays.describe_url(listed.endpoint.url),
+                    assembled.overlays.describe_url(listed.url),
                     profiles.get(ordinal),
                 )
 

@@ -15,9 +15,11 @@ from indexer.errors import InvalidRecord, LeftOut
 from indexer.intake.records import LISTS, SourceRecord
 from indexer.options import Denial, Kind, Policy
 from indexer.processes.pool import Pool, wait_for
+from indexer.resources.documents import Described
+from indexer.resources.resource import Resource
+from indexer.resources.x402 import read_resource
 from indexer.sources.denials import Denials
-from indexer.x402.resource import read_resource
-from indexer.x402.rules import Rules
+from indexer.x402.rules import Rules, apply_rules
 
 BATCH = 2**20
 """Bytes of texts that are sent to a worker in one call."""
@@ -48,7 +50,7 @@ def read_all(
     """Yield the records of a source with their results, in order."""
 
     def read(batch: list[SourceRecord]) -> Future[Answer]:
-        texts = [each.text if each.fault is None else b"" for each in batch]
+        texts = [b"" if isinstance(each, Described) else each.text for each in batch]
         return pool.submit(read_texts, rules.decided, now, kind, texts)
 
     for batch, answer in in_batches(pool, records, lambda record: len(record.text), read):
@@ -56,7 +58,12 @@ def read_all(
         if answer.holds_until is not None:
             rules.hold_until(answer.holds_until)
         for record, result in zip(batch, answer.results, strict=True):
-            yield record, record.fault or result
+            if record.fault is not None:
+                yield record, record.fault
+            elif isinstance(record, Described) and record.resource is not None:
+                yield record, _apply(record.resource, rules)
+            else:
+                yield record, result
 
 
 def in_batches(
@@ -90,7 +97,7 @@ def read_texts(policy: Policy, now: datetime, kind: Kind | None, texts: Sequence
     rules = _rules(policy, now)
     rules.holds_until = None
     rules.denials.counts.clear()
-    results = [_read(SourceRecord("", text), kind, rules) for text in texts]
+    results = [_read(SourceRecord("", text), kind, rules) if text else b"" for text in texts]
     return Answer(results, rules.holds_until, Counter(rules.denials.counts))
 
 
@@ -102,10 +109,19 @@ def _rules(policy: Policy, now: datetime) -> Rules:
 def _read(record: SourceRecord, kind: Kind | None, rules: Rules) -> Result:
     try:
         if _kind_of(record, kind) is Kind.RESOURCES:
-            return encode_resource(read_resource(record, rules)[0])
+            return _apply(read_resource(record.text, rules.stablecoins), rules)
         return read_record(record.text)
     except InvalidRecord as fault:
         return fault.with_traceback(None)  # refers to the record
+
+
+def _apply(resource: Resource, rules: Rules) -> bytes | InvalidRecord:
+    """Return the bytes of a resource that the rules admit, or why they do not."""
+    try:
+        apply_rules(resource, rules)
+    except InvalidRecord as fault:
+        return fault.with_traceback(None)
+    return encode_resource(resource)
 
 
 def _kind_of(record: SourceRecord, declared: Kind | None) -> Kind:

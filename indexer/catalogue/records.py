@@ -11,9 +11,9 @@ from itertools import compress
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
-from indexer.assets.testnets import mainnet_prices
 from indexer.catalogue.derived_ids import can_be_id
 from indexer.errors import InvalidRecord
+from indexer.resources.assets import mainnet_prices
 from indexer.sources.denials import fold_address
 from indexer.text import check_depth, check_digits, decode_or_invalid
 from indexer.untrusted import raw_items, raw_members

@@ -10,13 +10,10 @@ from typing import Any
 from indexer.errors import InvalidRecord
 from indexer.intake.splitting import mask_surrogates
 from indexer.intake.subjects import NOTHING, Subject, make_subject
+from indexer.resources.x402 import url_of, with_route
 from indexer.sources.denials import fold_address
 from indexer.text import check_depth
 from indexer.untrusted import decode_object, mapping, objects
-from indexer.x402.advice import advise
-from indexer.x402.members.metadata import read_metadata
-from indexer.x402.members.parameters import read_input
-from indexer.x402.resource import url_of, with_route
 from service.urls import ParsedUrl, find_url
 
 MAX_URLS = 1_000
@@ -49,19 +46,15 @@ def _decode(text: bytes) -> dict[str, Any]:
 
 def _subject_of_resource(values: dict[str, Any]) -> Subject:
     try:
-        _, url, described = url_of(values)
+        _, url = url_of(values)
     except InvalidRecord:
         return NOTHING
-    entries = objects(values, "accepts")
-    extension = mapping(mapping(values, "extensions"), "bazaar")
+    merged = mapping(values, "resource") | values
+    extension = mapping(mapping(merged, "extensions"), "bazaar")
     templated = url
     with suppress(ValueError):  # of a URL that is none
         templated = with_route(url, extension.get("routeTemplate"))
-    schemas = [entry.get("outputSchema") for entry in entries]
-    declared = read_input(extension, schemas, templated)
-    description = read_metadata([values, described, values.get("metadata")]).description
-    advice = advise(values, entries, url, declared, description)
-    return make_subject(_parse([url, templated]), _payees(entries[:MAX_URLS]), advice)
+    return make_subject(_parse([url, templated]), _payees(objects(values, "accepts")[:MAX_URLS]))
 
 
 def _parse(urls: Iterable[Any]) -> Iterator[ParsedUrl]:

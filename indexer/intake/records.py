@@ -32,10 +32,6 @@ LISTS = (Kind.RESOURCES, Kind.RECORDS)
 BUFFER = 2**18  # bytes; lines across the end of a buffer are copied twice
 STANDARD_INPUT = "-"
 
-DESCRIBED = "x-ratecard"
-"""The member of a resource that a reader of documents writes, and no list may."""
-DESCRIBED_START = b'{"%b":' % DESCRIBED.encode()
-"""The first bytes of a resource of a document; resources of lists begin otherwise."""
 RESOURCE_KEYS = ("accepts", "resource")
 MAX_NEIGHBOURS = 1_000
 """Files of a folder that are compared with a mistyped name."""
@@ -114,7 +110,7 @@ def _open_records(
             if len(text) > MAX_RECORD:
                 yield SourceRecord(position, b"", InvalidRecord("$", TOO_LONG))
             else:
-                yield SourceRecord(position, _set_apart(text))
+                yield SourceRecord(position, text)
         return
     if read_document is None or kind not in {None, Kind.RESOURCES, found.kind}:
         expected = describe_kind(kind or Kind.RECORDS)
@@ -123,11 +119,6 @@ def _open_records(
         if len(text) > MAX_RECORD:
             raise BeyondBounds(f"is longer than the {MAX_RECORD:,} bytes of a document")
         yield from read_document(found.kind, text)
-
-
-def _set_apart(text: bytes) -> bytes:
-    """Return an item that cannot pass for a resource of a document."""
-    return b"{ " + text[1:] if text.startswith(DESCRIBED_START) else text
 
 
 @contextmanager

@@ -9,10 +9,9 @@ from enum import IntEnum
 from typing import Any, NamedTuple
 
 from indexer.probes.observation import Quote
+from indexer.resources.entries import AMOUNT_KEYS, MAX_NAME, MPP, base_units
 from indexer.sources.denials import fold_address
 from indexer.untrusted import line
-from indexer.x402.members.offers import MPP
-from indexer.x402.members.prices import AMOUNT_KEYS, MAX_NAME, base_units
 from service.networks import network_key
 from service.schema.offers import PaymentOffer
 from service.schema.probes import Terms

@@ -23,8 +23,7 @@ from indexer.probes.observation import (
 from indexer.probes.targets import Targets
 from indexer.probes.verdicts import Observations, Probed
 from indexer.progress import Stage
-from indexer.untrusted import url_or_invalid
-from indexer.x402.members.dates import NEVER
+from indexer.untrusted import NEVER, url_or_invalid
 from indexer.x402.rules import Rules
 from service.schema.probes import Terms
 

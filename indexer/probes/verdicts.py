@@ -15,7 +15,7 @@ from indexer.errors import IndexerError
 from indexer.probes.drift import TermsComparison, Verdict
 from indexer.probes.observation import Observation, ObservedState, state_of
 from indexer.probes.targets import Targets
-from indexer.x402.members.dates import MICROSECOND, SECOND, since_epoch
+from indexer.untrusted import MICROSECOND, SECOND, since_epoch
 from service.errors import needs_extra
 from service.schema.probes import NO_PROBE_FACTS, Drift, Probe, ProbeFacts, Terms
 from service.schema.values import EPOCH, Timestamp, format_timestamp

@@ -18,7 +18,7 @@ from indexer.probing.options import ProbeOptions
 from indexer.probing.targets import Site, Target, find_targets, group_by_site
 from indexer.probing.visits import OriginVisit, Recorder, observe
 from indexer.progress import Advance, Progress
-from indexer.x402.members.dates import SECOND, since_epoch
+from indexer.untrusted import SECOND, since_epoch
 from service.snapshot.snapshot import open_snapshot
 
 MAX_SITES = 8

@@ -4,25 +4,25 @@ from __future__ import annotations
 
 from datetime import datetime
 from decimal import Decimal
-from functools import lru_cache
 from typing import Any
 
 from msgspec.structs import replace
 
-from indexer.assets.stablecoins import Stablecoins
 from indexer.errors import LeftOut
-from indexer.options import Policy, Stablecoin
+from indexer.options import Policy
+from indexer.resources.assets import Stablecoins
+from indexer.resources.listing import forget_dates
+from indexer.resources.resource import Resource
+from indexer.resources.x402 import NOT_READ, price_resource
 from indexer.sources.denials import Denials
-from indexer.x402.listing import MAX_ENTRIES
-from indexer.x402.members.dates import MICROSECOND, NEVER, SECOND, parse_moment, since_epoch
-from indexer.x402.members.prices import Accepted
-from indexer.x402.outline import Outline
+from indexer.untrusted import MICROSECOND, NEVER, SECOND, parse_moment, since_epoch
 from service.schema.values import EPOCH, format_timestamp
-from service.urls import ParsedUrl
+from service.urls import ParsedUrl, parse_url
 
-SIZE = "listings that are too large"
 OLD = "old listings"
 CLOCK_SKEW = 3600 * SECOND
+MAX_MOMENT = 2**63 - 1
+PATH = "$.resource"
 
 
 class Rules:
@@ -49,23 +49,28 @@ class Rules:
         """Note that a later build may decide otherwise after a moment, in microseconds."""
         self.holds_until = moment if self.holds_until is None else min(self.holds_until, moment)
 
+    @property
+    def latest(self) -> int:
+        """The latest moment that is no date in the future, in microseconds."""
+        return MAX_MOMENT if self._now is None else self._latest
+
     def read_time(self, value: Any) -> int:
         """Return a time in microseconds, NEVER for one that is no time or in the future."""
         moment = parse_moment(value)
-        if self._now is not None and moment > self._latest:
+        self.note_time(moment)
+        return NEVER if moment > self.latest else moment
+
+    def note_time(self, moment: int) -> None:
+        """Note that a later build may believe a date, which is in the future now."""
+        if moment > self.latest:
             self.hold_until(moment - CLOCK_SKEW - 1)
-            return NEVER
-        return moment
 
-    def admit(self, outline: Outline) -> bool:
-        """Whether a resource that was read `without_judgement` stands as it is.
-
-        False for a resource to read again, as a rule may leave it out or a date is in the future.
-        Raises LeftOut for an old listing.
-        """
+    def admit(self, outline: Resource) -> bool:
+        """Whether a resource passes all rules as it is; raises LeftOut for an old listing."""
         policy = self.policy
         is_admitted = (
-            (policy.allow_http or not outline.is_http)
+            outline.is_callable
+            and (policy.allow_http or not outline.is_http)
             and (policy.allow_private or not outline.is_private)
             and outline.price < self._max_price
             and (self._now is None or outline.latest <= self._latest)
@@ -94,19 +99,6 @@ class Rules:
         self.hold_until(updated + max_age * SECOND)
 
 
-@lru_cache(maxsize=16)
-def without_judgement(stablecoins: tuple[Stablecoin, ...]) -> Rules:
-    """Return rules that leave out only listings which no option admits."""
-    return Rules(
-        Policy(
-            max_price=Decimal("Infinity"),
-            allow_http=True,
-            allow_private=True,
-            stablecoins=stablecoins,
-        )
-    )
-
-
 def check_address(path: str, parsed: ParsedUrl, rules: Rules) -> None:
     """Raise LeftOut for a URL at a JSON path that the policy leaves out, or that is taken down."""
     policy = rules.policy
@@ -121,13 +113,26 @@ def check_address(path: str, parsed: ParsedUrl, rules: Rules) -> None:
     rules.denials.check(path, host=parsed.host, domain=parsed.domain, urls=[parsed.identity])
 
 
-def check_accepted(accepted: Accepted, payees: list[str], rules: Rules) -> None:
-    """Raise LeftOut for too many entries of `accepts`, an address taken down, or the price."""
-    if (count := len(accepted.entries)) > MAX_ENTRIES:
-        reason = f"has {count:,} entries; at most {MAX_ENTRIES:,} are listed"
-        raise LeftOut(SIZE, "$.accepts", reason)
-    rules.denials.check("$.accepts", payees=payees)
-    check_price(f"$.accepts[{accepted.index}]", accepted.amount, accepted.pricing.currency, rules)
+def apply_rules(resource: Resource, rules: Rules) -> None:
+    """Apply the rules to a resource, which loses dates in the future; raises LeftOut.
+
+    Another entry is its price where that is above the highest one.
+    """
+    for url in dict.fromkeys((resource.server or resource.stated_url, resource.url)):
+        if not resource.tool_url or url == resource.server:
+            check_address(PATH, parse_url(url), rules)
+    rules.denials.check("$.accepts", payees=resource.payees)
+    if resource.price > rules.policy.max_price:
+        others = [each for each in resource.notices if each.kind == NOT_READ]
+        price_resource(resource, rules.policy.max_price)
+        resource.notices += others
+    entry = resource.chosen_entry
+    amount = Decimal(entry.price) if entry and entry.price else None
+    check_price(f"$.accepts[{resource.chosen}]", amount, resource.pricing.currency, rules)
+    for moment in (resource.updated, resource.called):
+        rules.note_time(moment)
+    forget_dates(resource, rules.latest)
+    rules.check_age(resource.updated)
 
 
 def check_price(path: str, amount: Decimal | None, currency: str, rules: Rules) -> None:

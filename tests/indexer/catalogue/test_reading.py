@@ -23,7 +23,7 @@ from indexer.processes.pool import Pool
 from indexer.search_options import RankingOptions
 from indexer.sources.catalogue_file import name_source
 from indexer.sources.denials import Denials, TakenDown
-from indexer.x402.members.dates import SECOND, since_epoch
+from indexer.untrusted import SECOND, since_epoch
 from indexer.x402.rules import Rules
 from service.snapshot.manifest import read_manifest
 from tests.support.artifacts import folder, listed
