@@ -20,7 +20,8 @@ from indexer.catalogue.probed import ProbedCatalogue, probe_catalogue
 from indexer.catalogue.table import open_table
 from indexer.errors import SourceFailed
 from indexer.intake.findings import Findings, State
-from indexer.intake.records import LISTS
+from indexer.intake.lists import LIST_KINDS
+from indexer.intake.rules import Denials, Rules, TakenDown
 from indexer.intake.sources import Input, Inputs
 from indexer.options import BuildOptions, Denial, Policy
 from indexer.payments.claims import Claims
@@ -35,9 +36,7 @@ from indexer.segments.reuse import ReuseStore
 from indexer.snapshot.demand import write_demand
 from indexer.snapshot.ecosystem import write_ecosystem
 from indexer.sources.decisions import Decisions, DecisionTable
-from indexer.sources.denials import Denials, TakenDown
 from indexer.untrusted import MICROSECOND
-from indexer.x402.rules import Rules
 from service.errors import SnapshotUnavailable
 from service.schema.demand import DemandInputs
 from service.schema.values import EPOCH
@@ -117,7 +116,7 @@ def _check_first(options: BuildOptions, accepted: Iterable[AcceptedInput]) -> No
     with suppress(SnapshotUnavailable):
         read_current(options.out)
         return
-    lists = [each for each in accepted if each.kind in {None, *LISTS}]
+    lists = [each for each in accepted if each.kind in {None, *LIST_KINDS}]
     left_out = [each for each in lists if each.tally.left_out]
     names = list(dict.fromkeys(each.input.source_name for each in left_out))
     if options.accept.isdisjoint({*names, *(each.input.name for each in left_out)}) and names:

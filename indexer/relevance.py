@@ -17,7 +17,7 @@ from msgspec import Raw, Struct, field
 
 from indexer.build import build_snapshot
 from indexer.errors import InvalidRecord, SourceError
-from indexer.intake.records import read_records
+from indexer.intake.lists import read_records
 from indexer.options import BuildOptions
 from indexer.search_options import STATIC_RANKING, RankingOptions
 from indexer.sources.catalogue_file import name_source

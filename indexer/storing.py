@@ -10,8 +10,7 @@ import numpy as np
 from indexer.assembly import Assembled, BuildContext
 from indexer.catalogue.catalogue import ListedService
 from indexer.catalogue.table import decode_resource
-from indexer.intake.findings import Tally
-from indexer.intake.subjects import NO_ADVICE
+from indexer.intake.findings import NO_ADVICE, Tally
 from indexer.progress import track
 from indexer.record_store import Keys, write_ids, write_records
 from indexer.search.offers import OfferWriter

@@ -12,13 +12,11 @@ from msgspec import Raw
 
 from indexer.catalogue.records import Record
 from indexer.errors import InvalidRecord, LeftOut
-from indexer.intake.findings import Notice
-from indexer.intake.subjects import Address, find_address
+from indexer.intake.findings import Address, Notice, find_address
+from indexer.intake.rules import Rules, check_address, check_price, fold_host
 from indexer.options import SourceOptions
-from indexer.sources.denials import fold_host
 from indexer.untrusted import raw_items, raw_members
 from indexer.x402.endpoints import NamedEndpoint, decode_endpoints
-from indexer.x402.rules import Rules, check_address, check_price
 from service.schema.records import Pricing
 from service.urls import find_url
 

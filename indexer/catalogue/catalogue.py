@@ -10,17 +10,16 @@ from msgspec.structs import replace
 
 from indexer.catalogue.overlays import Overlay, apply_overlay
 from indexer.catalogue.records import Record, disbelieve, read_record
-from indexer.catalogue.refused import read_subject
 from indexer.catalogue.table import Table
 from indexer.columns.annotations import Annotations, decode_annotations
 from indexer.columns.records import MAX_PAYERS
 from indexer.errors import InvalidRecord, LeftOut, SourceError
-from indexer.intake.findings import Findings
+from indexer.intake.findings import Findings, read_subject
+from indexer.intake.rules import TakenDown
 from indexer.options import Denial, SourceOptions
 from indexer.probes.verdicts import DEAD, UNDECIDED
 from indexer.search.popularity import Payers
 from indexer.snapshot.demand import CountedDemand, DemandRow
-from indexer.sources.denials import TakenDown
 from service.schema.profiles import Profile
 
 

@@ -17,7 +17,6 @@ from indexer.catalogue.admission import admit
 from indexer.catalogue.catalogue import Catalogue, ListedService
 from indexer.catalogue.reading import OTHER_KIND, Result, read_all
 from indexer.catalogue.records import Record, given_id, read_record
-from indexer.catalogue.refused import read_subject
 from indexer.catalogue.table import decode_resource, row_of
 from indexer.errors import (
     IndexerError,
@@ -27,11 +26,11 @@ from indexer.errors import (
     SourceFailed,
     TooManyRejects,
 )
-from indexer.intake.findings import Findings, State, Tally
+from indexer.intake.findings import Findings, State, Subject, Tally, read_subject
 from indexer.intake.kept import AcceptedListings, KeptSource, remove_unused
-from indexer.intake.records import LISTS, SourceRecord, read_records
+from indexer.intake.lists import LIST_KINDS, SourceRecord, read_records
+from indexer.intake.rules import OLD, Denials, Rules, apply_rules, check_address
 from indexer.intake.sources import Input, distinct_name
-from indexer.intake.subjects import Subject
 from indexer.options import BuildOptions, Kind, OnError, Policy
 from indexer.processes.pool import Pool
 from indexer.progress import Stage
@@ -40,8 +39,6 @@ from indexer.resources.manifest import read_manifest
 from indexer.resources.mpp import read_directory
 from indexer.resources.openapi import read_openapi
 from indexer.resources.x402 import read_resource, stated_identity
-from indexer.sources.denials import Denials
-from indexer.x402.rules import OLD, Rules, apply_rules, check_address
 
 DUPLICATE = "duplicate listings"
 READERS: Mapping[Kind, Callable[[Document], Iterator[Described]]] = {
@@ -175,7 +172,7 @@ class Intake:
             note=lambda text: reading.notes.append(f"{each.name}: {text}"),
             read_document=read_document,
         )
-        listed = kind if kind in LISTS else None
+        listed = kind if kind in LIST_KINDS else None
         for record, result in read_all(self._pool, records, listed, self._rules, self._now):
             progress.advance(len(record.text) + 1)
             tally.records += 1

@@ -13,14 +13,13 @@ from msgspec import Raw
 from indexer.catalogue.table import ItemRow, Table, decode_resource, encode_resource, row_of
 from indexer.errors import InvalidRecord, LeftOut
 from indexer.intake.findings import Conflict, Findings
+from indexer.intake.rules import Rules, apply_rules, fold_address
 from indexer.resources.documents import join_resources
 from indexer.resources.listing import MAX_ENTRIES, MAX_LISTING
 from indexer.resources.resource import Resource
 from indexer.resources.x402 import read_resource
 from indexer.sources.decisions import Decisions
-from indexer.sources.denials import fold_address
 from indexer.untrusted import raw_items, raw_members
-from indexer.x402.rules import Rules, apply_rules
 from service.networks import network_key
 from service.schema.values import NULL
 

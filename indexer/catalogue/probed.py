@@ -16,6 +16,7 @@ from msgspec import Struct
 from indexer.catalogue.catalogue import Catalogue, ListedService
 from indexer.catalogue.table import Table, decode_resource
 from indexer.intake.findings import Findings
+from indexer.intake.rules import Rules
 from indexer.intake.sources import Input
 from indexer.probes.drift import listed_terms, offered_terms
 from indexer.probes.reading import read_probes
@@ -24,7 +25,6 @@ from indexer.probes.verdicts import Probed
 from indexer.progress import Stage
 from indexer.resources.resource import Resource
 from indexer.x402.endpoints import decode_endpoints
-from indexer.x402.rules import Rules
 from service.schema.probes import NO_PROBE_FACTS, ProbeFacts, Terms
 
 MAX_TERMS = 2**14

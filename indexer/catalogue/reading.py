@@ -12,14 +12,13 @@ from typing import NamedTuple, TypeVar
 from indexer.catalogue.records import Record, read_record
 from indexer.catalogue.table import encode_resource
 from indexer.errors import InvalidRecord, LeftOut
-from indexer.intake.records import LISTS, SourceRecord
+from indexer.intake.lists import LIST_KINDS, SourceRecord
+from indexer.intake.rules import Denials, Rules, apply_rules
 from indexer.options import Denial, Kind, Policy
 from indexer.processes.pool import Pool, wait_for
 from indexer.resources.documents import Described
 from indexer.resources.resource import Resource
 from indexer.resources.x402 import read_resource
-from indexer.sources.denials import Denials
-from indexer.x402.rules import Rules, apply_rules
 
 BATCH = 2**20
 """Bytes of texts that are sent to a worker in one call."""
@@ -127,7 +126,7 @@ def _apply(resource: Resource, rules: Rules) -> bytes | InvalidRecord:
 def _kind_of(record: SourceRecord, declared: Kind | None) -> Kind:
     """Return what a record is; raises LeftOut where its source gives records of another kind."""
     kind = Kind.RESOURCES if record.is_resource else Kind.RECORDS
-    if declared not in LISTS or declared is kind:
+    if declared not in LIST_KINDS or declared is kind:
         return kind
     if declared is Kind.RESOURCES and b'"endpoints"' not in record.text:
         return declared

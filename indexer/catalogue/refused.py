@@ -8,10 +8,10 @@ from contextlib import suppress
 from typing import Any
 
 from indexer.errors import InvalidRecord
-from indexer.intake.splitting import mask_surrogates
-from indexer.intake.subjects import NOTHING, Subject, make_subject
+from indexer.intake.findings import NOTHING, Subject, make_subject
+from indexer.intake.forms import mask_surrogates
+from indexer.intake.rules import fold_address
 from indexer.resources.x402 import url_of, with_route
-from indexer.sources.denials import fold_address
 from indexer.text import check_depth
 from indexer.untrusted import decode_object, mapping, objects
 from service.urls import ParsedUrl, find_url

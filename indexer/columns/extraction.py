@@ -35,7 +35,7 @@ from indexer.columns.records import (
     summarise,
     without_added_members,
 )
-from indexer.intake.subjects import Address, find_address
+from indexer.intake.findings import Address, find_address
 from indexer.record_store import KEY_SIZE, Keys
 from indexer.resources.assets import mainnet_prices
 from indexer.text import is_own_text

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import UNSET
 
-from indexer.intake.subjects import Address, Subject
+from indexer.intake.findings import Address, Subject
 from indexer.record_store import Spool
 from indexer.text import drop_ignorable, shorten
 from service.schema.listings import FATES, Fate, ListingFate

@@ -17,8 +17,7 @@ import msgspec
 from msgspec import Struct, field
 
 from indexer.errors import IndexerError, InvalidRecord, LeftOut, Misuse, TooManyRejects
-from indexer.intake.fates import FateSpool
-from indexer.intake.subjects import NOTHING, Address, Subject
+from indexer.intake.findings import NOTHING, Address, FateSpool, Subject
 from indexer.text import printable
 from service.schema.listings import Fate
 from service.schema.values import format_timestamp

@@ -18,7 +18,7 @@ import msgspec
 import indexer
 import service
 from indexer.errors import SourceError
-from indexer.intake.records import STANDARD_INPUT
+from indexer.intake.lists import STANDARD_INPUT
 from indexer.intake.sources import Inputs
 from indexer.processes.pool import wait_for
 from indexer.text import printable

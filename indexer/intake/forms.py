@@ -13,7 +13,7 @@ from typing import NamedTuple
 import msgspec
 from msgspec import UNSET, Raw, UnsetType, defstruct
 
-from indexer.intake.splitting import scan
+from indexer.intake.forms import scan
 from indexer.options import Kind
 
 LISTS = ("services", "resources", "items")

@@ -15,10 +15,12 @@ from indexer.intake.forms import (
     NoList,
     describe_start,
     find_list,
+    has_key,
     known_members,
+    mask_surrogates,
     recognise,
+    split,
 )
-from indexer.intake.splitting import has_key, mask_surrogates, split
 from indexer.options import Kind
 from indexer.text import BYTE_ORDER_MARK, MAX_RECORD
 

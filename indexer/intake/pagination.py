@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec import Struct
 
-from indexer.intake.splitting import pairs
+from indexer.intake.forms import pairs
 
 # Names are compared in lower case, without `_` and `-`. Of each group the first that has a value of
 # the right type counts.

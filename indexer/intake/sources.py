@@ -14,7 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from indexer.errors import IndexerError, SourceError
-from indexer.intake.records import STANDARD_INPUT, source_errors
+from indexer.intake.lists import STANDARD_INPUT, source_errors
 from indexer.options import BuildOptions, Kind, OnError, SourceOptions
 from indexer.progress import Progress
 from indexer.text import printable

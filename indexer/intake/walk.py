@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from indexer.errors import SourceError
-from indexer.intake.forms import NoList, known_members
+from indexer.intake.forms import NoList, known_members, mask_surrogates
 from indexer.intake.http import (
     CHECK_URL,
     UNCONDITIONAL,
@@ -36,7 +36,6 @@ from indexer.intake.pagination import (
     describe_shortfall,
     read_pagination,
 )
-from indexer.intake.splitting import mask_surrogates
 from indexer.options import Kind, Limits, SourceOptions
 from indexer.text import MAX_RECORD
 

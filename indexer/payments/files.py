@@ -13,7 +13,7 @@ from msgspec import Struct
 from indexer.compressed import ZSTD_MAGIC
 from indexer.compressed import unzip as unzipped
 from indexer.errors import IndexerError, SourceError
-from indexer.intake.records import source_errors
+from indexer.intake.lists import source_errors
 from indexer.text import BYTE_ORDER_MARK, GZIP_MAGIC, describe_encoding, printable
 
 MAX_LINE = 2 * 2**20  # bytes of a row; DuckDB takes several times as many

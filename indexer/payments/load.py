@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from indexer.errors import IndexerError, InvalidRecord, SourceError
 from indexer.intake.findings import Findings, Tally
-from indexer.intake.records import source_errors
+from indexer.intake.lists import source_errors
 from indexer.payments import readers, rules
 from indexer.payments.columns import COLUMNS
 from indexer.payments.files import (

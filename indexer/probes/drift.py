@@ -8,9 +8,9 @@ from decimal import Decimal
 from enum import IntEnum
 from typing import Any, NamedTuple
 
+from indexer.intake.rules import fold_address
 from indexer.probes.observation import Quote
 from indexer.resources.entries import AMOUNT_KEYS, MAX_NAME, MPP, base_units
-from indexer.sources.denials import fold_address
 from indexer.untrusted import line
 from service.networks import network_key
 from service.schema.offers import PaymentOffer

@@ -10,7 +10,8 @@ from pathlib import Path
 
 from indexer.errors import InvalidRecord, LeftOut
 from indexer.intake.findings import Findings
-from indexer.intake.records import SourceRecord, read_records
+from indexer.intake.lists import SourceRecord, read_records
+from indexer.intake.rules import Rules
 from indexer.intake.sources import Input
 from indexer.probes.drift import TermsComparison, Verdict, compare_terms, quoted_terms
 from indexer.probes.observation import (
@@ -24,7 +25,6 @@ from indexer.probes.targets import Targets
 from indexer.probes.verdicts import Observations, Probed
 from indexer.progress import Stage
 from indexer.untrusted import NEVER, url_or_invalid
-from indexer.x402.rules import Rules
 from service.schema.probes import Terms
 
 UNDATED = "undated observations"

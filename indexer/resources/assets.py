@@ -9,8 +9,8 @@ from typing import Protocol, TypeVar
 
 from msgspec import Struct, UnsetType
 
+from indexer.intake.rules import fold_address
 from indexer.options import Stablecoin
-from indexer.sources.denials import fold_address
 from service.networks import network_key
 
 # The network and the namespace of a CAIP-19 asset, as in `eip155:8453/erc20:0x…`.

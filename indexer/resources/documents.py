@@ -12,9 +12,9 @@ from msgspec import UNSET
 from msgspec.structs import astuple
 
 from indexer.errors import InvalidRecord, LeftOut
-from indexer.intake.findings import Notice
-from indexer.intake.records import SourceRecord
-from indexer.intake.subjects import NO_ADVICE
+from indexer.intake.findings import NO_ADVICE, Notice
+from indexer.intake.lists import SourceRecord
+from indexer.intake.rules import fold_host, host_pattern
 from indexer.options import SourceOptions
 from indexer.resources.assets import KNOWN_STABLECOINS, Stablecoins
 from indexer.resources.entries import Entry, merge_offers
@@ -24,7 +24,6 @@ from indexer.resources.names import registrable_domain
 from indexer.resources.parameters import Input, path_parameters
 from indexer.resources.resource import Resource, ServiceTexts
 from indexer.resources.x402 import MAX_NAME, MAX_TAGS, NOT_READ, SIZE, price_resource
-from indexer.sources.denials import fold_host, host_pattern
 from indexer.text import is_own_text
 from indexer.untrusted import items, line, text, url_or_invalid
 from service.schema.listings import Advice

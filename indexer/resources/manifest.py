@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Raw
 
 from indexer.errors import InvalidRecord, LeftOut
-from indexer.intake.splitting import split
+from indexer.intake.forms import split
 from indexer.options import Kind
 from indexer.resources.documents import BARE, Bounds, Described, Document, price_places, read_text
 from indexer.resources.entries import Entry, read_entry

@@ -11,8 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from indexer.errors import InvalidRecord, LeftOut
-from indexer.intake.findings import Notice
-from indexer.intake.subjects import NO_ADVICE
+from indexer.intake.findings import NO_ADVICE, Notice
 from indexer.options import Kind
 from indexer.resources.documents import (
     FREE,

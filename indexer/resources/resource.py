@@ -7,10 +7,9 @@ from typing import Literal
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
-from indexer.intake.findings import Notice
-from indexer.intake.subjects import Address, Subject
+from indexer.intake.findings import Address, Notice, Subject
+from indexer.intake.rules import fold_address
 from indexer.resources.entries import Entry, make_price
-from indexer.sources.denials import fold_address
 from indexer.untrusted import NEVER
 from service.networks import network_key, network_label
 from service.schema.discovery import Requirement

@@ -9,12 +9,12 @@ from typing import Any
 from msgspec.structs import replace
 
 from indexer.errors import LeftOut
+from indexer.intake.rules import Denials
 from indexer.options import Policy
 from indexer.resources.assets import Stablecoins
 from indexer.resources.listing import forget_dates
 from indexer.resources.resource import Resource
 from indexer.resources.x402 import NOT_READ, price_resource
-from indexer.sources.denials import Denials
 from indexer.untrusted import MICROSECOND, NEVER, SECOND, parse_moment, since_epoch
 from service.schema.values import EPOCH, format_timestamp
 from service.urls import ParsedUrl, parse_url

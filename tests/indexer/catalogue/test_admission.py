@@ -5,15 +5,13 @@ from __future__ import annotations
 import json
 
 import pytest
+from indexer.intake.rules import TAKEN_DOWN, Denials, Rules
 
 from indexer.catalogue.admission import Admitted, admit
 from indexer.catalogue.records import read_record
 from indexer.errors import InvalidRecord, LeftOut
-from indexer.intake.findings import Notice
-from indexer.intake.subjects import find_address
+from indexer.intake.findings import Notice, find_address
 from indexer.options import Denial, Policy, SourceOptions
-from indexer.sources.denials import TAKEN_DOWN, Denials
-from indexer.x402.rules import Rules
 from tests.support.running import Json, endpoint, service
 
 OURS, THEIRS = (SourceOptions(name="source", curated=curated) for curated in (True, False))

@@ -12,19 +12,18 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from indexer.intake.rules import Denials, Rules, TakenDown
 from msgspec import structs
 
 from indexer.build import build_snapshot
 from indexer.catalogue.reading import Result, read_all
 from indexer.errors import IndexerError, InvalidRecord
-from indexer.intake.records import SourceRecord
+from indexer.intake.lists import SourceRecord
 from indexer.options import BuildOptions, Denial, Policy
 from indexer.processes.pool import Pool
 from indexer.search_options import RankingOptions
 from indexer.sources.catalogue_file import name_source
-from indexer.sources.denials import Denials, TakenDown
 from indexer.untrusted import SECOND, since_epoch
-from indexer.x402.rules import Rules
 from service.snapshot.manifest import read_manifest
 from tests.support.artifacts import folder, listed
 from tests.support.running import Build, endpoint, examples, service

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from indexer.catalogue.refused import read_subject
+from indexer.intake.findings import read_subject
 from tests.support.running import endpoint
 from tests.support.sources.x402 import accept, resource
 

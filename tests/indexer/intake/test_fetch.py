@@ -15,7 +15,7 @@ import pytest
 
 from indexer.errors import SourceError
 from indexer.intake.fetch import Feed, FeedProgress, fetch_feeds
-from indexer.intake.records import read_records
+from indexer.intake.lists import read_records
 from indexer.options import Limits
 from tests.support.running import SHARED, Json, service
 from tests.support.sources.feeds import (

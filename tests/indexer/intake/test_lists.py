@@ -13,9 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from indexer.intake import lists, splitting
-from indexer.intake.forms import NoList
+from indexer.intake.forms import NoList, pairs, scan, split
 from indexer.intake.lists import BeyondBounds, DamagedText, ItemList, open_list
-from indexer.intake.splitting import pairs, scan, split
 from indexer.options import Kind
 from tests.support.running import Json, service
 from tests.support.sources.manifests import HOST, MANIFESTS, described, items, objects, urls

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from indexer.intake.rules import Rules
 
 from indexer.intake.findings import Findings
 from indexer.intake.sources import Input
@@ -18,7 +19,6 @@ from indexer.probes.reading import read_probes
 from indexer.probes.targets import Targets
 from indexer.probes.verdicts import Probed
 from indexer.progress import Stage
-from indexer.x402.rules import Rules
 
 NOW = datetime(2026, 5, 20, 12, tzinfo=UTC)
 URL = "https://weather.example/v1/now"

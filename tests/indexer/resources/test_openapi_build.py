@@ -195,7 +195,7 @@ def test_a_document_longer_than_a_record_may_be_is_refused(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     path = write(artifacts.parent / "weather.json", X402SCAN)
-    monkeypatch.setattr("indexer.intake.records.MAX_RECORD", 100)
+    monkeypatch.setattr("indexer.intake.lists.MAX_RECORD", 100)
     assert build(path) == 1
     assert "is longer than the 100 bytes of a document" in capsys.readouterr().err
 

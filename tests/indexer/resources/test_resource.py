@@ -10,13 +10,13 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from indexer.intake.rules import Rules
 
 from indexer.errors import InvalidRecord, LeftOut
 from indexer.options import Policy, Stablecoin
 from indexer.resources.listing import MAX_LISTING, encode_listing
 from indexer.resources.x402 import SIZE
 from indexer.untrusted import NEVER
-from indexer.x402.rules import Rules
 from service.schema.discovery import DiscoveryResource
 from tests.support.running import Json, examples
 from tests.support.sources.x402 import (

@@ -8,9 +8,9 @@ import re
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from indexer.intake.rules import Denials, TakenDown
 
 from indexer.options import Denial
-from indexer.sources.denials import Denials, TakenDown
 
 HOSTS = {
     "evil.example": "evil.example",

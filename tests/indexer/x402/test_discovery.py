@@ -11,6 +11,7 @@ from itertools import permutations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from indexer.intake.rules import apply_rules
 
 from indexer.catalogue.derived_ids import Identity, derive_ids
 from indexer.catalogue.services import HostItems
@@ -18,7 +19,6 @@ from indexer.errors import InvalidRecord, LeftOut
 from indexer.resources.assets import is_test_network
 from indexer.resources.x402 import read_resource
 from indexer.sources.decisions import Decisions
-from indexer.x402.rules import apply_rules
 from tests.support.running import SHARED, Json, examples
 from tests.support.sources.x402 import (
     RULES,

@@ -7,14 +7,13 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+from indexer.intake.rules import TAKEN_DOWN, Denials, Rules
 from msgspec import structs
 
 from indexer.errors import LeftOut
 from indexer.options import Denial, Policy
 from indexer.resources.x402 import NO_SERVER
-from indexer.sources.denials import TAKEN_DOWN, Denials
 from indexer.untrusted import NEVER
-from indexer.x402.rules import Rules
 from tests.support.running import Json
 from tests.support.sources.x402 import URL, accept, read, resource, v2
 

@@ -7,11 +7,12 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
+from indexer.intake.rules import Rules, check_address
+
 from indexer.options import Policy, SourceOptions
 from indexer.resources.documents import Described, Document
 from indexer.resources.openapi import read_openapi
 from indexer.resources.resource import Resource
-from indexer.x402.rules import Rules, check_address
 from tests.support.running import Json
 
 CURATED = SourceOptions(name="own", path="own.json", curated=True, trust=1)

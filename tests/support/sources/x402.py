@@ -10,6 +10,7 @@ from contextlib import suppress
 from typing import Any, BinaryIO, NamedTuple
 
 import msgspec
+from indexer.intake.rules import Rules, apply_rules
 
 from indexer.catalogue.merge import Merger
 from indexer.catalogue.services import HostItems, describe_services
@@ -22,7 +23,6 @@ from indexer.resources.listing import encode_listing
 from indexer.resources.resource import Resource
 from indexer.resources.x402 import read_resource
 from indexer.sources.decisions import Decisions
-from indexer.x402.rules import Rules, apply_rules
 from tests.support.running import Json
 
 USDC = "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913"

@@ -15,7 +15,7 @@ from openapi_spec_validator import validate
 
 from indexer.catalogue.records import read_record
 from indexer.errors import InvalidRecord
-from indexer.intake.records import SourceRecord
+from indexer.intake.lists import SourceRecord
 from service.api.documents.service_openapi import describe_service
 from service.schema.records import Service
 from service.urls import key_of, parse_url
