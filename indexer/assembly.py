@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
 
-from indexer.assets.stablecoins import find_stablecoins
 from indexer.catalogue.catalogue import Catalogue, ListedService
 from indexer.catalogue.derived_ids import plain_id
 from indexer.catalogue.identity import Identifier
@@ -33,6 +32,7 @@ from indexer.payments.figures import describe_demand
 from indexer.payments.files import PaymentInput
 from indexer.processes.pool import Pool
 from indexer.progress import Progress
+from indexer.resources.assets import find_stablecoins
 from indexer.segments.reuse import ReuseStore
 from indexer.snapshot.demand import write_demand
 from indexer.snapshot.ecosystem import write_ecosystem
@@ -212,7 +212,7 @@ class Assembler:
             if denial := denials.find(id=service.id, domain=service.domain):
                 catalogue.remove(service, denial, self._findings)
                 fault = TakenDown(PATH, denial, "belongs to a service that is taken down")
-                for row in catalogue.table.of_service(service.number):
+                for row, _ in catalogue.table.of_service(service.number):
                     merger.drop(row, fault)
 
     def _payments(
@@ -268,7 +268,7 @@ class Assembler:
                 catalogue.annotate(service, profile, described)
             if overlays.has_urls:
                 for _, listing in catalogue.table.listings(service.number):
-                    overlays.describe_url(listing.endpoint.url)  # which counts it as used
+                    overlays.describe_url(listing.url)  # which counts it as used
 
     def _probe(self, inputs: list[Input], catalogue: Catalogue, rules: Rules) -> ProbedCatalogue:
         """Read what probers saw of the endpoints."""

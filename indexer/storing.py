@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
 
 from indexer.assembly import Assembled, BuildContext
 from indexer.catalogue.catalogue import ListedService
+from indexer.catalogue.table import decode_resource
 from indexer.intake.findings import NO_ADVICE, Tally
 from indexer.progress import track
 from indexer.record_store import Keys, write_ids, write_records
@@ -19,7 +21,7 @@ from indexer.snapshot.listings import NO_RECORD, NamedUrls, RecordPlace
 from indexer.snapshot.probes import ProbedEndpoints, write_probes
 from indexer.snapshot.profiles import write_profiles
 from indexer.snapshot.resources import ListedResources, ServiceListing, write_resources
-from indexer.x402.outline import subject_of
+from service.schema.profiles import Profile
 from service.schema.status import Counts
 from service.snapshot.listings import position_hash
 
@@ -60,20 +62,8 @@ def store_services(context: BuildContext, assembled: Assembled) -> StoredService
         annotated = write_annotations(context.staging / "annotations", texts)
         counts = [each.endpoints for each in listing]
         profiles = write_profiles(built, annotated.path, counts)
-    offers = OfferWriter()
-    listings = (
-        ServiceListing(
-            ordinal,
-            each.id,
-            listed,
-            bool(row.in_record),
-            assembled.probed.of_listing(listed),
-            assembled.overlays.describe_url(listed.endpoint.url),
-            profiles.get(ordinal),
-        )
-        for ordinal, each in enumerate(listing)
-        for row, listed in catalogue.table.listings(each.number)
-    )
+    offers, named = OfferWriter(), NamedUrls()
+    listings = _listings(assembled, profiles, named)
     with progress.stage("write the resources"):
         resources = write_resources(built / "resources", listings, len(ids), offers)
     assembled.decisions.write(built)
@@ -87,21 +77,32 @@ def store_services(context: BuildContext, assembled: Assembled) -> StoredService
         annotated=annotated,
         listed=resources,
         offers=offers,
-        named=_named_urls(assembled),
+        named=named,
         places=[_place(each, context.findings.tallies) for each in listing],
     )
 
 
-def _named_urls(assembled: Assembled) -> NamedUrls:
-    """Return the URLs of listed resources; advice is for the resource that is served alone."""
-    named, table = NamedUrls(), assembled.catalogue.table
+def _listings(
+    assembled: Assembled, profiles: dict[int, Profile], named: NamedUrls
+) -> Iterator[ServiceListing]:
+    """Yield the listings; `named` gets the URLs of all resources, merged ones without advice."""
     for ordinal, service in enumerate(assembled.listing):
-        for row in table.of_service(service.number):
-            subject = subject_of(table.outline(row))
-            is_served = row.leader is None
-            subject = subject if is_served else subject._replace(advice=NO_ADVICE)
+        for row, resource in assembled.catalogue.table.of_service(service.number):
+            listed = decode_resource(resource)
+            subject = listed.to_subject()
+            if row.leader is not None:
+                subject = subject._replace(advice=NO_ADVICE)
             named.add(subject, row.source, ordinal)
-    return named
+            if row.leader is None and row.is_listed:
+                yield ServiceListing(
+                    ordinal,
+                    service.id,
+                    listed,
+                    bool(row.in_record),
+                    assembled.probed.of_listing(listed),
+                    assembled.overlays.describe_url(listed.url),
+                    profiles.get(ordinal),
+                )
 
 
 def _place(service: ListedService, tallies: list[Tally]) -> RecordPlace:

@@ -14,9 +14,10 @@ from service.schema.responses import AcceptsEntry
 
 EXACT = "exact"
 """The scheme of fixed prices, also where a price names no scheme."""
+CEILINGS = frozenset(("upto", "batch-settlement"))
+"""Schemes whose amount is the most that a request costs."""
 NOT_FIXED = "no fixed price"
 NOT_LISTED = "price not listed"
-CONTRADICTION = "its sources state prices that contradict each other"
 
 
 class Price(NamedTuple):

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
+from copy import copy
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from indexer.assets.stablecoins import find_stablecoins
 from indexer.catalogue.admission import admit
 from indexer.catalogue.catalogue import Catalogue, ListedService
-from indexer.catalogue.reading import OTHER_KIND, Result, read_all
+from indexer.catalogue.reading import OTHER_KIND, Result, apply_rules, read_all
 from indexer.catalogue.records import Record, given_id, read_record
-from indexer.catalogue.table import decode_outline, row_of
-from indexer.documents.document import Document
+from indexer.catalogue.table import decode_resource, row_of
 from indexer.errors import (
     IndexerError,
     InvalidRecord,
@@ -28,19 +28,20 @@ from indexer.errors import (
 from indexer.intake.findings import Findings, State, Subject, Tally, read_subject
 from indexer.intake.kept import AcceptedListings, KeptSource, remove_unused
 from indexer.intake.lists import LIST_KINDS, SourceRecord, read_records
-from indexer.intake.rules import OLD, Denials, Rules
+from indexer.intake.rules import OLD, Denials, Rules, check_address
 from indexer.intake.sources import Input, distinct_name
-from indexer.manifests.reading import read_manifest
-from indexer.mpp.reading import read_directory
-from indexer.openapi.reading import read_openapi
 from indexer.options import BuildOptions, Kind, OnError, Policy
 from indexer.processes.pool import Pool
 from indexer.progress import Stage
-from indexer.x402.outline import subject_of
-from indexer.x402.resource import given_url, read_resource
+from indexer.resources.assets import find_stablecoins
+from indexer.resources.documents import Described, Document
+from indexer.resources.manifest import read_manifest
+from indexer.resources.mpp import read_directory
+from indexer.resources.openapi import read_openapi
+from indexer.resources.x402 import read_resource, stated_identity
 
 DUPLICATE = "duplicate listings"
-READERS: Mapping[Kind, Callable[[Document], Iterator[SourceRecord]]] = {
+READERS: Mapping[Kind, Callable[[Document], Iterator[Described]]] = {
     Kind.OPENAPI: read_openapi,
     Kind.MPP: read_directory,
     Kind.MANIFEST: read_manifest,
@@ -145,7 +146,8 @@ class Intake:
 
         def read_document(kind: Kind, text: bytes) -> Iterator[SourceRecord]:
             reading.kind = kind
-            return READERS[kind](Document(text, each.options, stablecoins))
+            check = partial(check_address, rules=Rules(self._rules.policy))  # without denials
+            return READERS[kind](Document(text, each.options, stablecoins, check))
 
         records = read_records(
             each.path,
@@ -168,7 +170,7 @@ class Intake:
                 is_excused = isinstance(fault, LeftOut) and (
                     fault.rule == OLD or _is_admitted(record, earlier)
                 )
-                if is_excused and (url := given_url(record.text)):
+                if is_excused and (url := stated_identity(record.text)):
                     reading.left_out.add(url)
                 fault.__traceback__ = None  # refers to the record, which has the fault
         if tally.records and tally.left_out.get(OTHER_KIND) == tally.records:
@@ -189,23 +191,24 @@ class Intake:
         return len(self._catalogue.sources) - 1
 
     def _add_resource(self, reading: Reading, record: SourceRecord, resource: bytes) -> None:
-        outline = decode_outline(resource)
-        row = row_of(outline, self._source, reading.input.options.trust, record.position)
-        worse = self._table.add_item(reading.found, row, record.text, resource)
+        found = decode_resource(resource)
+        row = row_of(found, self._source, reading.input.options.trust, record.position)
+        text = b"" if isinstance(record, Described) else record.text
+        worse = self._table.add_item(reading.found, row, text, resource)
         if worse is None:
             reading.tally.published += 1
         else:
             fault = LeftOut(DUPLICATE, "$.resource", "is listed again, newer or more complete")
             position, other = worse
-            identity, subject = given_id(record.text), subject_of(other)
+            identity, subject = given_id(record.text), other.to_subject()
             self._findings.refuse(reading.tally, position, identity, fault, subject)
-        for notice in outline.notices:
+        for notice in found.notices:
             identity = given_id(record.text)
-            subject = subject_of(outline)
+            subject = found.to_subject()
             self._findings.note(reading.tally, record.position, identity, notice, subject)
         if worse is None or worse[0] != record.position:
-            key = outline.given, outline.method, outline.tool
-            reading.listings.add(" ".join(filter(None, key)), outline.payees, outline.price)
+            key = found.given, found.method, found.tool
+            reading.listings.add(" ".join(filter(None, key)), found.payees, found.price)
 
     def _add_record(self, reading: Reading, record: SourceRecord, valid: Record) -> None:
         """Add a valid record of a catalogue as far as its source may say it; raises LeftOut."""
@@ -304,7 +307,11 @@ def _is_admitted(record: SourceRecord, rules: Rules | None) -> bool:
     if rules is None:
         return False
     try:
-        read_resource(record, rules)
+        resource = copy(record.resource) if isinstance(record, Described) else None
+        apply_rules(
+            resource or read_resource(record.text, find_stablecoins(rules.policy.stablecoins)),
+            rules,
+        )
     except InvalidRecord:
         return False
     return True

@@ -10,18 +10,18 @@ from typing import NamedTuple
 import msgspec
 from msgspec import Raw
 
-from indexer.catalogue.table import ItemRow, Table, encode_resource, row_of
+from indexer.catalogue.reading import apply_rules
+from indexer.catalogue.table import ItemRow, Table, decode_resource, encode_resource, row_of
 from indexer.errors import InvalidRecord, LeftOut
 from indexer.intake.findings import Conflict, Findings
-from indexer.intake.lists import DESCRIBED, SourceRecord
 from indexer.intake.rules import Rules, fold_address
+from indexer.resources.assets import find_stablecoins
+from indexer.resources.documents import join_resources
+from indexer.resources.listing import MAX_ENTRIES, MAX_LISTING
+from indexer.resources.resource import Resource
+from indexer.resources.x402 import read_resource
 from indexer.sources.decisions import Decisions
-from indexer.untrusted import mapping, raw_items, raw_members
-from indexer.x402.listing import MAX_ENTRIES, MAX_LISTING
-from indexer.x402.members.described import Fields, decode_fields, encode_fields, merge_described
-from indexer.x402.members.parameters import read_input
-from indexer.x402.outline import subject_of
-from indexer.x402.resource import read_resource
+from indexer.untrusted import raw_items, raw_members
 from service.networks import network_key
 from service.schema.values import NULL
 
@@ -31,7 +31,7 @@ OUTRANKED = LeftOut(
     PATH,
     "a more trusted source lists this URL",
 )
-KEPT_APART = frozenset(("accepts", "quality", "resource", DESCRIBED))
+KEPT_APART = frozenset(("accepts", "quality", "resource"))
 """Members that are not taken whole from the first source that has them."""
 CALLS = "l30DaysTotalCalls"
 
@@ -44,16 +44,18 @@ class EntryGroup(NamedTuple):
     payees: set[str]
 
 
+Fields = dict[str, Raw]
 Entries = dict[str, EntryGroup]
 """Entries of `accepts` by scheme, network and asset."""
 
 
 class Variant(NamedTuple):
-    """An item as one source has it, with the members of its text."""
+    """An item as one source has it, with the members of its text, none of a document."""
 
     row: ItemRow
     source: str
     fields: Fields
+    resource: Resource
 
 
 class Merger:
@@ -88,9 +90,9 @@ class Merger:
     def drop(self, row: ItemRow, fault: LeftOut) -> None:
         """Leave out an item, with those that were merged into it."""
         for each in self._table.drop(row.number):
-            tally, outline = self._findings.tallies[each.source], self._table.outline(each)
-            subject = subject_of(outline)
-            self._findings.withdraw(tally, each.position, outline.identity, fault, subject)
+            tally = self._findings.tallies[each.source]
+            subject = decode_resource(self._table.resource(each.number)).to_subject()
+            self._findings.withdraw(tally, each.position, each.url, fault, subject)
 
     def _merge_address(self, rows: list[ItemRow]) -> None:
         """Merge the items of one URL and tool."""
@@ -120,33 +122,41 @@ class Merger:
         rows = self._in_order(rows, self._decisions.source_of(key))
         first, *others = rows
         self._decisions.take(key, self._name(first))
-        variants = [
-            Variant(row, self._name(row), decode_fields(self._table.text(row.number or 0)))
-            for row in rows
-        ]
-        fields, entries = merge_variants(
-            [each for each in variants if each.row.trust == first.trust]
-        )
+        variants = [self._variant(row) for row in rows]
+        leading = [each for each in variants if each.row.trust == first.trust]
+        fields, taken, entries = merge_variants(leading)
         self._decisions.conflicts.update(find_conflicts(variants, entries))
-        if (quality := _best_quality(variants)) is not None:
+        if fields and (quality := _best_quality(variants)) is not None:
             fields["quality"] = quality
-        record = SourceRecord(first.position, encode_fields(fields))
-        known = {notice for row in rows for notice in self._table.outline(row).notices}
-        outline = self._table.outline(first)
-        try:
-            resource, _ = read_resource(record, self._rules, method)
-        except InvalidRecord:  # merged, it breaks a rule that each keeps
-            pass
-        else:
-            row = row_of(resource, first.source, first.trust, first.position)
-            encoded = encode_resource(resource)
-            self._table.put_item(row._replace(number=first.number), record.text, encoded)
-            tally = self._findings.tallies[first.source]
-            for notice in resource.notices:
-                if notice not in known:
-                    place = first.position, outline.identity, notice
-                    self._findings.note(tally, *place, subject_of(outline))
+        text = msgspec.json.encode(fields) if fields else b""
         self._table.lead(first.number or 0, (each.number for each in others))
+        try:
+            resource = self._read(text, [each.resource for each in taken], method)
+        except InvalidRecord:  # merged, it breaks a rule that each keeps
+            return
+        row = row_of(resource, first.source, first.trust, first.position)
+        self._table.put_item(row._replace(number=first.number), text, encode_resource(resource))
+        known = {notice for each in variants for notice in each.resource.notices}
+        tally, subject = self._findings.tallies[first.source], variants[0].resource.to_subject()
+        for notice in resource.notices:
+            if notice not in known:
+                self._findings.note(tally, first.position, first.url, notice, subject)
+
+    def _variant(self, row: ItemRow) -> Variant:
+        text, resource = self._table.text(row.number or 0), self._table.resource(row.number)
+        fields = raw_members(text) if text else {}
+        return Variant(row, self._name(row), fields, decode_resource(resource))
+
+    def _read(self, text: bytes, resources: list[Resource], method: str) -> Resource:
+        """Return what a merged text of feeds and the resources of documents say; see `read`."""
+        stablecoins = find_stablecoins(self._rules.policy.stablecoins)
+        resource = read_resource(text, stablecoins) if text else None
+        if resource is None or any(each.texts or each.offers for each in resources):
+            resource = join_resources(resource, resources)
+        if not resource.tool_url:
+            resource.method = resource.method or method
+        apply_rules(resource, self._rules)
+        return resource
 
     def _name(self, row: ItemRow) -> str:
         return self._findings.tallies[row.source].source
@@ -174,12 +184,13 @@ def trusts_of(rows: Iterable[ItemRow]) -> dict[str, int]:
     return trusts
 
 
-def merge_variants(variants: Sequence[Variant]) -> tuple[Fields, Entries]:
-    """Return the members of equally trusted variants, the first one's first, and their entries.
+def merge_variants(variants: Sequence[Variant]) -> tuple[Fields, list[Variant], Entries]:
+    """Merge equally trusted variants, the first one's members first.
 
     Entries of one scheme, network and asset come whole from the first variant that has them, other
     members from the first that has each; variants that declare a method come first for these. A
-    variant that would make the item too large adds nothing.
+    variant that would make the item too large adds nothing. Returns the members, the variants that
+    they are from, and the entries.
     """
     taken = [variants[0]]
     entries = group_entries(variants[0])
@@ -193,7 +204,7 @@ def merge_variants(variants: Sequence[Variant]) -> tuple[Fields, Entries]:
         if is_small and sum(len(each.texts) for each in wider.values()) <= MAX_ENTRIES:
             taken.append(variant)
             joined, entries = fields, wider
-    return joined, entries
+    return joined, taken, entries
 
 
 def group_entries(variant: Variant) -> Entries:
@@ -226,7 +237,7 @@ def find_conflicts(variants: Sequence[Variant], taken: Entries) -> Iterator[Conf
 
 def _join(variants: Sequence[Variant], entries: Entries) -> Fields:
     """Return the members of a merged item, in the order of the first one."""
-    first = variants[0].fields
+    first = next((each.fields for each in variants if each.fields), {})
     joined = {name: value if name in KEPT_APART else NULL for name, value in first.items()}
     for each in sorted(variants, key=lambda each: each.row.method == ""):
         for name, value in each.fields.items():
@@ -234,28 +245,7 @@ def _join(variants: Sequence[Variant], entries: Entries) -> Fields:
                 joined[name] = value
     if texts := [text for each in entries.values() for text in each.texts]:
         joined["accepts"] = Raw(msgspec.json.encode(texts))
-    documents = [each.fields for each in variants if DESCRIBED in each.fields]
-    if documents:
-        joined[DESCRIBED] = merge_described(each[DESCRIBED] for each in documents)
-        if not _declares_parameters(joined):
-            for document in filter(_declares_parameters, documents):
-                joined["extensions"] = _complete(joined["extensions"], document["extensions"])
     return joined
-
-
-def _declares_parameters(fields: Fields) -> bool:
-    extensions = msgspec.json.decode(fields.get("extensions", NULL))
-    return bool(read_input(mapping(extensions, "bazaar"), (), "").parameters)
-
-
-def _complete(first: Raw, other: Raw) -> Raw:
-    """Return an object with the members of another one that it lacks, at all depths."""
-    if not (bytes(first).startswith(b"{") and bytes(other).startswith(b"{")):
-        return first
-    members = raw_members(first)
-    for name, value in raw_members(other).items():
-        members[name] = _complete(members[name], value) if name in members else value
-    return Raw(msgspec.json.encode(members))
 
 
 def _best_quality(variants: Sequence[Variant]) -> Raw | None:

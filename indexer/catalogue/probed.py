@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from indexer.catalogue.catalogue import Catalogue, ListedService
-from indexer.catalogue.table import Table
+from indexer.catalogue.table import Table, decode_resource
 from indexer.intake.findings import Findings
 from indexer.intake.rules import Rules
 from indexer.intake.sources import Input
@@ -23,8 +23,8 @@ from indexer.probes.reading import read_probes
 from indexer.probes.targets import NO_TARGET, Targets
 from indexer.probes.verdicts import Probed
 from indexer.progress import Stage
+from indexer.resources.resource import Resource
 from indexer.x402.endpoints import decode_endpoints
-from indexer.x402.listing import Listing
 from service.schema.probes import NO_PROBE_FACTS, ProbeFacts, Terms
 
 MAX_TERMS = 2**14
@@ -67,12 +67,11 @@ class ProbedCatalogue:
             for index, number in enumerate(service.endpoints):
                 yield self._facts(number, has_terms=index not in service.tools)
 
-    def of_listing(self, listing: Listing) -> ProbeFacts:
+    def of_listing(self, listing: Resource) -> ProbeFacts:
         """Return the facts of a listed resource."""
         if self._probed is None:
             return NO_PROBE_FACTS
-        endpoint = listing.endpoint
-        number = self._probed.targets.find(endpoint.url, endpoint.method)
+        number = self._probed.targets.find(listing.url, listing.method)
         return self._facts(number, has_terms=not listing.tool)
 
     def _facts(self, number: int, *, has_terms: bool) -> ProbeFacts:
@@ -111,9 +110,9 @@ def probe_catalogue(
         number = listed.get(target)
         if number is None:
             return []
-        listing = catalogue.table.listing(number)
+        listing = decode_resource(catalogue.table.resource(number))
         accepted = listed_terms(_accepts.decode(listing.text).accepts)
-        return accepted + offered_terms(listing.offers)
+        return accepted + offered_terms(each.to_offer() for each in listing.offers)
 
     probed = read_probes(
         inputs,
@@ -148,7 +147,7 @@ def _add_listings(
     """
     numbers = array("i")
     for row, listing in table.listings(service.number):
-        number = targets.add(listing.endpoint.url, listing.endpoint.method, listing.url)
+        number = targets.add(listing.url, listing.method, listing.stated_url)
         numbers.append(number)
         if not listing.tool:
             listed.setdefault(number, row.number or 0)

@@ -6,6 +6,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from datetime import datetime
+from decimal import Decimal
 from functools import lru_cache
 from typing import NamedTuple, TypeVar
 
@@ -13,10 +14,15 @@ from indexer.catalogue.records import Record, read_record
 from indexer.catalogue.table import encode_resource
 from indexer.errors import InvalidRecord, LeftOut
 from indexer.intake.lists import LIST_KINDS, SourceRecord
-from indexer.intake.rules import Denials, Rules
+from indexer.intake.rules import Denials, Rules, check_address, check_price
 from indexer.options import Denial, Kind, Policy
 from indexer.processes.pool import Pool, wait_for
-from indexer.x402.resource import read_resource
+from indexer.resources.assets import find_stablecoins
+from indexer.resources.documents import Described
+from indexer.resources.listing import forget_dates
+from indexer.resources.resource import Resource
+from indexer.resources.x402 import NOT_READ, price_resource, read_resource
+from service.urls import parse_url
 
 BATCH = 2**20
 """Bytes of texts that are sent to a worker in one call."""
@@ -25,6 +31,7 @@ LEAST = 128
 READ_AHEAD = 2
 """Batches for each worker, so that no worker waits for the next one."""
 OTHER_KIND = "records of another kind"
+PATH = "$.resource"
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -47,7 +54,7 @@ def read_all(
     """Yield the records of a source with their results, in order."""
 
     def read(batch: list[SourceRecord]) -> Future[Answer]:
-        texts = [each.text if each.fault is None else b"" for each in batch]
+        texts = [b"" if isinstance(each, Described) else each.text for each in batch]
         return pool.submit(read_texts, rules.decided, now, kind, texts)
 
     for batch, answer in in_batches(pool, records, lambda record: len(record.text), read):
@@ -55,7 +62,34 @@ def read_all(
         if answer.holds_until is not None:
             rules.hold_until(answer.holds_until)
         for record, result in zip(batch, answer.results, strict=True):
-            yield record, record.fault or result
+            if record.fault is not None:
+                yield record, record.fault
+            elif isinstance(record, Described) and record.resource is not None:
+                yield record, _apply(record.resource, rules)
+            else:
+                yield record, result
+
+
+def apply_rules(resource: Resource, rules: Rules) -> None:
+    """Apply the rules to a resource, which loses dates in the future; raises LeftOut.
+
+    Another entry is its price where that is above the highest one.
+    """
+    for url in dict.fromkeys((resource.server or resource.stated_url, resource.url)):
+        if not resource.tool_url or url == resource.server:
+            check_address(PATH, parse_url(url), rules)
+    rules.denials.check("$.accepts", payees=resource.payees)
+    if resource.price > rules.policy.max_price:
+        others = [each for each in resource.notices if each.kind == NOT_READ]
+        price_resource(resource, rules.policy.max_price)
+        resource.notices += others
+    entry = resource.chosen_entry
+    amount = Decimal(entry.price) if entry and entry.price else None
+    check_price(f"$.accepts[{resource.chosen}]", amount, resource.pricing.currency, rules)
+    for moment in (resource.updated, resource.called):
+        rules.note_time(moment)
+    forget_dates(resource, rules.latest)
+    rules.check_age(resource.updated)
 
 
 def in_batches(
@@ -89,7 +123,7 @@ def read_texts(policy: Policy, now: datetime, kind: Kind | None, texts: Sequence
     rules = _rules(policy, now)
     rules.holds_until = None
     rules.denials.counts.clear()
-    results = [_read(SourceRecord("", text), kind, rules) for text in texts]
+    results = [_read(SourceRecord("", text), kind, rules) if text else b"" for text in texts]
     return Answer(results, rules.holds_until, Counter(rules.denials.counts))
 
 
@@ -101,10 +135,20 @@ def _rules(policy: Policy, now: datetime) -> Rules:
 def _read(record: SourceRecord, kind: Kind | None, rules: Rules) -> Result:
     try:
         if _kind_of(record, kind) is Kind.RESOURCES:
-            return encode_resource(read_resource(record, rules)[0])
+            stablecoins = find_stablecoins(rules.policy.stablecoins)
+            return _apply(read_resource(record.text, stablecoins), rules)
         return read_record(record.text)
     except InvalidRecord as fault:
         return fault.with_traceback(None)  # refers to the record
+
+
+def _apply(resource: Resource, rules: Rules) -> bytes | InvalidRecord:
+    """Return the bytes of a resource that the rules admit, or why they do not."""
+    try:
+        apply_rules(resource, rules)
+    except InvalidRecord as fault:
+        return fault.with_traceback(None)
+    return encode_resource(resource)
 
 
 def _kind_of(record: SourceRecord, declared: Kind | None) -> Kind:

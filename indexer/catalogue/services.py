@@ -13,43 +13,46 @@ import msgspec
 from msgspec import Raw
 from msgspec.structs import astuple
 
-from indexer.assets.testnets import is_test_network
 from indexer.catalogue.reading import in_batches
 from indexer.catalogue.records import Record, read_record
 from indexer.catalogue.table import ItemRow, Table, decode_resource
 from indexer.processes.pool import Pool
-from indexer.untrusted import line
-from indexer.x402.members.described import ServiceTexts
-from indexer.x402.members.metadata import MAX_NAME, MAX_TAGS
-from indexer.x402.members.naming import readable_name
-from indexer.x402.members.tools import is_seller
-from indexer.x402.resource import MAX_COUNT, Resource
+from indexer.resources.assets import is_test_network
+from indexer.resources.names import readable_name
+from indexer.resources.resource import Resource, ServiceTexts
+from indexer.resources.x402 import MAX_COUNT, MAX_TAGS
+from indexer.untrusted import MICROSECOND, NEVER
 from service.networks import network_key
+from service.schema.values import EPOCH, format_timestamp
 
-NAMED_TOOLS = 2  # MCP tools in the name of a service that gives none
 MAX_DESCRIPTION = 600  # characters, if joined from several endpoints
 NAME_SHARE = 3  # a service has a name that one listing in so many gives
 FEW = 2  # listings of a host: beyond, one alone cannot name it
 MAX_ENDPOINTS_BYTES = 256 * 1024
-ITEM = 4096  # bytes of a resource, about
 REQUIRED = frozenset(("name", "description", "networks", "endpoints"))
-"""GroupMembers of a record that may be empty."""
+"""Members of a record that may be empty."""
 
 
-class Group(NamedTuple):
+class HostItems(NamedTuple):
     """The items of a discovered service.
 
     key: the domain, followed by the path of a service that shares the domain
+    members: the items, with their resources
     """
 
     key: str
     domain: str
-    rows: list[ItemRow]
+    members: list[tuple[ItemRow, bytes]]
+
+    @property
+    def rows(self) -> list[ItemRow]:
+        """The rows of the items."""
+        return [row for row, _ in self.members]
 
     @property
     def size(self) -> int:
-        """The bytes of the resources, about."""
-        return len(self.rows) * ITEM
+        """The bytes of the resources."""
+        return sum(len(resource) for _, resource in self.members)
 
     @property
     def newest(self) -> ItemRow:
@@ -57,7 +60,7 @@ class Group(NamedTuple):
         return max(self.rows, key=lambda row: (row.updated, row.source))
 
 
-class Described(NamedTuple):
+class GroupRecord(NamedTuple):
     """The record of a service, and for each of its items whether the record has it."""
 
     record: Record
@@ -66,13 +69,13 @@ class Described(NamedTuple):
 
 
 Paths = Mapping[str, Sequence[str]]
-GroupMembers = list[tuple[bytes, int]]
+ItemMembers = list[tuple[bytes, int]]
 """The bytes of resources, and the trust in their sources."""
 
 
 def describe_services(
     pool: Pool, table: Table, paths: Paths, ids: Mapping[str, str], limit: int
-) -> Iterator[tuple[Group, Described]]:
+) -> Iterator[tuple[HostItems, GroupRecord]]:
     """Yield the services of the items that no service has, with their records.
 
     paths: of the services of domains that have several, the longest first
@@ -80,49 +83,49 @@ def describe_services(
     limit: the greatest number of endpoints
     """
 
-    def describe(groups: list[Group]) -> Future[list[Described]]:
+    def describe(groups: list[HostItems]) -> Future[list[GroupRecord]]:
         members = [
             (
                 ids[group.key],
                 group.domain,
-                [(table.resource(row.number), row.trust) for row in group.rows],
+                [(resource, row.trust) for row, resource in group.members],
             )
             for group in groups
         ]
         return pool.submit(describe_groups, members, limit)
 
-    found = in_batches(
-        pool, find_groups(table, paths), lambda group: len(group.rows) * ITEM, describe
-    )
-    for groups, described in found:
+    found = find_groups(table, paths)
+    for groups, described in in_batches(pool, found, lambda group: group.size, describe):
         yield from zip(groups, described, strict=True)
 
 
-def find_groups(table: Table, paths: Paths) -> Iterator[Group]:
+def find_groups(table: Table, paths: Paths) -> Iterator[HostItems]:
     """Yield the items that no service has, by domain and path.
 
     An item belongs to the service with the longest path above its URL, whichever source lists it.
     """
     for domain in sorted(table.domains()):
-        by_key: dict[str, list[ItemRow]] = defaultdict(list)
-        for row in sorted(table.rows(domain), key=lambda row: row.key):
-            by_key[_key_of(row, paths.get(domain, ()))].append(row)
-        for key, rows in sorted(by_key.items()):
-            yield Group(key, domain, rows)
+        by_key: dict[str, list[tuple[ItemRow, bytes]]] = defaultdict(list)
+        for row, resource in table.unserved(domain):
+            by_key[_key_of(row, paths.get(domain, ()))].append((row, resource))
+        for key, members in sorted(by_key.items()):
+            yield HostItems(key, domain, members)
 
 
-def _key_of(row: ItemRow, paths: Iterable[str]) -> str:
+def _key_of(row: ItemRow, paths: Sequence[str]) -> str:
+    if not paths:
+        return row.domain
     url = row.url.lower().partition("?")[0]
     rest = url.partition("://")[2].removeprefix(row.domain)
     return row.domain + next((each for each in paths if f"{rest}/".startswith(f"{each}/")), "")
 
 
-def describe_groups(groups: list[tuple[str, str, GroupMembers]], limit: int) -> list[Described]:
+def describe_groups(groups: list[tuple[str, str, ItemMembers]], limit: int) -> list[GroupRecord]:
     """Return the records of groups with their ids and domains, in a worker or here."""
     return [describe_group(*each, limit) for each in groups]
 
 
-def describe_group(service_id: str, domain: str, members: GroupMembers, limit: int) -> Described:
+def describe_group(service_id: str, domain: str, members: ItemMembers, limit: int) -> GroupRecord:
     """Return the record of the items of a host.
 
     The most called resources, `limit` at most, are endpoints. Texts come from the most trusted
@@ -132,45 +135,45 @@ def describe_group(service_id: str, domain: str, members: GroupMembers, limit: i
     trusts = [trust for _, trust in members]
     order = sorted(
         range(len(members)),
-        key=lambda n: (-trusts[n], -(resources[n].usage.calls or 0), resources[n].key),
+        key=lambda n: (-trusts[n], -(resources[n].calls or 0), resources[n].key),
     )
-    sizes = accumulate(len(resources[n].endpoint) + 1 for n in order)
-    fitting = [n for n, size in zip(order, sizes, strict=True) if size <= MAX_ENDPOINTS_BYTES]
-    listed = [resources[n] for n in fitting[:limit]]
+    endpoints = [msgspec.json.encode(resources[n].to_endpoint()) for n in order[:limit]]
+    sizes = accumulate(len(each) + 1 for each in endpoints)
+    count = sum(size <= MAX_ENDPOINTS_BYTES for size in sizes)
     leading = [resources[n] for n in order if trusts[n] == max(trusts)]
-    fields = describe(domain, [resources[n] for n in order], leading, listed)
+    fields = describe(domain, [resources[n] for n in order], leading, endpoints[:count])
     record = read_record(msgspec.json.encode({"id": service_id} | fields))
-    outputs = [each.output for each in listed]
-    places = {*fitting[:limit]}
+    outputs = [resources[n].output for n in order[:count]]
+    places = {*order[:count]}
     in_record = [n in places for n in range(len(members))]
-    return Described(record, outputs if any(outputs) else [], in_record)
+    return GroupRecord(record, outputs if any(outputs) else [], in_record)
 
 
 def describe(
-    domain: str, resources: list[Resource], leading: list[Resource], listed: list[Resource]
+    domain: str, resources: list[Resource], leading: list[Resource], endpoints: list[bytes]
 ) -> dict[str, Any]:
     """Return the catalogue record of a host, without an id.
 
     leading: the resources of the most trusted sources
-    listed: those that are endpoints
+    endpoints: of the most called ones, as JSON
     """
     described = [each for each in leading if each.texts is not None and each.texts.has_names]
     namers = described or _of_commonest_payee(leading)
     agree = partial(_agreed, count=len(namers), least=1 if len(leading) <= FEW else 2)
-    given_name = agree(each.metadata.service_name for each in namers)
-    name = given_name or _name_of(domain, leading)
+    given_name = agree(each.service_name for each in namers)
+    name = given_name or readable_name(domain)
     texts = _texts(leading)
     record = {
         "name": name,
         "description": texts.description or _description(name, leading),
-        "domain": "" if is_seller(domain) else domain,
+        "domain": domain,
         "networks": _networks(resources),
-        "endpoints": [Raw(each.endpoint) for each in listed],
-        "category": agree(each.metadata.category for each in namers),
+        "endpoints": [Raw(each) for each in endpoints],
+        "category": agree(each.category for each in namers),
         "quality": _quality(resources),
         "serviceName": given_name,
         "tags": _tags(leading),
-        "iconUrl": agree(each.metadata.icon_url for each in namers),
+        "iconUrl": agree(each.icon_url for each in namers),
         "provider": texts.provider,
         "providerUrl": texts.provider_url,
         "integrationType": texts.integration,
@@ -179,14 +182,6 @@ def describe(
         "x-service-info": Raw(texts.info) if texts.info else None,
     }
     return {key: value for key, value in record.items() if value or key in REQUIRED}
-
-
-def _name_of(domain: str, resources: list[Resource]) -> str:
-    """Return a name for a service that gives none: of its host, or of its first MCP tools."""
-    if not is_seller(domain):
-        return readable_name(domain)
-    tools = list(dict.fromkeys(line(each.tool, MAX_NAME) for each in resources))
-    return ", ".join(filter(None, tools[:NAMED_TOOLS])) or domain
 
 
 def _of_commonest_payee(resources: list[Resource]) -> list[Resource]:
@@ -219,8 +214,7 @@ def _description(name: str, resources: list[Resource]) -> str:
 
     Searches find a service by its description: that of one endpoint would hide the others.
     """
-    metadata = [resource.metadata for resource in resources]
-    texts = dict.fromkeys(each.description or each.service_name for each in metadata)
+    texts = dict.fromkeys(each.description or each.service_name for each in resources)
     distinct = [text for text in texts if text and text != name]
     if not distinct:
         return ", ".join(_tags(resources))
@@ -244,7 +238,7 @@ def _networks(resources: list[Resource]) -> list[str]:
 
 def _tags(resources: list[Resource]) -> list[str]:
     """Return the most common tags, regardless of case, each in its first spelling."""
-    tags = [tag for resource in resources for tag in resource.metadata.tags]
+    tags = [tag for resource in resources for tag in resource.tags]
     spellings = {tag.casefold(): tag for tag in reversed(tags)}
     counts = Counter(tag.casefold() for tag in tags).most_common(MAX_TAGS)
     return [spellings[key] for key, _ in counts]
@@ -252,15 +246,14 @@ def _tags(resources: list[Resource]) -> list[str]:
 
 def _quality(resources: list[Resource]) -> dict[str, int | str]:
     """Add up calls, but not payers: a payer of two endpoints would count twice."""
-    usages = [resource.usage for resource in resources]
-    calls = min(sum(usage.calls or 0 for usage in usages), MAX_COUNT)
-    payers = usages[0].payers if len(usages) == 1 else None
-    last_called = max(usage.last_called for usage in usages)
-    if not calls and not payers and not last_called:
+    stated = [each.calls for each in resources if each.calls is not None]
+    payers = resources[0].payers if len(resources) == 1 else None
+    called = max(each.called for each in resources)
+    if not any(stated) and not payers and called == NEVER:
         return {}
     quality = {
-        "totalCalls": calls if any(usage.calls is not None for usage in usages) else None,
+        "totalCalls": min(sum(stated), MAX_COUNT) if stated else None,
         "uniquePayers": payers,
-        "lastCalledAt": last_called or None,
+        "lastCalledAt": None if called == NEVER else format_timestamp(EPOCH + called * MICROSECOND),
     }
     return {key: value for key, value in quality.items() if value is not None}

@@ -16,9 +16,7 @@ from typing import NamedTuple
 import msgspec
 
 from indexer.errors import IndexerError
-from indexer.x402.listing import Listing
-from indexer.x402.outline import Outline
-from indexer.x402.resource import Resource
+from indexer.resources.resource import Resource
 
 DROPPED = -1
 """The leader of an item that is not listed."""
@@ -27,7 +25,7 @@ SCHEMA = """
 PRAGMA journal_mode = OFF;
 PRAGMA synchronous = OFF;
 PRAGMA locking_mode = EXCLUSIVE;
-PRAGMA page_size = 8192;
+PRAGMA page_size = 32768;
 PRAGMA cache_size = -8192;  -- KiB
 CREATE TABLE items (
     number INTEGER PRIMARY KEY, source INTEGER, trust INTEGER, position TEXT, domain TEXT, url TEXT,
@@ -41,9 +39,7 @@ CREATE TABLE contents (number INTEGER PRIMARY KEY, text BLOB, resource BLOB);
 CREATE TABLE services (number INTEGER PRIMARY KEY, text BLOB, annotations BLOB, demand BLOB);
 """
 
-decode_outline = msgspec.msgpack.Decoder(Outline).decode
 _payees = msgspec.json.Decoder(list[str])
-_listing = msgspec.msgpack.Decoder(Listing)
 decode_resource = msgspec.msgpack.Decoder(Resource).decode
 encode_resource = msgspec.msgpack.Encoder().encode
 
@@ -98,10 +94,10 @@ class Table:
 
     def add_item(
         self, known: dict[str, int], row: ItemRow, text: bytes, resource: bytes
-    ) -> tuple[str, Outline] | None:
+    ) -> tuple[str, Resource] | None:
         """Add an item unless `known` has a better one of its source.
 
-        Returns the position and the outline of the worse one, None where there is no other.
+        Returns the position of the worse one, and its resource, None where there is no other.
 
         Listed items come first, then newer ones. Among equals the greater bytes decide, so that
         the order of pages does not matter.
@@ -109,10 +105,11 @@ class Table:
         worse = None
         if (number := known.get(row.key)) is not None:
             (earlier,) = self._rows("number = ?", number)
-            other = earlier.is_listed, earlier.updated, self.text(number)
-            if (row.is_listed, row.updated, text) <= other:
-                return row.position, decode_outline(resource)
-            worse = earlier.position, self.outline(earlier)
+            other = self.text(number), self.resource(number)
+            rank = row.is_listed, row.updated, text, resource
+            if rank <= (earlier.is_listed, earlier.updated, *other):
+                return row.position, decode_resource(resource)
+            worse = earlier.position, decode_resource(other[1])
         known[row.key] = self.put_item(row._replace(number=number), text, resource)
         return worse
 
@@ -161,10 +158,18 @@ class Table:
         where = "domain = ? AND leader IS NULL AND service IS NULL ORDER BY url, tool, method"
         return [*self._rows(where, domain)]
 
-    def of_service(self, service: int) -> list[ItemRow]:
-        """Return the items of a service by key, each before those that were merged into it."""
+    def unserved(self, domain: str) -> list[tuple[ItemRow, bytes]]:
+        """Return the listed items of a domain that no service has, by key, with their resources."""
+        where = "domain = ? AND leader IS NULL AND service IS NULL ORDER BY url, method, tool"
+        return self._with_resources(where, domain)
+
+    def of_service(self, service: int) -> list[tuple[ItemRow, bytes]]:
+        """Return the items of a service by key, with their resources.
+
+        Each is before those that were merged into it.
+        """
         where = "service = ? ORDER BY url, method, tool, leader IS NOT NULL, number"
-        return [*self._rows(where, service)]
+        return self._with_resources(where, service)
 
     def lead(self, number: int, followers: Iterable[int | None]) -> None:
         """Make an item the one that others are merged into."""
@@ -180,14 +185,15 @@ class Table:
     def assign(self, service: int, rows: Iterable[ItemRow]) -> None:
         """Give items to a service, with those that were merged into them."""
         values = [(service, row.in_record, row.number) for row in rows]
-        query = "UPDATE items SET service = ?1, in_record = ?2 WHERE number = ?3 OR leader = ?3"
-        self._execute_many(query, values)
+        for where in ("number", "leader"):
+            query = f"UPDATE items SET service = ?, in_record = ? WHERE {where} = ?"  # noqa: S608
+            self._execute_many(query, values)
 
-    def listings(self, service: int | None) -> Iterator[tuple[ItemRow, Listing]]:
+    def listings(self, service: int) -> Iterator[tuple[ItemRow, Resource]]:
         """Yield the listings of a service, by URL, method and tool."""
-        for row in [] if service is None else self.of_service(service):
-            if row.is_listed and row.leader is None and row.number is not None:
-                yield row, self.listing(row.number)
+        for row, resource in self.of_service(service):
+            if row.is_listed and row.leader is None:
+                yield row, decode_resource(resource)
 
     def text(self, number: int) -> bytes:
         """Return the text of an item as its source has it."""
@@ -196,14 +202,6 @@ class Table:
     def resource(self, number: int | None) -> bytes:
         """Return the bytes of an item for `decode_resource`."""
         return self._content("resource", number)
-
-    def outline(self, row: ItemRow) -> Outline:
-        """Return the outline of an item."""
-        return decode_outline(self.resource(row.number))
-
-    def listing(self, number: int) -> Listing:
-        """Return the listing of an item that is listed."""
-        return _listing.decode(decode_resource(self.resource(number)).listing)
 
     def put_service(
         self, text: bytes, annotations: bytes, demand: bytes = b"", number: int | None = None
@@ -225,27 +223,31 @@ class Table:
         ((content,),) = self._execute(query, (number,))
         return bytes(content)
 
+    def _with_resources(self, where: str, *values: object) -> list[tuple[ItemRow, bytes]]:
+        query = f"SELECT resource, {COLUMNS} FROM items JOIN contents USING (number) WHERE {where}"  # noqa: S608
+        return [(ItemRow(*each), resource) for resource, *each in self._execute(query, values)]
+
     def _rows(self, where: str, *values: object) -> Iterator[ItemRow]:
         query = f"SELECT {COLUMNS} FROM items WHERE {where}"  # noqa: S608
         return (ItemRow(*each) for each in self._execute(query, values).fetchall())
 
 
-def row_of(outline: Outline, source: int, trust: int, position: str) -> ItemRow:
+def row_of(resource: Resource, source: int, trust: int, position: str) -> ItemRow:
     """Return the row of an item that is read."""
     return ItemRow(
         number=None,
         source=source,
         trust=trust,
         position=position,
-        domain=outline.domain,
-        url=outline.identity,
-        method=outline.method,
-        tool=outline.tool,
-        given=outline.given,
-        path=outline.service,
-        payees=msgspec.json.encode(outline.payees).decode(),
-        updated=outline.updated,
-        is_listed=int(outline.is_listed),
+        domain=resource.domain,
+        url=resource.identity,
+        method=resource.method,
+        tool=resource.tool,
+        given=resource.given,
+        path=resource.service,
+        payees=msgspec.json.encode(resource.payees).decode(),
+        updated=resource.updated,
+        is_listed=int(resource.is_listed),
     )
 
 

@@ -15,11 +15,10 @@ from msgspec import Raw, Struct
 
 from indexer.columns.annotations import NO_ANNOTATIONS, Annotations
 from indexer.record_store import KEY_SIZE
+from indexer.resources.names import host_labels
+from indexer.resources.parameters import path_parameters, read_output
 from indexer.text import is_own_text
 from indexer.untrusted import string_of
-from indexer.x402.members.naming import host_labels
-from indexer.x402.members.output import read_output
-from indexer.x402.members.parameters import path_parameters
 from service.conditions import folded
 from service.networks import network_label
 from service.schema.listings import Advice

@@ -49,11 +49,6 @@ OPEN_ENDS = (b"{", b"[", b",", b":")
 """Ends of a line after which a JSON text continues on the next one."""
 RESOURCE_KEYS = ("accepts", "resource")
 
-DESCRIBED = "x-ratecard"
-"""The member of a resource that a reader of documents writes, and no list may."""
-DESCRIBED_START = b'{"%b":' % DESCRIBED.encode()
-"""The first bytes of a resource of a document; resources of lists begin otherwise."""
-
 _raw = msgspec.json.Decoder(Raw)
 _offset = re.compile(r"\(byte (\d+)\)")
 
@@ -159,8 +154,6 @@ def _records(
         for position, text in found.items:
             if len(text) > MAX_RECORD:
                 yield SourceRecord(position, b"", InvalidRecord("$", TOO_LONG))
-            elif text.startswith(DESCRIBED_START):  # cannot pass for a resource of a document
-                yield SourceRecord(position, b"{ " + text[1:])
             else:
                 yield SourceRecord(position, text)
         return

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Iterator
 from decimal import Decimal
 from typing import NamedTuple
 
-from indexer.assets.stablecoins import is_usd
 from indexer.payments.credit import NO_ENDPOINT, Claim
+from indexer.resources.assets import is_usd
+from indexer.resources.resource import Resource
 from indexer.sources.decisions import Decisions
 from indexer.x402.endpoints import decode_endpoints
-from indexer.x402.listing import Listing
 from service.networks import network_key
 from service.urls import find_url
 
@@ -60,7 +60,7 @@ class Claims:
                 )
 
     def of_listings(
-        self, text: bytes, owner: str, listings: Iterable[tuple[int, Listing]]
+        self, text: bytes, owner: str, listings: Iterable[tuple[int, Resource]]
     ) -> Iterator[Claim]:
         """Yield the claims of the entries of listings, each after the trust in its source.
 
@@ -70,15 +70,15 @@ class Claims:
         for number, endpoint in enumerate(decode_endpoints(text)):
             numbers.setdefault((endpoint.url, endpoint.method), number)
         for trust, listing in listings:
-            endpoint_key = listing.endpoint.url, listing.endpoint.method
-            host = _host(listing.endpoint.url)
+            endpoint_key = listing.url, listing.method
+            host = _host(listing.url)
             for entry in listing.entries:
                 if entry.pay_to:
                     yield self._claim(
                         numbers.get(endpoint_key, NO_ENDPOINT),
                         _Place(owner, host, entry.pay_to, network_key(entry.network)),
                         asset=entry.asset,
-                        amount=Decimal(entry.amount) if entry.is_usd and entry.amount else None,
+                        amount=Decimal(entry.price) if entry.is_usd and entry.price else None,
                         scheme=entry.scheme,
                         trust=trust,
                     )
@@ -118,7 +118,7 @@ class Claims:
             network=place.network,
             asset=asset,
             amount=amount,
-            is_exact=scheme.casefold() != "upto",
+            is_exact=scheme.casefold() in {"", "exact"},
             rank=rank,
         )
 

@@ -8,12 +8,12 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from indexer.assets.stablecoins import KNOWN_STABLECOINS, Stablecoins
 from indexer.errors import IndexerError
 from indexer.intake.findings import Findings
 from indexer.payments.files import PaymentInput
 from indexer.processes.resources import duckdb_memory
 from indexer.progress import Progress
+from indexer.resources.assets import KNOWN_STABLECOINS, Stablecoins
 from indexer.text import printable
 from service.errors import needs_extra
 

@@ -14,8 +14,6 @@ import duckdb
 from duckdb import DuckDBPyConnection
 from msgspec import Struct
 
-from indexer.assets.stablecoins import KNOWN_STABLECOINS, Stablecoins
-from indexer.assets.testnets import is_test_network
 from indexer.errors import IndexerError, InvalidRecord, SourceError
 from indexer.intake.findings import Findings, Tally
 from indexer.intake.lists import source_errors
@@ -41,6 +39,7 @@ from indexer.payments.rules import (
     UNKNOWN_TOKEN,
     WRONG_DECIMALS,
 )
+from indexer.resources.assets import KNOWN_STABLECOINS, Stablecoins, is_test_network
 
 CLOCK_SKEW = timedelta(hours=1)
 BATCH = 10_000

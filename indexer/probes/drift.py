@@ -10,9 +10,8 @@ from typing import Any, NamedTuple
 
 from indexer.intake.rules import fold_address
 from indexer.probes.observation import Quote
+from indexer.resources.entries import AMOUNT_KEYS, MAX_NAME, MPP, base_units
 from indexer.untrusted import line
-from indexer.x402.members.offers import MPP
-from indexer.x402.members.prices import AMOUNT_KEYS, MAX_NAME, base_units
 from service.networks import network_key
 from service.schema.offers import PaymentOffer
 from service.schema.probes import Terms

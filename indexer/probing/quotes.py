@@ -19,9 +19,9 @@ from msgspec.structs import replace
 from indexer.errors import InvalidRecord
 from indexer.probes.drift import digits_of
 from indexer.probes.observation import MAX_QUOTES, Quote
+from indexer.resources.entries import AMOUNT_KEYS, MAX_NAME
+from indexer.resources.listing import VERSIONS
 from indexer.untrusted import decode_object, line, objects
-from indexer.x402.listing import VERSIONS
-from indexer.x402.members.prices import AMOUNT_KEYS, MAX_NAME
 
 HEADER = "payment-required"
 CHALLENGES = "www-authenticate"

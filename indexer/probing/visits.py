@@ -16,7 +16,7 @@ from indexer.probing.client import AGENT, NoResponse, ProbeClient, Response
 from indexer.probing.quotes import read_quotes
 from indexer.probing.robots import DISALLOW_ALL, Robots
 from indexer.probing.targets import ObservedEndpoint, Target
-from indexer.x402.members.naming import registrable_domain
+from indexer.resources.names import registrable_domain
 from service.schema.values import format_timestamp
 from service.urls import DEFAULT_PORTS
 

@@ -13,7 +13,7 @@ from msgspec import UNSET, Raw, UnsetType
 
 from service.api.documents.curl import curl
 from service.api.endpoints import EndpointSummary
-from service.prices import CONTRADICTION, describe_offer, endpoint_price, is_upto, offer_pricing
+from service.prices import describe_offer, endpoint_price, is_upto, offer_pricing
 from service.probes import describe_liveness, warnings_of
 from service.schema.discovery import ToolFacts
 from service.schema.profiles import describe
@@ -79,8 +79,6 @@ def details_of(snapshot: Snapshot, ordinals: Sequence[int]) -> list[SimpleNamesp
         endpoint = _endpoint.decode(text)
         facts = CallFacts() if is_brief else snapshot.endpoints.listing_of(ordinal).ratecard
         row = _row_of(snapshot, ordinal, endpoint, MAX_TEXT if is_brief else None)
-        if endpoint.prices_contradict is True:
-            row["warnings"].insert(0, _sentence(CONTRADICTION))
         tool = tool_of(endpoint.url, facts)
         details.append(
             SimpleNamespace(

@@ -20,6 +20,7 @@ from indexer.intake.sources import find_inputs
 from indexer.options import BuildOptions, Kind, SourceOptions
 from indexer.processes.pool import Pool
 from indexer.progress import Progress
+from indexer.resources.listing import encode_listing
 from indexer.segments.reuse import ReuseStore
 from indexer.sources.decisions import FILE, DecisionTable
 from service.conditions import NO_RESOURCE_FILTERS
@@ -191,8 +192,8 @@ def _take_in(
         services = {each.id: catalogue.text(each) for each in entries}
         records = {each.domain: services[each.id] for each in entries if each.discovered}
         found = {
-            (each.domain, listing.endpoint.url, listing.endpoint.method, listing.tool): (
-                listing.encode(each.id)
+            (each.domain, listing.url, listing.method, listing.tool): (
+                encode_listing(listing, each.id)
             )
             for each in entries
             for _, listing in catalogue.table.listings(each.number)

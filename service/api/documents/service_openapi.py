@@ -160,9 +160,11 @@ def _terms_of(offer: PaymentOffer, shared: Json) -> Json:
     """Return the terms of an offer, with its price unless that is the shared one."""
     price = _price_of(offer)
     terms = {
+        "scheme": offer.scheme,
+        "network": offer.network,
         "method": offer.method,
         "intent": offer.intent,
-        "currency": offer.asset,
+        "asset" if offer.protocol == "x402" else "currency": offer.asset,
         "payTo": offer.pay_to,
         "amount": offer.base_amount,
         "unitType": offer.unit,

@@ -11,14 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indexer.intake.lists import SourceRecord
-from indexer.intake.rules import Rules
-from indexer.options import Policy
 from indexer.payments.claims import Claims
 from indexer.payments.credit import NO_ENDPOINT, Claim
+from indexer.resources.resource import Resource
+from indexer.resources.x402 import read_resource
 from indexer.sources.decisions import FILE, Decisions, DecisionTable
-from indexer.x402.listing import Listing
-from indexer.x402.resource import read_resource
 from tests.support.running import Json, endpoint, service
 from tests.support.sources.x402 import TEST_USDC, USDC, accept, resource
 
@@ -35,11 +32,8 @@ def paid(url: str = PLACES[0], payee: str = "0xA", network: str = "Base") -> Jso
     return endpoint(network=network) | {"url": url, "payTo": payee}
 
 
-def listing_of(record: Json) -> Listing:
-    source = SourceRecord("", json.dumps(record).encode())
-    _, listing = read_resource(source, Rules(Policy()))
-    assert listing is not None
-    return listing
+def listing_of(record: Json) -> Resource:
+    return read_resource(json.dumps(record).encode())
 
 
 def served(folder: Path, claims: Claims, decisions: Decisions) -> DecisionTable:

@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from indexer.assets.testnets import is_test_network
 from indexer.catalogue.derived_ids import Identity, derive_ids
-from indexer.catalogue.services import Group
+from indexer.catalogue.reading import apply_rules
+from indexer.catalogue.services import HostItems
 from indexer.errors import InvalidRecord, LeftOut
-from indexer.intake.lists import SourceRecord
+from indexer.resources.assets import is_test_network
+from indexer.resources.x402 import read_resource
 from indexer.sources.decisions import Decisions
-from indexer.x402.resource import read_resource
 from tests.support.running import SHARED, Json, examples
 from tests.support.sources.x402 import (
     RULES,
@@ -38,12 +38,12 @@ VERSION_2 = SHARED / "bazaar" / "resources_v2_2026-06.json"
 Discover = Callable[..., list[Json]]
 
 
-def group(feeds: Sequence[Feed]) -> list[tuple[Group, Json]]:
+def group(feeds: Sequence[Feed]) -> list[tuple[HostItems, Json]]:
     return [*discover_feeds(feeds).groups()]
 
 
-def group_equal(*sources: Sequence[Json]) -> list[tuple[Group, Json]]:
-    """Group resources of equally trusted sources."""
+def group_equal(*sources: Sequence[Json]) -> list[tuple[HostItems, Json]]:
+    """HostItems resources of equally trusted sources."""
     return group([Feed(each, f"feed {number}") for number, each in enumerate(sources)])
 
 
@@ -207,9 +207,9 @@ def test_the_real_resources_become_services() -> None:
     ]
     for feed in feeds:
         for record in feed.records:
-            text = SourceRecord("", json.dumps(record).encode())
             try:
-                read, _ = read_resource(text, RULES)
+                read = read_resource(json.dumps(record).encode())
+                apply_rules(read, RULES)
             except LeftOut as left_out:
                 fates[left_out.rule] += 1
             except InvalidRecord as fault:

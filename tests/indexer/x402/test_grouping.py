@@ -10,11 +10,10 @@ import pytest
 
 from indexer.catalogue.services import MAX_ENDPOINTS_BYTES, describe_group
 from indexer.catalogue.table import encode_resource
-from indexer.intake.lists import SourceRecord
 from indexer.options import Policy
-from indexer.x402.resource import read_resource
+from indexer.resources.x402 import read_resource
 from tests.support.running import Json
-from tests.support.sources.x402 import RULES, Feed, accept, discover, resource
+from tests.support.sources.x402 import Feed, accept, discover, resource
 
 HOST = "https://api.one.example"
 ICON = f"{HOST}/icon.png"
@@ -124,8 +123,7 @@ def test_a_single_description_is_unchanged_and_joined_ones_are_limited(group: Gr
 
 def group_within(records: list[Json], policy: Policy) -> tuple[list[Json], list[str]]:
     """Return the endpoints of a service, and the URLs of the resources that its record has."""
-    texts = [SourceRecord("", json.dumps(each).encode()) for each in records]
-    found = [read_resource(text, RULES)[0] for text in texts]
+    found = [read_resource(json.dumps(each).encode()) for each in records]
     members = [(encode_resource(each), 0) for each in found]
     described = describe_group("id", "api.one.example", members, policy.endpoints_per_service)
     in_record = [each.identity for each in compress(found, described.in_record)]

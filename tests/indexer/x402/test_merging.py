@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from indexer.intake.findings import Conflict
+from indexer.resources.listing import MAX_ENTRIES, MAX_LISTING, encode_listing
 from indexer.sources.decisions import FILE, Decisions, DecisionTable
-from indexer.x402.listing import MAX_ENTRIES, MAX_LISTING
 from tests.support.running import Json, examples
 from tests.support.sources.x402 import (
     SOLANA_USDC,
@@ -65,7 +65,7 @@ def merge_in(folder: Path, feeds: Sequence[Feed], served: DecisionTable | None =
     discovery = discover(feeds, decisions, file=file)
     for group, service in discovery.groups():
         services.append(service)
-        listings += (json.loads(each.encode("id")) for each in discovery.listings(group))
+        listings += (json.loads(encode_listing(each, "id")) for each in discovery.listings(group))
     found = map(json.loads, file.getvalue().splitlines())
     dropped = [f"{each['source']} {each['position']}" for each in found if each["fate"] != "noted"]
     decisions.write(folder)

@@ -9,18 +9,22 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Any, BinaryIO, NamedTuple
 
+import msgspec
+
 from indexer.catalogue.merge import Merger
-from indexer.catalogue.services import Group, describe_services
-from indexer.catalogue.table import Table, encode_resource, row_of
+from indexer.catalogue.reading import apply_rules
+from indexer.catalogue.services import HostItems, describe_services
+from indexer.catalogue.table import Table, decode_resource, encode_resource, row_of
 from indexer.errors import InvalidRecord
 from indexer.intake.findings import Findings
-from indexer.intake.lists import SourceRecord
 from indexer.intake.rules import Rules
 from indexer.options import Policy
 from indexer.processes.pool import Pool
+from indexer.resources.assets import find_stablecoins
+from indexer.resources.listing import encode_listing
+from indexer.resources.resource import Resource
+from indexer.resources.x402 import read_resource
 from indexer.sources.decisions import Decisions
-from indexer.x402.listing import Listing
-from indexer.x402.resource import Resource, read_resource
 from tests.support.running import Json
 
 USDC = "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913"
@@ -76,13 +80,20 @@ def tool(
 def read(record: Json | bytes, rules: Rules | None = None) -> Resource:
     """Read a resource."""
     text = record if isinstance(record, bytes) else json.dumps(record).encode()
-    resource, _ = read_resource(SourceRecord("items[0]", text), rules or RULES)
+    resource = read_resource(text, find_stablecoins((rules or RULES).policy.stablecoins))
+    apply_rules(resource, rules or RULES)
     return resource
+
+
+def listing_of(record: Json | bytes) -> Json:
+    """Return the JSON of a resource as `/discovery` lists it."""
+    listed: Json = json.loads(encode_listing(read(record), "weather"))
+    return listed
 
 
 def endpoint_of(record: Json | bytes) -> Json:
     """Return the endpoint of a resource."""
-    endpoint: Json = json.loads(bytes(read(record).endpoint))
+    endpoint: Json = json.loads(msgspec.json.encode(read(record).to_endpoint()))
     return endpoint
 
 
@@ -100,7 +111,7 @@ class Discovery(NamedTuple):
     table: Table
     findings: Findings
 
-    def groups(self) -> Iterator[tuple[Group, Json]]:
+    def groups(self) -> Iterator[tuple[HostItems, Json]]:
         """Yield the discovered services with their catalogue records, but for the ids."""
         ids, paths = defaultdict[str, str](lambda: "id"), self.table.paths()
         limit = RULES.policy.endpoints_per_service
@@ -110,9 +121,9 @@ class Discovery(NamedTuple):
                 del described["id"]
                 yield group, described
 
-    def listings(self, group: Group) -> list[Listing]:
+    def listings(self, group: HostItems) -> list[Resource]:
         """Return the listings of a service."""
-        return [self.table.listing(row.number or 0) for row in group.rows if row.is_listed]
+        return [decode_resource(resource) for row, resource in group.members if row.is_listed]
 
 
 def discover(
@@ -131,10 +142,11 @@ def discover(
         findings.tally(feed.name)
         known: dict[str, int] = {}
         for index, record in enumerate(feed.records):
-            source = SourceRecord(f"items[{index}]", json.dumps(record).encode())
+            text = json.dumps(record).encode()
             with suppress(InvalidRecord):
-                found, _ = read_resource(source, rules)
-                row = row_of(found, number, feed.trust, source.position)
-                table.add_item(known, row, source.text, encode_resource(found))
+                found = read_resource(text, find_stablecoins(rules.policy.stablecoins))
+                apply_rules(found, rules)
+                row = row_of(found, number, feed.trust, f"items[{index}]")
+                table.add_item(known, row, text, encode_resource(found))
     Merger(table, decisions or Decisions(), rules, findings).merge()
     return Discovery(table, findings)

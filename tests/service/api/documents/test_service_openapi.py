@@ -16,9 +16,6 @@ from openapi_spec_validator import validate
 from indexer.catalogue.records import read_record
 from indexer.errors import InvalidRecord
 from indexer.intake.lists import SourceRecord
-from indexer.intake.rules import Rules
-from indexer.options import Policy
-from indexer.x402.resource import read_resource
 from service.api.documents.service_openapi import describe_service
 from service.schema.records import Service
 from service.urls import key_of, parse_url
@@ -141,9 +138,11 @@ def read_again(document: Json) -> dict[tuple[str, str], Json]:
     """Return the endpoints of a document as they are read, by URL and method."""
     found = {}
     for each in read(document):
-        assert each.fault is None
-        resource, _ = read_resource(each, Rules(Policy()))
-        found[key_of(resource.identity), resource.method] = json.loads(bytes(resource.endpoint))
+        resource = each.resource
+        assert resource is not None, each.fault
+        found[key_of(resource.identity), resource.method] = json.loads(
+            msgspec.json.encode(resource.to_endpoint())
+        )
     return found
 
 
@@ -162,7 +161,8 @@ def ways(given_: Json) -> list[Json]:
     if pricing.get("network"):
         names = ("amount", "minAmount", "maxAmount")
         prices_ = {name: pricing[name] for name in names if pricing.get(name)}
-        stated.append({"protocol": "x402", "currency": pricing["currency"]} | prices_)
+        terms = {name: pricing[name] for name in ("currency", "scheme", "network")}
+        stated.append({"protocol": "x402"} | terms | prices_)
     keys = {"statedBy", "description", "decimals"}
     stated += [{name: value for name, value in each.items() if name not in keys} for each in own]
     return [each for number, each in enumerate(stated) if each not in stated[:number]]
