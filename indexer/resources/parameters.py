@@ -16,7 +16,7 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 
 from indexer.resources.facts import Places, fold
 from indexer.untrusted import items, line, mapping, objects, text
-from service.bodies import BYTES, FORM, JSON, MULTIPART, TEXT
+from service.bodies import BYTES, FILE, FORM, JSON, MULTIPART, TEXT
 from service.schema.records import METHODS, ParameterDescriptor
 
 Group = Literal["body", "query", "path"]
@@ -150,11 +150,16 @@ def read_input(holders: Iterable[Any], url: str) -> Input:
         declarations["body", BODY], is_whole = _Declaration({"type": "string"}), True
     for name in path_parameters(url):
         declarations.setdefault(("path", name), _Declaration())
+    parameters = [_describe(*key, each) for key, each in declarations.items()]
+    if body_type == MULTIPART:
+        for each, declaration in zip(parameters, declarations.values(), strict=True):
+            if each.group == "body" and each.example is UNSET and _is_file(declaration.schema):
+                each.example = _encode(FILE)
     return Input(
         method="" if tool else method,
         tool=tool,
         description=description,
-        parameters=[_describe(*key, each) for key, each in declarations.items()],
+        parameters=parameters,
         body_type="" if body_type == JSON or tool else body_type,
         is_whole=is_whole,
     )
@@ -351,6 +356,11 @@ def _describe(group: Group, name: str, declaration: _Declaration) -> ParameterDe
         default=_encode(schema.get("default", UNSET)),
         required=True if group == "path" else declaration.required,
     )
+
+
+def _is_file(schema: Any) -> bool:
+    stated = schema if isinstance(schema, dict) else {"type": schema}
+    return stated.get("type") == "file" or stated.get("format") == "binary"
 
 
 def _type(schema: dict[str, Any]) -> Type | None:
