@@ -13,7 +13,7 @@ from msgspec import Raw
 
 from service.schema.records import Endpoint
 
-JSON = "application/json"
+JSON_TYPE = "application/json"
 MULTIPART = "multipart/form-data"
 FORM = "application/x-www-form-urlencoded"
 TEXT = "text/plain"
@@ -28,13 +28,13 @@ _string = msgspec.json.Decoder(str)
 
 def media_type_of(endpoint: Endpoint) -> str:
     """Return the media type of the body of an endpoint; other values than one are JSON."""
-    stated = endpoint.body_type if isinstance(endpoint.body_type, str) else JSON
-    return stated if _media_type.fullmatch(stated) else JSON
+    stated = endpoint.body_type if isinstance(endpoint.body_type, str) else JSON_TYPE
+    return stated if _media_type.fullmatch(stated) else JSON_TYPE
 
 
 def is_json(media_type: str) -> bool:
     """Whether a body is written as JSON."""
-    return media_type == JSON or media_type.endswith("+json")
+    return media_type == JSON_TYPE or media_type.endswith("+json")
 
 
 def explain_body(endpoint: Endpoint) -> str:

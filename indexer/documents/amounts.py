@@ -9,19 +9,16 @@ from typing import Any
 
 from indexer.errors import InvalidRecord
 from indexer.resources.assets import Asset, Stablecoins
-from indexer.resources.entries import CHARGE, MAX_NAME, shift_point
+from indexer.resources.entries import (
+    CHARGE,
+    MAX_AMOUNT,
+    MAX_NAME,
+    MINOR_UNITS,
+    REQUEST,
+    UNIT,
+    shift_point,
+)
 from indexer.untrusted import line
-
-REQUEST = "request"
-UNIT = "unit of use"
-"""The unit of another intent than a charge, where a document names none."""
-MAX_AMOUNT = 60  # characters
-MINOR_UNITS = {
-    **dict.fromkeys(("USD", "EUR", "GBP", "CHF", "CAD", "AUD", "SGD", "HKD", "NZD", "SEK"), 2),
-    **dict.fromkeys(("NOK", "DKK", "PLN", "CZK", "BRL", "MXN", "INR", "CNY", "ZAR", "AED"), 2),
-    **dict.fromkeys(("JPY", "KRW", "CLP", "VND"), 0),
-}
-"""Decimals of national currencies, by ISO 4217."""
 
 _amount = re.compile(r"\$?([0-9]+(?:\.[0-9]+)?|\.[0-9]+)")
 

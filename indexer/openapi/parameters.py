@@ -11,6 +11,7 @@ from typing import Any
 
 from indexer.documents.resource import Schema
 from indexer.openapi.references import REF, References
+from indexer.resources.parameters import BODY
 from indexer.untrusted import items, mapping, text
 
 MAX_PARAMETERS = 100  # of one operation, and as many in its body
@@ -20,7 +21,6 @@ MAX_VALUE = 4 * 1024  # characters of an example, a default, the values or the a
 MAX_ALTERNATIVES = 8
 MAX_VISITED = 100  # schemas that the body of one operation is made of
 PLACES = ("path", "query")
-BODY = "body"
 
 
 class Parameters:

@@ -32,7 +32,7 @@ from indexer.resources.parameters import (
     MAX_NAME as MAX_TOOL,
 )
 from indexer.resources.parameters import (
-    Input,
+    DeclaredInput,
     is_template,
     path_parameters,
     read_body_type,
@@ -339,7 +339,7 @@ def advise(
     merged: dict[str, Any],
     entries: Sequence[dict[str, Any]],
     url: str,
-    declared: Input,
+    declared: DeclaredInput,
     description: str,
     *,
     refers: bool = True,
