@@ -16,7 +16,7 @@ from indexer.intake.records import DESCRIBED, DESCRIBED_START, SourceRecord
 from indexer.resources.assets import KNOWN_STABLECOINS, Stablecoins
 from indexer.resources.entries import Entry, merge_offers
 from indexer.resources.resource import Resource, ServiceTexts
-from indexer.resources.x402 import NOT_READ, price_resource, read_resource
+from indexer.resources.x402 import price_resource, read_resource
 from indexer.untrusted import raw_members
 from service.schema.offers import PaymentOffer
 
@@ -63,11 +63,7 @@ def read_described(
     resource.offers = [Entry(**asdict(each)) for each in document.offers]
     resource.place, resource.texts = document.place, document.service
     resource.is_pointer = document.is_pointer and not resource.entries
-    others = [each for each in resource.notices if each.kind == NOT_READ]
     price_resource(resource)
-    if resource.is_pointer:
-        resource.notices = []
-    resource.notices += others
     return resource
 
 
