@@ -301,7 +301,8 @@ def _outputs_of(
     yield mapping(mapping(schema, "properties"), "example")
     yield mapping(mapping(extension, "info"), "output")
     schemas = [mapping(each, "outputSchema") for each in (*entries, merged)]
-    yield next((each.get("output") or each.get("properties") for each in schemas if each), None)
+    outputs = (each.get("output") or each.get("properties") for each in schemas)
+    yield next(filter(None, outputs), None)
     yield next((value for _, _, value in facts.stated("output")), None)
 
 
