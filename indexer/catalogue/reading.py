@@ -21,7 +21,7 @@ from indexer.resources.assets import find_stablecoins
 from indexer.resources.documents import Described
 from indexer.resources.listing import forget_dates
 from indexer.resources.resource import Resource
-from indexer.resources.x402 import NOT_READ, price_resource, read_resource
+from indexer.resources.x402 import price_resource, read_resource
 from service.urls import parse_url
 
 BATCH = 2**20
@@ -31,7 +31,6 @@ LEAST = 128
 READ_AHEAD = 2
 """Batches for each worker, so that no worker waits for the next one."""
 OTHER_KIND = "records of another kind"
-PATH = "$.resource"
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -77,12 +76,10 @@ def apply_rules(resource: Resource, rules: Rules) -> None:
     """
     for url in dict.fromkeys((resource.server or resource.stated_url, resource.url)):
         if not resource.tool_url or url == resource.server:
-            check_address(PATH, parse_url(url), rules)
+            check_address("$.resource", parse_url(url), rules)
     rules.denials.check("$.accepts", payees=resource.payees)
     if resource.price > rules.policy.max_price:
-        others = [each for each in resource.notices if each.kind == NOT_READ]
         price_resource(resource, rules.policy.max_price)
-        resource.notices += others
     entry = resource.chosen_entry
     amount = Decimal(entry.price) if entry and entry.price else None
     check_price(f"$.accepts[{resource.chosen}]", amount, resource.pricing.currency, rules)
