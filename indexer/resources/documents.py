@@ -21,7 +21,7 @@ from indexer.resources.entries import Entry, merge_offers
 from indexer.resources.facts import SPELLINGS, Places, fold, looks_like_fact
 from indexer.resources.listing import MAX_LISTING
 from indexer.resources.names import registrable_domain
-from indexer.resources.parameters import Input, path_parameters
+from indexer.resources.parameters import DeclaredInput, path_parameters
 from indexer.resources.resource import Resource, ServiceTexts
 from indexer.resources.x402 import MAX_NAME, MAX_TAGS, NOT_READ, SIZE, price_resource
 from indexer.sources.denials import fold_host, host_pattern
@@ -185,7 +185,7 @@ def make_resource(
     offers: list[Entry],
     place: str,
     *,
-    declared: Input,
+    declared: DeclaredInput,
     notices: Sequence[Notice] = (),
     advice: Advice = NO_ADVICE,
     **fields: Any,

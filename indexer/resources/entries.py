@@ -309,7 +309,7 @@ def choose(entries: Sequence[Entry], max_price: Decimal = INFINITY) -> int:
         has_amount = bool(each.price or each.base_amount)
         return each.fault[1] != "", not has_amount, not is_real, is_dear
 
-    return min(range(len(entries)), key=rank, default=0)
+    return min(range(len(entries)), key=rank) if len(entries) > 1 else 0
 
 
 def rank_offer(offer: Entry) -> tuple[bool, int]:

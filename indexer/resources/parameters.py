@@ -16,10 +16,10 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 
 from indexer.resources.facts import Places, fold
 from indexer.untrusted import items, line, mapping, objects, text
-from service.bodies import BYTES, FORM, JSON, MULTIPART, TEXT
+from service.bodies import BYTES, FILE, FORM, JSON_TYPE, MULTIPART, TEXT
 from service.schema.records import METHODS, ParameterDescriptor
 
-Group = Literal["body", "query", "path"]
+ParameterGroup = Literal["body", "query", "path"]
 Type = Literal["string", "number", "boolean", "array", "object"]
 
 MAX_NAME = 256  # characters of the name of a tool
@@ -29,7 +29,7 @@ MAX_OUTPUT = 64  # names
 BODY = "body"
 """The parameter that is the whole body, and also the name of its group."""
 
-_GROUPS: dict[str, Group] = {
+_GROUPS: dict[str, ParameterGroup] = {
     **dict.fromkeys(("queryparams", "query", "queryparameters", "querystring"), "query"),
     **dict.fromkeys(("bodyfields", "bodyparams", "body", "inputschema", "requestbody"), "body"),
     **dict.fromkeys(("pathparams", "path", "pathparameters"), "path"),
@@ -37,7 +37,7 @@ _GROUPS: dict[str, Group] = {
 _SCHEMAS = frozenset(("inputschema", "requestschema", "parameters", "params"))
 """Members beside a URL that describe all parameters, of which none is known to be in the body."""
 _BODY_TYPES = {
-    **dict.fromkeys(("json", "applicationjson"), JSON),
+    **dict.fromkeys(("json", "applicationjson"), JSON_TYPE),
     **dict.fromkeys(("formdata", "multipartformdata", "multipart", "file", "files"), MULTIPART),
     **dict.fromkeys(("form", "urlencoded", "formurlencoded", "xwwwformurlencoded"), FORM),
     **dict.fromkeys(("text", "plaintext", "string", "plain"), TEXT),
@@ -82,7 +82,7 @@ _placeholder = re.compile(r"/(?::([A-Za-z_]\w*)|\{([^{}/]+)\}|\[([^\[\]/]+)\])(?
 _field = re.compile(r'"([^\W\d][\w .-]{0,39})":')
 
 
-class Input(Struct):
+class DeclaredInput(Struct):
     """How a resource is called; texts are empty where nothing is declared.
 
     tool: the name of an MCP tool, whose description is `description`
@@ -112,10 +112,10 @@ class _Declaration(Struct):
         self.required = other.required if self.required is UNSET else self.required
 
 
-_Declarations = dict[tuple[Group, str], _Declaration]
+_Declarations = dict[tuple[ParameterGroup, str], _Declaration]
 
 
-def read_input(holders: Iterable[Any], url: str) -> Input:
+def read_input(holders: Iterable[Any], url: str) -> DeclaredInput:
     """Read the input that decoded values of any type declare, the most specific first.
 
     The first holder with parameters or a body counts for these, the first with a method for that.
@@ -150,12 +150,17 @@ def read_input(holders: Iterable[Any], url: str) -> Input:
         declarations["body", BODY], is_whole = _Declaration({"type": "string"}), True
     for name in path_parameters(url):
         declarations.setdefault(("path", name), _Declaration())
-    return Input(
+    parameters = [_describe(*key, each) for key, each in declarations.items()]
+    if body_type == MULTIPART:
+        for each, declaration in zip(parameters, declarations.values(), strict=True):
+            if each.group == "body" and each.example is UNSET and _is_file(declaration.schema):
+                each.example = _encode(FILE)
+    return DeclaredInput(
         method="" if tool else method,
         tool=tool,
         description=description,
-        parameters=[_describe(*key, each) for key, each in declarations.items()],
-        body_type="" if body_type == JSON or tool else body_type,
+        parameters=parameters,
+        body_type="" if body_type == JSON_TYPE or tool else body_type,
         is_whole=is_whole,
     )
 
@@ -231,8 +236,8 @@ def _collect(
     declarations: _Declarations, fields: dict[str, Any], method: str, *, examples: bool
 ) -> None:
     """Add the parameters of all groups; with `examples` a plain value is an example."""
-    default: Group = "query" if method in _WITHOUT_BODY else "body"
-    found: list[tuple[Group, str, _Declaration]] = []
+    default: ParameterGroup = "query" if method in _WITHOUT_BODY else "body"
+    found: list[tuple[ParameterGroup, str, _Declaration]] = []
     for key, value in fields.items():
         group = _GROUPS.get(fold(key))
         if group is not None:
@@ -325,7 +330,7 @@ def names_type(value: Any) -> bool:
     )
 
 
-def _describe(group: Group, name: str, declaration: _Declaration) -> ParameterDescriptor:
+def _describe(group: ParameterGroup, name: str, declaration: _Declaration) -> ParameterDescriptor:
     schema = declaration.schema if isinstance(declaration.schema, dict) else {}
     remark = declaration.schema if isinstance(declaration.schema, str) else ""
     alternatives = [schema, *objects(schema, "anyOf"), *objects(schema, "oneOf")]
@@ -351,6 +356,11 @@ def _describe(group: Group, name: str, declaration: _Declaration) -> ParameterDe
         default=_encode(schema.get("default", UNSET)),
         required=True if group == "path" else declaration.required,
     )
+
+
+def _is_file(schema: Any) -> bool:
+    stated = schema if isinstance(schema, dict) else {"type": schema}
+    return stated.get("type") == "file" or stated.get("format") == "binary"
 
 
 def _type(schema: dict[str, Any]) -> Type | None:

@@ -22,7 +22,6 @@ from service.urls import ParsedUrl, parse_url
 OLD = "old listings"
 CLOCK_SKEW = 3600 * SECOND
 MAX_MOMENT = 2**63 - 1
-PATH = "$.resource"
 
 
 class Rules:
@@ -120,7 +119,7 @@ def apply_rules(resource: Resource, rules: Rules) -> None:
     """
     for url in dict.fromkeys((resource.server or resource.stated_url, resource.url)):
         if not resource.tool_url or url == resource.server:
-            check_address(PATH, parse_url(url), rules)
+            check_address("$.resource", parse_url(url), rules)
     rules.denials.check("$.accepts", payees=resource.payees)
     if resource.price > rules.policy.max_price:
         others = [each for each in resource.notices if each.kind == NOT_READ]
