@@ -123,11 +123,10 @@ def read_input(holders: Iterable[Any], url: str) -> DeclaredInput:
     """
     holders = [each for each in holders if each and isinstance(each, dict)]
     inputs = [found for each in holders for found in _inputs_of(each)]
-    stated, beside = Places(*(declared for declared, _, _ in inputs)), Places(*holders)
-    method = stated.find("method", lambda each: _read_method(each, _method.fullmatch)) or (
-        beside.find("method", lambda each: _read_method(each, _names_methods)) or ""
-    )
-    tools = (_tool_of(declared) for declared, _, _ in inputs)
+    declared_inputs = [declared for declared, _, _ in inputs]
+    facts = Places(*declared_inputs, *holders)
+    method = facts.find("method", _read_method) or ""
+    tools = map(_tool_of, declared_inputs)
     tool, description = next(filter(None, tools), ("", ""))
     declarations: _Declarations = {}
     for declared, schema, are_examples in inputs:
@@ -135,19 +134,17 @@ def read_input(holders: Iterable[Any], url: str) -> DeclaredInput:
         _collect(declarations, declared, method, examples=are_examples)
         if declarations:
             break
+    body_type = (
+        facts.find("body type", read_body_type)
+        or Places(*declared_inputs).find("media type", read_body_type)
+        or ""
+    )
     whole = declarations.pop(("body", ""), None)
+    if whole is None and body_type in {TEXT, BYTES}:
+        whole = _Declaration({"type": "string"})
     is_whole = whole is not None and not any(group == "body" for group, _ in declarations)
     if whole is not None and is_whole:
         declarations["body", BODY] = whole
-    body_type = (
-        stated.find("body type", read_body_type)
-        or stated.find("media type", read_body_type)
-        or beside.find("body type", read_body_type)
-        or ""
-    )
-    has_body = any(group == "body" for group, _ in declarations)
-    if body_type in {TEXT, BYTES} and not has_body:
-        declarations["body", BODY], is_whole = _Declaration({"type": "string"}), True
     for name in path_parameters(url):
         declarations.setdefault(("path", name), _Declaration())
     parameters = [_describe(*key, each) for key, each in declarations.items()]
@@ -170,14 +167,17 @@ def _inputs_of(holder: dict[str, Any]) -> Iterator[tuple[dict[str, Any], dict[st
 
     Each comes with the properties of its schema, and whether its own values are examples.
     """
+    declared = mapping(mapping(holder, "info"), "input")
+    schema = mapping(
+        mapping(mapping(mapping(holder, "schema"), "properties"), "input"), "properties"
+    )
+    if declared or schema:
+        yield declared, schema, True
     for name, value in holder.items():
         if not value or not isinstance(value, (dict, list)):
             continue
         folded = fold(name)
-        if folded == "info" and (declared := mapping(value, "input")):
-            schema = mapping(mapping(mapping(holder, "schema"), "properties"), "input")
-            yield declared, mapping(schema, "properties"), True
-        elif folded == "input" and isinstance(value, dict):
+        if folded == "input" and isinstance(value, dict):
             yield value, {}, False
         elif folded == "outputschema" and (declared := mapping(value, "input")):
             yield declared, {}, False
@@ -187,15 +187,11 @@ def _inputs_of(holder: dict[str, Any]) -> Iterator[tuple[dict[str, Any], dict[st
             yield {name: value}, {}, False
 
 
-def _read_method(value: Any, is_method: Any) -> str:
+def _read_method(value: Any) -> str:
+    """Return a text of methods of HTTP, as in `GET, POST`, or an empty string."""
     method = line(value, MAX_METHOD).upper()
-    return method if is_method(method) else ""
-
-
-def _names_methods(text: str) -> bool:
-    """Whether a text consists of methods of HTTP, as in `GET, POST`."""
-    words = _words.findall(text)
-    return bool(words) and bool(_method.fullmatch(text)) and {*words} <= {*METHODS, "OPTIONS"}
+    are_known = {*_words.findall(method)} <= {*METHODS, "OPTIONS"}
+    return method if are_known and _method.fullmatch(method) else ""
 
 
 def _tool_of(declared: dict[str, Any]) -> tuple[str, str] | None:
