@@ -351,7 +351,7 @@ def make_price(entry: Entry) -> Pricing:
         )
     return Pricing(
         amount=entry.amount,
-        currency=entry.currency if entry.price or entry.stated_by == ACCEPTS else "",
+        currency=entry.currency if entry.price else "",
         network=network,
         scheme=scheme or EXACT,
         min_amount=entry.min_amount or UNSET,

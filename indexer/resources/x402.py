@@ -29,9 +29,7 @@ from indexer.resources.entries import (
 from indexer.resources.facts import SPELLINGS, Places, fold, looks_like_fact
 from indexer.resources.listing import MAX_ENTRIES, MAX_LISTING, are_of_version_1, list_resource
 from indexer.resources.parameters import (
-    MAX_NAME as MAX_TOOL,
-)
-from indexer.resources.parameters import (
+    MAX_METHOD,
     DeclaredInput,
     is_template,
     path_parameters,
@@ -39,8 +37,11 @@ from indexer.resources.parameters import (
     read_input,
     read_output,
 )
+from indexer.resources.parameters import (
+    MAX_NAME as MAX_TOOL,
+)
 from indexer.resources.resource import Resource
-from indexer.text import decode_or_invalid, is_own_text
+from indexer.text import decode_or_invalid, is_own_text, shorten
 from indexer.untrusted import (
     decode_object,
     items,
@@ -58,7 +59,7 @@ from service.urls import DEFAULT_PORTS, MAX_URL, ParsedUrl, find_url
 
 SIZE = "listings that are too large"
 NO_SERVER = "MCP tools without a server"
-NOT_READ = "with members not understood"
+NOT_READ = "not understood: "
 MAX_NAME = 100  # characters
 MAX_TAG = 50
 MAX_TAGS = 20
@@ -172,12 +173,12 @@ def price_resource(resource: Resource, max_price: Decimal = INFINITY) -> None:
     entry = resource.chosen_entry
     if entry is not None and entry.fault[1]:
         raise InvalidRecord(f"{path}.{entry.fault[0]}", f"is not a price: {entry.fault[1]}")
+    notice = explain_price(entry, path if entries else resource.place)
     if entry is None and not resource.place:
         reason = "there is no price: `accepts` has no entry, so the resource is only searchable"
-        resource.notices = [Notice(WITHOUT_ACCEPTS, "$.accepts", reason)]
-    else:
-        notice = explain_price(entry, path if entries else resource.place)
-        resource.notices = [notice] if notice else []
+        notice = Notice(WITHOUT_ACCEPTS, "$.accepts", reason)
+    others = [each for each in resource.notices if each.kind.startswith(NOT_READ)]
+    resource.notices = [notice, *others] if notice else others
 
 
 def url_of(values: dict[str, Any]) -> tuple[str, str]:
@@ -300,7 +301,8 @@ def _outputs_of(
     yield mapping(mapping(schema, "properties"), "example")
     yield mapping(mapping(extension, "info"), "output")
     schemas = [mapping(each, "outputSchema") for each in (*entries, merged)]
-    yield next((each.get("output") or each.get("properties") for each in schemas if each), None)
+    outputs = (each.get("output") or each.get("properties") for each in schemas)
+    yield next(filter(None, outputs), None)
     yield next((value for _, _, value in facts.stated("output")), None)
 
 
@@ -409,5 +411,6 @@ def _not_read(
     for fact, value in read.items():
         if not value:
             names += [f"$.{name}" for _, name, stated in facts.stated(fact) if stated]
-    for name in dict.fromkeys(names):
-        yield Notice(NOT_READ, name, f"`{name.rpartition('.')[2]}` is not understood")
+    for path in dict.fromkeys(names):
+        name = shorten(path.rpartition(".")[2], MAX_METHOD)
+        yield Notice(f"{NOT_READ}`{name}`", path, "looks like a fact, and is not understood")

@@ -13,7 +13,7 @@ from indexer.options import Policy
 from indexer.resources.assets import Stablecoins
 from indexer.resources.listing import forget_dates
 from indexer.resources.resource import Resource
-from indexer.resources.x402 import NOT_READ, price_resource
+from indexer.resources.x402 import price_resource
 from indexer.sources.denials import Denials
 from indexer.untrusted import MICROSECOND, NEVER, SECOND, parse_moment, since_epoch
 from service.schema.values import EPOCH, format_timestamp
@@ -122,9 +122,7 @@ def apply_rules(resource: Resource, rules: Rules) -> None:
             check_address("$.resource", parse_url(url), rules)
     rules.denials.check("$.accepts", payees=resource.payees)
     if resource.price > rules.policy.max_price:
-        others = [each for each in resource.notices if each.kind == NOT_READ]
         price_resource(resource, rules.policy.max_price)
-        resource.notices += others
     entry = resource.chosen_entry
     amount = Decimal(entry.price) if entry and entry.price else None
     check_price(f"$.accepts[{resource.chosen}]", amount, resource.pricing.currency, rules)
