@@ -134,8 +134,8 @@ def read_resource(given: bytes, tokens: Stablecoins = KNOWN_STABLECOINS) -> Reso
         service_name=texts.line("service name", MAX_NAME) or facts.line("name", MAX_NAME),
         description=texts.find("description", text) or "",
         category=texts.line("category", MAX_NAME),
-        tags=texts.find("tags", _tags) or [],
-        icon_url=texts.find("icon", _icon_url) or "",
+        tags=texts.find("tags", read_tags) or [],
+        icon_url=texts.find("icon", read_icon_url) or "",
         calls=_count(quality.get("l30DaysTotalCalls")),
         payers=_count(quality.get("l30DaysUniquePayers")),
         entries=read,
@@ -178,7 +178,7 @@ def price_resource(resource: Resource, max_price: Decimal = INFINITY) -> None:
         reason = "there is no price: `accepts` has no entry, so the resource is only searchable"
         notice = Notice(WITHOUT_ACCEPTS, "$.accepts", reason)
     others = [each for each in resource.notices if each.kind.startswith(NOT_READ)]
-    resource.notices = [notice, *others] if notice and not resource.is_pointer else others
+    resource.notices = [notice, *others] if notice else others
 
 
 def url_of(values: dict[str, Any]) -> tuple[str, str]:
@@ -263,7 +263,7 @@ def _server(value: Any) -> str:
     return url if parsed is not None and parsed.scheme in DEFAULT_PORTS else ""
 
 
-def _tags(value: Any) -> list[str]:
+def read_tags(value: Any) -> list[str]:
     """Return the distinct tags of a list, or of a text with commas, regardless of case."""
     tags: dict[str, str] = {}
     given = value.split(",") if isinstance(value, str) else value
@@ -273,7 +273,7 @@ def _tags(value: Any) -> list[str]:
     return list(tags.values())
 
 
-def _icon_url(value: Any) -> str:
+def read_icon_url(value: Any) -> str:
     """Return a URL that a browser may safely load an image from."""
     url = line(value, MAX_ICON_URL)
     parsed = find_url(url)

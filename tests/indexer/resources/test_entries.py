@@ -113,7 +113,7 @@ def test_the_scheme_says_whether_an_amount_is_a_maximum(scheme: str, amounts: Js
     [
         ({"price": "$0.01"}, "0.01", "USD"),
         ({"price": "0.01 USDC"}, "0.01", "USDC"),
-        ({"price": 0.01, "asset": USDC}, "0.01", "USD"),
+        ({"price": 0.01, "asset": USDC}, "0.01", "USDC"),
         ({"price": "0.01", "currency": "EUR"}, "0.01", "EUR"),
         ({"price": "0.01", "asset": "USDC"}, "0.01", "USDC"),
         ({"price": {"amount": "10000", "asset": USDC}}, "0.01", "USDC"),
