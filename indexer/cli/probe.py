@@ -6,12 +6,20 @@ import argparse
 from typing import TYPE_CHECKING
 
 from indexer.cli.command import Command, add_artifacts_option
-from indexer.cli.options.declared import add_declared, given
+from indexer.cli.options import add_flags, given
 from indexer.cli.terminal import answer
 from indexer.errors import IndexerError
 from indexer.probing.options import ProbeOptions
 from indexer.progress import Progress
 from service.errors import needs_extra
+
+FLAGS = {
+    "out": "--out FILE",
+    "contact": "--contact CONTACT",
+    "every": "--every TIME",
+    "post": "--post",
+    "allow_private": "--allow-private",
+}
 
 if TYPE_CHECKING:
     from indexer.probing.prober import ProbeReport
@@ -19,7 +27,7 @@ if TYPE_CHECKING:
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the file, the contact and which endpoints are visited."""
-    add_declared(parser, ProbeOptions)
+    add_flags(parser, ProbeOptions, FLAGS)
     add_artifacts_option(parser, "where the endpoints are published")
     parser.add_argument("--quiet", action="store_true", help="print nothing but errors")
 

@@ -17,13 +17,12 @@ from msgspec import structs
 from indexer.build import build_snapshot
 from indexer.catalogue.known_records import KnownRecords, Stored
 from indexer.catalogue.normaliser import RecordNormaliser, Result
+from indexer.catalogue_file import name_source
 from indexer.errors import IndexerError, InvalidRecord
 from indexer.intake.records import SourceRecord
-from indexer.options import BuildOptions
+from indexer.options import BuildOptions, RankingOptions
 from indexer.processes.pool import Pool
-from indexer.search_options import RankingOptions
 from indexer.segments.reuse import REUSE
-from indexer.sources.catalogue_file import name_source
 from indexer.sources.fact_store import LAYOUT, FactsDamaged, open_facts
 from indexer.x402.readings import ReadResource
 from service.snapshot.manifest import read_manifest

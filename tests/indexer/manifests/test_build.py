@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from indexer.build import check_sources
+from indexer.catalogue_file import read_catalogue_file
 from indexer.cli.main import main
 from indexer.options import BuildOptions
-from indexer.sources.catalogue_file import read_catalogue_file
 from indexer.x402.pointers import BARE, REASON
 from tests.support.intake import CatalogueFolder, listings, source
 from tests.support.running import Json, examples, serve, service
