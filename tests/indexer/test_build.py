@@ -326,7 +326,7 @@ def test_overlays_apply_after_usage_and_before_ordering(
     quality = services[ID]["quality"]
     assert (quality["totalCalls"], quality["score"], quality["uniquePayers"]) == (1, 0.9, 1)
     report = reported(capsys)
-    assert report["unusedOverlays"] == [f"{tmp_path / 'overlay.json'}:1: unknown"]
+    assert report["unusedOverlays"] == [f"{tmp_path / 'overlay.json'}: unknown"]
     assert report["sources"][0]["leftOut"] == {"taken down": 1}
     assert open_snapshot(artifacts).search("scam").total == 0
 
