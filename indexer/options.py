@@ -115,8 +115,8 @@ class SourceOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     hosts: the hosts that documents may describe, with `*` for any characters; by default all for a
         curated source, and those of its own registrable domain for a URL
     hides: hide the resources of the hosts of its records that these do not name
-    on_error: when a source fails: `fail` publishes nothing, `last` (the default in a catalogue
-        file) reads its last accepted copy, `skip` leaves its listings out
+    on_error (--on-error ACTION): when a source fails: `fail` publishes nothing, `last` (the default
+        in a catalogue file) reads its last accepted copy, `skip` leaves its listings out
     max_age: greatest age of the copy that `last` reads
     every: time between the starts of two walks of a feed in pages; a tenth less is enough
     max_removed: share of the listings of the last accepted copy that may go or change their payee;
@@ -199,12 +199,12 @@ DENIED = tuple(name for name in Denial.__struct_fields__ if name not in {"reason
 class Policy(Struct, frozen=True, forbid_unknown_fields=True):
     """Which listings are published.
 
-    max_price: believe no price above this, in units of the currency: leave out discovered resources
-        without another one
-    allow_http: keep discovered resources that are not encrypted
-    allow_private: keep discovered resources on localhost or at private addresses
-    deny: take down everything of a `host:` (with `*` for any characters), `domain:`, `payee:` or
-        `id:`, or the endpoint of a URL
+    max_price (--max-price AMOUNT): believe no price above this, in units of the currency: leave out
+        discovered resources without another one
+    allow_http (--allow-http): keep discovered resources that are not encrypted
+    allow_private (--allow-private): keep discovered resources on localhost or at private addresses
+    deny (--deny TEXT): take down everything of a `host:` (with `*` for any characters), `domain:`,
+        `payee:` or `id:`, or the endpoint of a URL
     endpoints_per_service: greatest number of endpoints in the record of a discovered service
     max_age: leave out discovered resources that were updated longer ago
     probe_max_age: time for which an endpoint is alive after a 402 with a price
@@ -225,14 +225,14 @@ class Policy(Struct, frozen=True, forbid_unknown_fields=True):
 class Limits(Struct, frozen=True):
     """Bounds on reading one feed.
 
-    seconds: deadline of each feed
+    seconds (--feed-seconds TIME): deadline of each feed
     silence: seconds without a byte after which a connection counts as lost
-    bytes: maximum size of each feed, decompressed
+    bytes (--feed-bytes SIZE): maximum size of each feed, decompressed
     page_bytes: of one JSON text, which is read whole: a page or an array
     pages: of one walk
     attempts: for one response
     backoff: seconds before the second attempt, about; doubled before each further one
-    allow_private: read feeds whose host name resolves to a private address
+    allow_private (--allow-private-feeds): read feeds whose host name resolves to a private address
     """
 
     seconds: float = 600
@@ -248,7 +248,7 @@ class Limits(Struct, frozen=True):
 class RankingOptions(Struct, frozen=True):
     """How searches rank.
 
-    is_semantic: rank by words alone, not by meaning as well
+    is_semantic (--no-semantic): rank by words alone, not by meaning as well
     search: parameters of the ranking
     """
 
@@ -262,10 +262,10 @@ STATIC_RANKING = RankingOptions()
 class ClusterOptions(Struct, frozen=True):
     """The cluster that gets the postings of a snapshot, and how.
 
-    prefix: beginning of the names of indexes and aliases, one for each catalogue
-    shards: primary shards of each index
-    replicas: copies of each shard
-    grace: time for which the indexes of a snapshot outlast its folder
+    prefix (--prefix NAME): beginning of the names of indexes and aliases, one for each catalogue
+    shards (--opensearch-shards N): primary shards of each index
+    replicas (--opensearch-replicas N): copies of each shard
+    grace (--opensearch-grace TIME): time for which the indexes of a snapshot outlast its folder
     """
 
     address: ClusterAddress
@@ -286,24 +286,25 @@ class ClusterOptions(Struct, frozen=True):
 class BuildOptions(Struct, frozen=True, kw_only=True):
     """The options of a build; among equally trusted sources later catalogue records win.
 
-    accept: take the source of this name although it lost or changed too much
-    out: the artifacts folder
-    rejects: list the rejects in this file, one JSON object a line
-    max_rejects: publish nothing when more than this share of one source is malformed
-    jobs: use at most N processes to index, and N threads to count payments; by default one for each
-        available CPU
-    memory: use at most this much memory, such as `512M` or `2G` (powers of 1024), in all processes
-        together; by default half of what is available, and no more than `1G` unless the sources
-        need it
-    endpoints: do not index the texts of endpoints: neither `/v1/search/endpoints` nor
-        `/discovery/search` finds any by words, and services are found by their own texts alone;
+    accept (--accept NAME): take the source of this name although it lost or changed too much
+    out (--out FOLDER): the artifacts folder
+    rejects (--rejects FILE): list the rejects in this file, one JSON object a line
+    max_rejects (--max-rejects SHARE): publish nothing when more than this share of one source is
+        malformed
+    jobs (--jobs N): use at most N processes to index, and N threads to count payments; by default
+        one for each available CPU
+    memory (--memory SIZE): use at most this much memory, such as `512M` or `2G` (powers of 1024),
+        in all processes together; by default half of what is available, and no more than `1G`
+        unless the sources need it
+    endpoints (--no-endpoints): do not index the texts of endpoints: neither `/v1/search/endpoints`
+        nor `/discovery/search` finds any by words, and services are found by their own texts alone;
         filters and lists work
-    from_scratch: derive everything anew, and nothing from what the last build kept, and walk every
-        feed; the same sources give the same snapshot
-    forget: use none of the decisions of the served snapshot, such as ids
-    keep: how many snapshots stay on disk, at least the published one and one that a rollback can go
-        back to
-    downloads: make no files for `ratecard fetch` and mirrors to copy
+    from_scratch (--from-scratch): derive everything anew, and nothing from what the last build
+        kept, and walk every feed; the same sources give the same snapshot
+    forget (--forget): use none of the decisions of the served snapshot, such as ids
+    keep (--keep N): how many snapshots stay on disk, at least the published one and one that a
+        rollback can go back to
+    downloads (--no-downloads): make no files for `ratecard fetch` and mirrors to copy
     cluster: gets the postings; None leaves them in the snapshot
     """
 

@@ -11,7 +11,6 @@ import msgspec
 from indexer.build import build_snapshot, check_sources
 from indexer.cli.command import Command
 from indexer.cli.options import (
-    FLAGS,
     add_engine_options,
     add_flags,
     add_ranking_options,
@@ -36,7 +35,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add_source_options(parser, publishes=True)
     add_ranking_options(parser)
     add_engine_options(parser)
-    add_flags(parser, ClusterOptions, FLAGS[ClusterOptions])
+    add_flags(parser, ClusterOptions)
     _add_report_options(parser)
 
 

@@ -23,7 +23,7 @@ MAX_CHANGES = 5
 class EvaluationOptions(Struct, frozen=True):
     """The options of an evaluation that have a bound.
 
-    worst: show the N queries with the worst nDCG
+    worst (--worst N): show the N queries with the worst nDCG
     """
 
     worst: Annotated[int, Meta(ge=0)] = 0
@@ -44,7 +44,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help='JSON lines of queries: {"query":"...","relevant":{"document id":grade}}',
     )
     parser.add_argument("--json", action="store_true", help="answer in JSON")
-    add_flags(parser, EvaluationOptions, {"worst": "--worst N"})
+    add_flags(parser, EvaluationOptions)
     add_ranking_options(parser)
     parser.add_argument(
         "--compare",

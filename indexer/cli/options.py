@@ -6,11 +6,11 @@ import argparse
 import inspect
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable
 from fractions import Fraction
 from functools import partial
 from importlib.util import find_spec
-from typing import Any, NoReturn, get_type_hints
+from typing import Any, NamedTuple, get_type_hints
 
 import msgspec
 from msgspec import NODEFAULT, Struct
@@ -39,61 +39,34 @@ from indexer.options import (
     read_value,
 )
 from indexer.text import shorten
+from service.cli import Parser
 from service.opensearch.connection import MODULES, NEEDS_EXTRA, ClusterAddress, shown
 from service.search.config import SEARCH_CONFIG, SearchConfig
 
-FLAGS: dict[type[Struct], dict[str, str]] = {
-    SourceOptions: {"on_error": "--on-error ACTION"},
-    Policy: {
-        "max_price": "--max-price AMOUNT",
-        "allow_http": "--allow-http",
-        "allow_private": "--allow-private",
-        "deny": "--deny TEXT",
-    },
-    Limits: {
-        "seconds": "--feed-seconds TIME",
-        "bytes": "--feed-bytes SIZE",
-        "allow_private": "--allow-private-feeds",
-    },
-    BuildOptions: {
-        "accept": "--accept NAME",
-        "out": "--out FOLDER",
-        "rejects": "--rejects FILE",
-        "max_rejects": "--max-rejects SHARE",
-        "forget": "--forget",
-        "from_scratch": "--from-scratch",
-        "jobs": "--jobs N",
-        "memory": "--memory SIZE",
-        "endpoints": "--no-endpoints",
-        "keep": "--keep N",
-        "downloads": "--no-downloads",
-    },
-    RankingOptions: {"is_semantic": "--no-semantic"},
-    ClusterOptions: {
-        "prefix": "--prefix NAME",
-        "shards": "--opensearch-shards N",
-        "replicas": "--opensearch-replicas N",
-        "grace": "--opensearch-grace TIME",
-    },
-}
-"""Options of the command line, by the field that each sets."""
 PUBLISHING = ("endpoints", "keep", "downloads")
 """Fields of BuildOptions that mean nothing where nothing is published."""
-GONE = {
-    "--header": '`headers = {NAME = "VALUE"}` into its [[source]]',
-    "--param": '`params = {NAME = "VALUE"}` into its [[source]]',
-    "--column": '`columns = {OURS = "THEIRS"}` into its [[source]]',
-    "--chain": '`chain = "NETWORK"` into its [[source]]',
-    "--every": '`every = "1h"` into its [[source]]',
-    "--max-age": '`max_age = "7d"` into its [[source]]',
-    "--max-removed": '`max_removed = "10%"` into its [[source]]',
-    "--max-items": "`max_items = 10_000_000` into its [[source]]",
-    "--curated": "`curated = true` into its [[source]]",
-    "--endpoints-per-service": "`endpoints_per_service = 1_000` into [policy]",
-    "--max-listing-age": '`max_age = "30d"` into [policy]',
-    "--probe-max-age": '`probe_max_age = "7d"` into [policy]',
+SOURCE_LINES = {
+    "--header": 'headers = {NAME = "VALUE"}',
+    "--param": 'params = {NAME = "VALUE"}',
+    "--column": 'columns = {OURS = "THEIRS"}',
+    "--chain": 'chain = "NETWORK"',
+    "--every": 'every = "1h"',
+    "--max-age": 'max_age = "7d"',
+    "--max-removed": 'max_removed = "10%"',
+    "--max-items": "max_items = 10_000_000",
+    "--curated": "curated = true",
 }
-"""Options of an earlier release, and what to write into a catalogue file instead."""
+POLICY_LINES = {
+    "--endpoints-per-service": "endpoints_per_service = 1_000",
+    "--max-listing-age": 'max_age = "30d"',
+    "--probe-max-age": 'probe_max_age = "7d"',
+}
+GONE = {
+    flag: f"`{line}` into {table} of a catalogue file"
+    for lines, table in ((SOURCE_LINES, "the [[source]]"), (POLICY_LINES, "[policy]"))
+    for flag, line in lines.items()
+}
+"""Options of an earlier release, and what to write instead."""
 
 ENGINES = ("embedded", "opensearch")
 FIXED = frozenset(("field_weights", "encoder", "analysis", "impact_scale", "dense_share"))
@@ -103,48 +76,54 @@ ENCODER = "encoder"
 ENCODERS = {"none": False, "static": True}
 """Encoders, and whether these rank by meaning."""
 
+_described = re.compile(r"^(\w+)(?: \((--[^)]+)\))?: (.+(?:\n +.+)*)", re.MULTILINE)
+
+
+class Described(NamedTuple):
+    """A field as the docstring of its type describes it, with the flag that sets it, if any."""
+
+    name: str
+    flag: str
+    text: str
+
+
+def described(options: type[Struct]) -> list[Described]:
+    """Return the fields that a docstring describes: `name (--flag VALUE): text`."""
+    lines = _described.findall(inspect.getdoc(options) or "")
+    return [Described(name, flag, " ".join(text.split())) for name, flag, text in lines]
+
 
 def add_flags(
-    parser: argparse.ArgumentParser, options: type[Struct], flags: Mapping[str, str]
+    parser: argparse.ArgumentParser, options: type[Struct], without: Container[str] = ()
 ) -> None:
-    """Add the flags of these fields; each is None where it is not given."""
-    hints, described = get_type_hints(options, include_extras=True), descriptions(options)
-    for field in fields(options):
-        flag, _, metavar = flags.get(field.name, "").partition(" ")
-        if not flag:
+    """Add the flags of these options; each is None where it is not given."""
+    hints = get_type_hints(options, include_extras=True)
+    defaults = {field.name: field.default for field in fields(options)}
+    for name, usage, text in described(options):
+        flag, _, metavar = usage.partition(" ")
+        if not flag or name in without:
             continue
-        default = field.default
+        default = defaults[name]
         settings: dict[str, Any] = {"action": "store_const", "const": not default}
         if metavar:
-            read = partial(_read, field.name, hints[field.name])
-            settings = {"metavar": metavar, "type": read}
+            settings = {"metavar": metavar, "type": partial(_read, name, hints[name])}
         if isinstance(default, tuple | frozenset):
             settings = {"metavar": metavar, "action": "append"}
-        text = f"{described.get(field.name, '')} ({written(field.name, default)})".removesuffix(
-            " ()"
-        )
+        shown = f" ({written(name, default)})" if written(name, default) else ""
         parser.add_argument(
             flag,
-            dest=f"{options.__name__}.{field.name}",
+            dest=f"{options.__name__}.{name}",
             required=default is NODEFAULT,
-            help=text.removesuffix(" ()").replace("%", "%%"),
+            help=(text + shown).replace("%", "%%"),
             **settings,
         )
 
 
 def given(namespace: argparse.Namespace, options: type[Struct]) -> dict[str, Any]:
     """Return the values of the flags that were given, by field."""
-    values = {
-        name: getattr(namespace, f"{options.__name__}.{name}", None)
-        for name in options.__struct_fields__
-    }
+    names = [each.name for each in described(options)]
+    values = {name: getattr(namespace, f"{options.__name__}.{name}", None) for name in names}
     return {name: value for name, value in values.items() if value is not None}
-
-
-def descriptions(options: type[Struct]) -> dict[str, str]:
-    """Return the descriptions of fields, as the docstring of their type has them."""
-    lines = re.findall(r"^(\w+): (.+(?:\n +.+)*)", inspect.getdoc(options) or "", re.MULTILINE)
-    return {name: " ".join(text.split()) for name, text in lines}
 
 
 def written(field: str, default: Any) -> str:
@@ -179,11 +158,10 @@ def add_source_options(parser: argparse.ArgumentParser, *, publishes: bool) -> N
             flag, action="extend", nargs=nargs, default=[], metavar=metavar, help=meaning
         )
     for options in (SourceOptions, Policy, Limits):
-        add_flags(parser, options, FLAGS[options])
-    shown = {key: flag for key, flag in FLAGS[BuildOptions].items() if key not in PUBLISHING}
-    add_flags(parser, BuildOptions, FLAGS[BuildOptions] if publishes else shown)
-    for flag in GONE:
-        parser.add_argument(flag, action=_Gone, nargs="?", help=argparse.SUPPRESS)
+        add_flags(parser, options)
+    add_flags(parser, BuildOptions, () if publishes else PUBLISHING)
+    if isinstance(parser, Parser):
+        parser.removed = GONE
     parser.set_defaults(refuse=parser.error)
 
 
@@ -221,7 +199,7 @@ def _read_file(options: argparse.Namespace) -> CatalogueFile:
         raise Misuse(f"{name}: names all sources; write a [[source]] there for {places}")
     for kind, table in ((SourceOptions, "the [[source]] tables"), (Policy, "[policy]")):
         for key in given(options, kind):
-            flag = FLAGS[kind][key].partition(" ")[0]
+            flag = f"--{key.replace('_', '-')}"
             raise Misuse(f"{flag}: write `{key}` into {table} of {name} instead")
     return read_catalogue_file(name)
 
@@ -252,20 +230,6 @@ def _name_sources(options: argparse.Namespace) -> CatalogueFile:
     return catalogue
 
 
-class _Gone(argparse.Action):
-    """Ends a command that has an option of an earlier release, and says what replaces it."""
-
-    def __call__(
-        self,
-        parser: argparse.ArgumentParser,
-        _namespace: argparse.Namespace,
-        _values: object,
-        option_string: str | None = None,
-    ) -> NoReturn:
-        advice = GONE[option_string or ""]
-        parser.error(f"{option_string} is no option any more; write {advice} of a catalogue file")
-
-
 def _read(field: str, kind: Any, text: str) -> Any:
     """Return the value of a flag; raises ArgumentTypeError with the form that is expected."""
     try:
@@ -281,7 +245,7 @@ def _read(field: str, kind: Any, text: str) -> Any:
 
 def add_ranking_options(parser: argparse.ArgumentParser) -> None:
     """Add the choice of ranking by words alone, and changes of parameters."""
-    add_flags(parser, RankingOptions, FLAGS[RankingOptions])
+    add_flags(parser, RankingOptions)
     parser.add_argument(
         "--set",
         action="append",

@@ -13,21 +13,13 @@ from indexer.probing.options import ProbeOptions
 from indexer.progress import Progress
 from service.errors import needs_extra
 
-FLAGS = {
-    "out": "--out FILE",
-    "contact": "--contact CONTACT",
-    "every": "--every TIME",
-    "post": "--post",
-    "allow_private": "--allow-private",
-}
-
 if TYPE_CHECKING:
     from indexer.probing.prober import ProbeReport
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the file, the contact and which endpoints are visited."""
-    add_flags(parser, ProbeOptions, FLAGS)
+    add_flags(parser, ProbeOptions)
     add_artifacts_option(parser, "where the endpoints are published")
     parser.add_argument("--quiet", action="store_true", help="print nothing but errors")
 

@@ -13,11 +13,11 @@ from indexer.options import ARTIFACTS, Seconds
 class ProbeOptions(Struct, frozen=True, kw_only=True):
     """Which endpoints are visited, where their answers are written, and the bounds of a visit.
 
-    out: append an observation of each endpoint to this file, as JSON lines
-    contact: URL or mail address of the operator, which each request names
-    every: skip endpoints that the file observed less than this ago
-    post: also visit POST endpoints that declare an example of their body
-    allow_private: also visit endpoints at private addresses
+    out (--out FILE): append an observation of each endpoint to this file, as JSON lines
+    contact (--contact CONTACT): URL or mail address of the operator, which each request names
+    every (--every TIME): skip endpoints that the file observed less than this ago
+    post (--post): also visit POST endpoints that declare an example of their body
+    allow_private (--allow-private): also visit endpoints at private addresses
     seconds: deadline of one request, look-up of the host included
     silence: seconds without a byte after which a connection counts as lost
     bytes: of one body, decompressed

@@ -17,11 +17,17 @@ from msgspec.structs import fields
 import service
 from indexer.catalogue.record import normalise
 from indexer.catalogue_file import read_catalogue_file
-from indexer.cli import probe
 from indexer.cli.main import COMMANDS
-from indexer.cli.options import FLAGS, descriptions, written
+from indexer.cli.options import Described, described, written
 from indexer.intake.records import SourceRecord
-from indexer.options import Policy, SourceOptions
+from indexer.options import (
+    BuildOptions,
+    ClusterOptions,
+    Limits,
+    Policy,
+    RankingOptions,
+    SourceOptions,
+)
 from indexer.payments.columns import COLUMNS
 from indexer.probing.options import ProbeOptions
 from service.api.documents.openapi import document
@@ -49,10 +55,14 @@ SETTINGS = DOCUMENTS["docs/settings.md"]
 CURRENT = {name: text for name, text in DOCUMENTS.items() if name != "CHANGELOG.md"}
 """The documents that describe this version only."""
 
-KEYS = [(kind, key) for kind in (SourceOptions, Policy) for key in kind.__struct_fields__]
+KEYS = [(kind, each) for kind in (SourceOptions, Policy) for each in described(kind)]
 """Keys of a catalogue file."""
-FLAGS_OF: dict[type[Struct], dict[str, str]] = {**FLAGS, ProbeOptions: probe.FLAGS}
-OPTIONS = [(kind, key, flag) for kind, flags in FLAGS_OF.items() for key, flag in flags.items()]
+OPTIONS = [
+    (kind, each)
+    for kind in (Limits, BuildOptions, RankingOptions, ClusterOptions, ProbeOptions)
+    for each in described(kind)
+    if each.flag
+]
 """Options of the command line that set a field."""
 MAX_README = 150  # lines
 OPENAPI: dict[str, Any] = json.loads(document(""))
@@ -153,29 +163,27 @@ def test_the_indexing_document_has_every_command_with_its_options(name: str) -> 
     assert options_of(name) <= explained
 
 
-def row(kind: type[Struct], key: str, name: str) -> str:
+def row(kind: type[Struct], each: Described, name: str) -> str:
     """Return the row of a table that describes a field by its default and its docstring."""
-    (default,) = (field.default for field in fields(kind) if field.name == key)
-    text = written(key, default)
-    cells = [f"`{name}`", f"`{text}`" if text else "", descriptions(kind)[key]]
+    (default,) = (field.default for field in fields(kind) if field.name == each.name)
+    text = written(each.name, default)
+    cells = [f"`{name}`", f"`{text}`" if text else "", each.text]
     return re.sub(" +", " ", f"| {' | '.join(cells)} |")
 
 
 @pytest.mark.parametrize(("kind", "key"), KEYS)
 def test_the_indexing_document_describes_each_key_as_its_type_does(
-    kind: type[Struct], key: str
+    kind: type[Struct], key: Described
 ) -> None:
-    assert row(kind, key, key) in without_links(INDEXING)
+    assert row(kind, key, key.name) in without_links(INDEXING)
+    assert not key.flag or f"`{key.flag}`" in INDEXING
 
 
-@pytest.mark.parametrize(("kind", "key", "flag"), OPTIONS)
+@pytest.mark.parametrize(("kind", "option"), OPTIONS)
 def test_the_indexing_document_describes_each_option_as_its_type_does(
-    kind: type[Struct], key: str, flag: str
+    kind: type[Struct], option: Described
 ) -> None:
-    if (kind, key) in KEYS:
-        assert f"`{flag}`" in INDEXING
-    else:
-        assert row(kind, key, flag) in without_links(INDEXING)
+    assert row(kind, option, option.flag) in without_links(INDEXING)
 
 
 def test_the_catalogue_files_of_the_indexing_document_are_valid(
