@@ -34,7 +34,7 @@ from indexer.intake.subjects import Subject
 from indexer.manifests.reading import read_manifest
 from indexer.mpp.reading import read_directory
 from indexer.openapi.reading import read_openapi
-from indexer.options import BuildOptions, Kind, OnError, Policy
+from indexer.options import DOCUMENTS, BuildOptions, Kind, OnError, Policy
 from indexer.progress import Stage
 from indexer.sources.denials import Denials
 from indexer.x402.discovery import Discovery, SourceResources
@@ -194,6 +194,8 @@ class Intake:
                 fault.__traceback__ = None  # refers to the record, which has the fault
         if tally.records and tally.left_out.get(OTHER_KIND) == tally.records:
             raise SourceError(_describe_other_kind(each))
+        if each.options.hosts and tally.records and reading.kind not in DOCUMENTS:
+            raise SourceError(f"{each.name}: `hosts` is for documents, and this is none; remove it")
         return reading
 
     def _take_record(self, reading: Reading, record: SourceRecord, result: Result) -> None:

@@ -30,6 +30,7 @@ from indexer.options import (
     read_quantity,
 )
 from tests.support.running import service, write_lines
+from tests.support.sources.x402 import resource
 
 SECRET = "c0ffee-secret"  # noqa: S105  # of nobody
 FEED = 'name = "feed"\nurl = "https://feed.example/resources"\n'
@@ -307,6 +308,18 @@ def test_a_key_that_means_nothing_for_a_kind_is_refused(
     name, _, _ = key.partition(" ")
     reason = f"source 1 (feed): `{name}` is for sources of {meant} only; remove it"
     assert refusal(tmp_path, f"[[source]]\n{FEED}{declared}{key}", capsys) == reason
+
+
+def test_hosts_of_a_list_whose_kind_its_content_says_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_lines(tmp_path / "own.jsonl", [resource()])
+    path = tmp_path / "catalogue.toml"
+    path.write_text(f'{OWN}hosts = ["api.good.example"]\non_error = "fail"')
+    assert main(["build", str(path), "--out", str(tmp_path / "artifacts")]) == 1
+    assert capsys.readouterr().err == (
+        "error: own: `hosts` is for documents, and this is none; remove it\n"
+    )
 
 
 def test_a_key_of_urls_is_refused_for_a_path(
