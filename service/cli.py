@@ -27,7 +27,7 @@ class Parser(argparse.ArgumentParser):
         )
         self._examples = examples
         self.removed: Mapping[str, str] = {}
-        """Options of an earlier release, and where to write what they said."""
+        """Options of an earlier release, and where that is written now."""
 
     def add_version(self) -> None:
         """Add `--version`."""

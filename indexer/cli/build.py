@@ -9,8 +9,8 @@ from pathlib import Path
 import msgspec
 
 from indexer.build import build_snapshot, check_sources
-from indexer.cli.command import Command
 from indexer.cli.options import (
+    Command,
     add_engine_options,
     add_flags,
     add_ranking_options,

@@ -10,8 +10,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta, Struct
 
-from indexer.cli.command import Command
-from indexer.cli.options import add_flags, add_ranking_options, given, parse_ranking
+from indexer.cli.options import Command, add_flags, add_ranking_options, given, parse_ranking
 from indexer.cli.terminal import answer
 from indexer.relevance import NDCG_DEPTH, Judgement, evaluate, interval
 from indexer.text import shorten

@@ -1,4 +1,4 @@
-"""Options that several commands share: sources, ranking, and the engine."""
+"""A command, and options that several share: sources, ranking, the engine, and the folder."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ import argparse
 import inspect
 import os
 import re
-from collections.abc import Container, Iterable
+import shlex
+from collections.abc import Callable, Container, Iterable
 from fractions import Fraction
 from functools import partial
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any, NamedTuple, get_type_hints
 
 import msgspec
@@ -25,6 +27,7 @@ from indexer.catalogue_file import (
 )
 from indexer.errors import Misuse
 from indexer.options import (
+    ARTIFACTS,
     UNITS,
     BuildOptions,
     ClusterOptions,
@@ -40,33 +43,26 @@ from indexer.options import (
 )
 from indexer.text import shorten
 from service.cli import Parser
-from service.opensearch.connection import MODULES, NEEDS_EXTRA, ClusterAddress, shown
+from service.opensearch.connection import MODULES, NEEDS_EXTRA, ClusterAddress
 from service.search.config import SEARCH_CONFIG, SearchConfig
 
 PUBLISHING = ("endpoints", "keep", "downloads")
 """Fields of BuildOptions that mean nothing where nothing is published."""
-SOURCE_LINES = {
-    "--header": 'headers = {NAME = "VALUE"}',
-    "--param": 'params = {NAME = "VALUE"}',
-    "--column": 'columns = {OURS = "THEIRS"}',
-    "--chain": 'chain = "NETWORK"',
-    "--every": 'every = "1h"',
-    "--max-age": 'max_age = "7d"',
-    "--max-removed": 'max_removed = "10%"',
-    "--max-items": "max_items = 10_000_000",
-    "--curated": "curated = true",
-}
-POLICY_LINES = {
-    "--endpoints-per-service": "endpoints_per_service = 1_000",
-    "--max-listing-age": 'max_age = "30d"',
-    "--probe-max-age": 'probe_max_age = "7d"',
-}
 GONE = {
-    flag: f"`{line}` into {table} of a catalogue file"
-    for lines, table in ((SOURCE_LINES, "the [[source]]"), (POLICY_LINES, "[policy]"))
-    for flag, line in lines.items()
+    "--header": "`headers` of [[source]]",
+    "--param": "`params` of [[source]]",
+    "--column": "`columns` of [[source]]",
+    "--chain": "`chain` of [[source]]",
+    "--every": "`every` of [[source]]",
+    "--max-age": "`max_age` of [[source]]",
+    "--max-removed": "`max_removed` of [[source]]",
+    "--max-items": "`max_items` of [[source]]",
+    "--curated": "`curated` of [[source]]",
+    "--endpoints-per-service": "`endpoints_per_service` of [policy]",
+    "--max-listing-age": "`max_age` of [policy]",
+    "--probe-max-age": "`probe_max_age` of [policy]",
 }
-"""Options of an earlier release, and what to write instead."""
+"""Options of an earlier release, and the keys of a catalogue file that replace them."""
 
 ENGINES = ("embedded", "opensearch")
 FIXED = frozenset(("field_weights", "encoder", "analysis", "impact_scale", "dense_share"))
@@ -77,6 +73,48 @@ ENCODERS = {"none": False, "static": True}
 """Encoders, and whether these rank by meaning."""
 
 _described = re.compile(r"^(\w+)(?: \((--[^)]+)\))?: (.+(?:\n +.+)*)", re.MULTILINE)
+
+
+class Command(NamedTuple):
+    """A command: its help, examples of its command line without the program, and its functions.
+
+    run: takes the options and `prog`, the program as called; returns the exit status
+    """
+
+    summary: str
+    examples: tuple[str, ...]
+    add_options: Callable[[argparse.ArgumentParser], None]
+    run: Callable[[argparse.Namespace], int]
+
+
+def add_artifacts_option(parser: argparse.ArgumentParser, meaning: str) -> None:
+    """Add `--artifacts`."""
+    parser.add_argument(
+        "--artifacts",
+        type=Path,
+        default=ARTIFACTS,
+        metavar="FOLDER",
+        help=f"{meaning} (%(default)s)",
+    )
+
+
+def add_artifacts_argument(parser: argparse.ArgumentParser) -> None:
+    """Add the artifacts folder as an optional argument."""
+    parser.add_argument(
+        "artifacts",
+        nargs="?",
+        type=Path,
+        default=ARTIFACTS,
+        help="the artifacts folder (%(default)s)",
+    )
+
+
+def command_line(options: argparse.Namespace, *words: str) -> str:
+    """Return the command line of another command on the same artifacts folder."""
+    command = f"{options.prog} {shlex.join(words)}"
+    if options.artifacts == ARTIFACTS:
+        return command
+    return f"{command} --artifacts {shlex.quote(str(options.artifacts))}"
 
 
 class Described(NamedTuple):
@@ -161,7 +199,7 @@ def add_source_options(parser: argparse.ArgumentParser, *, publishes: bool) -> N
         add_flags(parser, options)
     add_flags(parser, BuildOptions, () if publishes else PUBLISHING)
     if isinstance(parser, Parser):
-        parser.removed = GONE
+        parser.removed = {flag: f"{key} in a catalogue file" for flag, key in GONE.items()}
     parser.set_defaults(refuse=parser.error)
 
 
@@ -278,7 +316,6 @@ def parse_ranking(options: argparse.Namespace, more: Iterable[str] = ()) -> Rank
 
 def add_engine_options(parser: argparse.ArgumentParser) -> None:
     """Add the options that the service has, too, with the defaults of its environment."""
-    url = os.environ.get("RATECARD_OPENSEARCH_URL", "")
     parser.add_argument(
         "--engine",
         choices=ENGINES,
@@ -286,27 +323,18 @@ def add_engine_options(parser: argparse.ArgumentParser) -> None:
         help="what searches: the files of the snapshot, or an OpenSearch cluster, which then gets "
         "the postings (RATECARD_ENGINE, now: %(default)s)",
     )
-    parser.add_argument(
-        "--opensearch-url",
-        default=url,
-        metavar="URL",
-        help="URLs of nodes of the cluster, separated by commas; user:password@ may stand before "
-        f"the host (RATECARD_OPENSEARCH_URL, now: {shown(url) if url else 'none'})".replace(
-            "%", "%%"
-        ),
-    )
-    parser.add_argument(
-        "--opensearch-credentials",
-        default=os.environ.get("RATECARD_OPENSEARCH_CREDENTIALS", ""),
-        metavar="FILE",
-        help="file with user:password of the cluster (RATECARD_OPENSEARCH_CREDENTIALS)",
-    )
-    parser.add_argument(
-        "--opensearch-ca",
-        default=os.environ.get("RATECARD_OPENSEARCH_CA", ""),
-        metavar="FILE",
-        help="file of certificate authorities of the cluster (RATECARD_OPENSEARCH_CA)",
-    )
+    for name, metavar, meaning in (
+        ("url", "URL", "nodes of the cluster, separated by commas, perhaps with user:password@"),
+        ("credentials", "FILE", "file with user:password of the cluster"),
+        ("ca", "FILE", "file of certificate authorities of the cluster"),
+    ):
+        variable = f"RATECARD_OPENSEARCH_{name.upper()}"
+        parser.add_argument(
+            f"--opensearch-{name}",
+            default=os.environ.get(variable, ""),
+            metavar=metavar,
+            help=f"{meaning} ({variable})",
+        )
 
 
 def parse_cluster(options: argparse.Namespace) -> ClusterOptions | None:

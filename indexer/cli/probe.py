@@ -5,8 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from indexer.cli.command import Command, add_artifacts_option
-from indexer.cli.options import add_flags, given
+from indexer.cli.options import Command, add_artifacts_option, add_flags, given
 from indexer.cli.terminal import answer
 from indexer.errors import IndexerError
 from indexer.probing.options import ProbeOptions

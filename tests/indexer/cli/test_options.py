@@ -160,7 +160,7 @@ def test_what_contradicts_a_catalogue_file_is_an_error(
 def test_an_option_of_an_earlier_release_is_refused_with_the_key_that_replaces_it(
     refuse: Any, flag: str, value: tuple[str, ...]
 ) -> None:
-    reason = f"{flag} is no option any more; write {GONE[flag]}"
+    reason = f"{flag} is no option any more; write {GONE[flag]} in a catalogue file"
     assert refuse("a.jsonl", flag, *value) == reason
     assert refuse("a.jsonl", "=".join((flag, *value))) == reason
 
