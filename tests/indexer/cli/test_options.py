@@ -214,12 +214,3 @@ def test_a_fault_of_the_command_line_is_an_error(
 def test_a_source_is_required(refuse: Any) -> None:
     error = refuse("--transactions", "p.csv")
     assert error == "the following arguments are required: SOURCE"
-
-
-@pytest.mark.parametrize("name", ["", "no/rejects"])
-def test_what_needs_no_network_is_checked_before_it_is_used(
-    refuse: Any, tmp_path: Path, name: str
-) -> None:
-    path = tmp_path / name
-    reason = "cannot be written; name a file in another folder"
-    assert refuse(FEED, "--rejects", path) == f"--rejects {path}: {reason}"
