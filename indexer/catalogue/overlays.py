@@ -116,8 +116,8 @@ class Overlays:
         if key[0] == "url":
             if members or not profile or not _host.match(key[1]):
                 raise SourceError(
-                    f"{place}: can be removed by null, or have a `profile` alone if it is the http "
-                    "or https URL of an endpoint"
+                    f"{place}: a URL takes a profile alone, which describes an endpoint over http "
+                    "or https, or null, which removes it"
                 )
             self._hosts.add(_host.findall(key[1])[0])
         elif key[0] == "payee":
@@ -290,10 +290,11 @@ def _read_objects(path: str, name: str) -> Iterator[dict[str, Raw]]:
             raise SourceError(
                 f"{name}:{error.lineno}: {error.msg} at column {error.colno}; mend the overlay"
             ) from error
-        except (ValueError, InvalidRecord) as error:
-            raise SourceError(f"{name}: {error}; mend the overlay") from error
-        except RecursionError as error:
-            raise SourceError(f"{name}: is nested too deeply to be read") from error
+        except (ValueError, InvalidRecord, RecursionError) as error:
+            is_deep = isinstance(error, RecursionError)
+            reason = "is nested too deeply" if is_deep else str(error).removeprefix("$: ")
+            line = text.count("\n", 0, match.start()) + 1
+            raise SourceError(f"{name}:{line}: {reason}; mend the overlay") from error
 
 
 def _read(path: str, name: str) -> str:
@@ -306,7 +307,6 @@ def _read(path: str, name: str) -> str:
     try:
         return content.decode()
     except UnicodeDecodeError as error:
-        fault = (
-            describe_encoding(content) or f"is not UTF-8 at byte {error.start}; save it as UTF-8"
-        )
-        raise SourceError(f"{name}: {fault}") from error
+        line = content.count(b"\n", 0, error.start) + 1
+        fault = describe_encoding(content) or "is not UTF-8; save it as UTF-8"
+        raise SourceError(f"{name}:{line}: {fault}") from error

@@ -396,7 +396,7 @@ def test_an_overlay_that_makes_a_service_invalid_publishes_nothing(
     overlay.write_text('{"a":{"name":"Other"}}\n\n{"a":{"endpoints":{}}}\n')
     assert build([service("a", name="New")], options=("--overlay", str(overlay))) == 1
     error = capsys.readouterr().err
-    assert f"{overlay}:1, {overlay}:3: makes a invalid: $.endpoints: " in error
+    assert f"{overlay}: a: makes a invalid: $.endpoints: " in error
     assert "nothing was published" in error
     assert [each["name"] for each in listed(artifacts)] == ["One"]
     assert len(snapshots(artifacts)) == 1

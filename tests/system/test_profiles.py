@@ -168,7 +168,7 @@ def test_an_invalid_profile_is_an_error_with_its_place(
     options = overlays(artifacts.parent, patches)
     assert build([service("a")], options=options) != 0
     errors = capsys.readouterr().err
-    assert f"{options[1]}:1: " in errors
+    assert f"error: {options[1]}: " in errors
     assert fault in errors
 
 

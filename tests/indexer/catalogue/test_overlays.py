@@ -253,7 +253,7 @@ def test_null_takes_down_a_service_a_domain_a_payee_or_an_endpoint(
 @pytest.mark.parametrize("key", ["payee:0xab", "https://api.example/a"])
 def test_a_payee_and_an_endpoint_cannot_be_patched(key: str, tmp_path: Path) -> None:
     names = write_overlays(tmp_path, json.dumps({key: {"name": "A"}}))
-    reason = f"{names[0]}: {key}: can be removed "
+    reason = f"{names[0]}: {key}: {'can be' if key.startswith('payee') else 'a URL takes'} "
     with pytest.raises(SourceError, match=re.escape(reason)):
         read_overlays(names)
 
@@ -324,16 +324,16 @@ FAULTS: dict[str, tuple[str | bytes, str]] = {
     "empty": ("", ": is empty; a list of nothing is written as []"),
     "blank": ("\ufeff \n", ": is empty"),
     "not JSON": ('{"id":"a"}\n{"id":"b",}\n', ":2: Expecting property name"),
-    "no JSON number": ('\n{"id":"a","x":NaN}', ": $: JSON is malformed"),
+    "no JSON number": ('\n{"id":"a","x":NaN}', ":2: JSON is malformed"),
     "cut short": ('{"a": {\n"name": "A"', ":2: Expecting ',' delimiter"),
     "cut short in a string": ('{"id":"a","name":"A', ":1: Unterminated string"),
     "commas between lines": ('{"id":"a"},\n{"id":"b"}', ":1: Expecting value at column 11"),
-    "a key twice": ('{"a":null,"b":{},"a":{"name":"A"}}', ': has "a" twice in one object'),
-    "not UTF-8": (b'{"id":"a"}\n{"id":"\xff"}', ": is not UTF-8 at byte 18"),
-    "half of a surrogate pair": ('{"id":"\\ud800"}', ": $: holds one half of a surrogate pair"),
-    "nested without end": ('{"a":{"x":' + "[" * 9999 + "]" * 9999 + "}}", ": is nested too"),
-    "a number": ("[1]", ": $[0]: Expected `object`, got `int`"),
-    "an array in an array": ('[{"id":"a"},\n[{"id":"b"}]]', ": $[1]: Expected `object`"),
+    "a key twice": ('{"a":null,"b":{},"a":{"name":"A"}}', ':1: has "a" twice in one object'),
+    "not UTF-8": (b'{"id":"a"}\n{"id":"\xff"}', ":2: is not UTF-8"),
+    "half of a surrogate pair": ('{"id":"\\ud800"}', ":1: holds one half of a surrogate pair"),
+    "nested without end": ('{"a":{"x":' + "[" * 9999 + "]" * 9999 + "}}", ":1: is nested too"),
+    "a number": ("[1]", ":1: $[0]: Expected `object`, got `int`"),
+    "an array in an array": ('[{"id":"a"},\n[{"id":"b"}]]', ":1: $[1]: Expected `object`"),
     "a patch without an id": ('\n{"name":"A"}', ": name: stands where the id of a service does"),
     "an id that is no string": ('{"id":7}', ": id: stands where the id of a service does"),
     "another id": ('{"a":{"id":"b"}}', ': a: its id is "b", and cannot be patched'),
@@ -343,7 +343,7 @@ FAULTS: dict[str, tuple[str | bytes, str]] = {
     "an invalid URL": ('\n{"https://":null}', ": https://: is not a URL with a host"),
     "a profile of a tool": (
         '{"mcp://tool/x":{"profile":{"whenToUse":"x"}}}',
-        ": mcp://tool/x: can be removed by null, or have a `profile` alone",
+        ": mcp://tool/x: a URL takes a profile alone",
     ),
     "an invalid profile": (
         '{"a":{"profile":{"whenToUse":7}}}',
@@ -353,7 +353,7 @@ FAULTS: dict[str, tuple[str | bytes, str]] = {
         '{"domain:https://a.example":null}',
         ": domain:https://a.example: holds a blank or a character that no domain has",
     ),
-    "UTF-16": ('{"a":null}'.encode("utf-16"), ": is UTF-16; save it as UTF-8"),
+    "UTF-16": ('{"a":null}'.encode("utf-16"), ":1: is UTF-16; save it as UTF-8"),
     "gzip cut short": (gzip.compress(b'{"a":null}')[:-9], ": the gzip data is damaged"),
     "too long": (
         gzip.compress(b" " * (MAX_FILE + 1), 1),
