@@ -14,7 +14,7 @@ from service.snapshot.snapshot import open_snapshot
 from tests.support.artifacts import overlays, reported
 from tests.support.clients.mcp import call_in_process, structured, text_of
 from tests.support.intake import CatalogueFolder, source
-from tests.support.running import Build, Json, endpoint, serve, service
+from tests.support.running import PLAIN, Build, Json, endpoint, serve, service
 from tests.support.sources.x402 import resource
 
 URL = "https://api.weather-data.example/v1/forecast"
@@ -104,7 +104,8 @@ def test_the_profile_of_an_endpoint_beyond_the_record_is_searched(
     folder = CatalogueFolder(artifacts.parent)
     feed = source("feed", [sources[1] | {"quality": {"l30DaysTotalCalls": 9}}, sources[0]])
     patches = {"name": "patches", "path": overlay, "kind": "overlay"}
-    assert folder.build(feed, patches, endpoints_per_service=1) == 0
+    written = folder.write(feed, patches, endpoints_per_service=1)
+    assert main(["build", written, "--out", str(artifacts), *PLAIN]) == 0
     snapshot = open_snapshot(artifacts)
     assert snapshot.resources.beyond(0) == 1
     assert snapshot.search("wombat").ids == ["api-weather-data-example"]
