@@ -24,7 +24,7 @@ from indexer.intake.fingerprint import Fingerprint, take_fingerprint
 from indexer.intake.kept import take_over
 from indexer.intake.sources import Inputs, fetch_feeds, find_inputs
 from indexer.opensearch.documents import remove_postings
-from indexer.options import BuildOptions
+from indexer.options import BuildOptions, ClusterOptions, RankingOptions
 from indexer.payments.database import check_payment_files
 from indexer.processes.pool import Pool
 from indexer.processes.resources import (
@@ -33,7 +33,6 @@ from indexer.processes.resources import (
 )
 from indexer.progress import Progress
 from indexer.report import Report, make_report, recall, remember, write_sources
-from indexer.search_options import ClusterOptions, RankingOptions
 from indexer.segments.reuse import ReuseStore, save
 from indexer.segments.store import SegmentCounts
 from indexer.snapshot.compare import compare_with_served

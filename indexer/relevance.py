@@ -16,11 +16,10 @@ import numpy as np
 from msgspec import Raw, Struct, field
 
 from indexer.build import build_snapshot
+from indexer.catalogue_file import name_source
 from indexer.errors import InvalidRecord, SourceError
 from indexer.intake.lists import read_records
-from indexer.options import BuildOptions
-from indexer.search_options import STATIC_RANKING, RankingOptions
-from indexer.sources.catalogue_file import name_source
+from indexer.options import STATIC_RANKING, BuildOptions, RankingOptions
 from indexer.text import decode_or_invalid
 from service.schema.values import NULL
 from service.snapshot.snapshot import Snapshot, open_snapshot

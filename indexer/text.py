@@ -16,8 +16,6 @@ from service.schema.values import PATTERN_MEANINGS
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 GZIP_MAGIC = b"\x1f\x8b"
 MAX_RECORD = 16 * 2**20  # bytes
-RECORD_KEYS = frozenset(("name", "endpoints", "accepts", "resource"))
-"""Keys that a record has, catalogue record or discovered resource, and an envelope has not."""
 JOINERS = "\u200c\u200d"  # zero width; Persian, Indic scripts and emoji need them
 MAX_LINE = 200  # characters
 MAX_LEVELS = 200

@@ -6,7 +6,7 @@ import argparse
 import re
 import shutil
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from importlib import metadata
 from typing import Any, NoReturn
@@ -26,6 +26,8 @@ class Parser(argparse.ArgumentParser):
             **settings,
         )
         self._examples = examples
+        self.removed: Mapping[str, str] = {}
+        """Options of an earlier release, and where that is written now."""
 
     def add_version(self) -> None:
         """Add `--version`."""
@@ -50,6 +52,8 @@ class Parser(argparse.ArgumentParser):
     def refuse_unknown(self, argument: str) -> NoReturn:
         """End the program because of an argument that is unknown."""
         name = argument.partition("=")[0]
+        if name in self.removed:
+            self.error(f"{name} is no option any more; write {self.removed[name]}")
         kind = "option" if name.startswith("-") else "argument"
         self.refuse(kind, name, re.findall(r"(?<![\w-])--?[a-z-]+", self.format_help()))
 

@@ -16,7 +16,16 @@ from xdist.remote import Producer  # type: ignore[import-untyped]  # pytest-xdis
 from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped]  # the same
 
 from indexer.__main__ import main
-from tests.support.running import PLAIN, SEEDS, Build, Json, examples, serve, write_lines
+from tests.support.running import (
+    PLAIN,
+    SEEDS,
+    Build,
+    Json,
+    examples,
+    serve,
+    toml_table,
+    write_lines,
+)
 
 TESTS = Path(__file__).parent
 LONGEST = {"system", "soak"}
@@ -127,21 +136,44 @@ def build(
 ) -> Build:
     """Return a function that builds into `artifacts`, from files or from lists of records.
 
+    With `keys` of all sources, or a `policy`, it builds from a catalogue file.
+
     Slow stages print no lines, so that errors do not depend on the speed of the machine.
     """
     monkeypatch.setattr("indexer.progress.MIN_SECONDS", math.inf)
     path = request.path.relative_to(TESTS)
     defaults = BUILDS.get(path.as_posix(), BUILDS.get(path.parent.as_posix(), PLAIN))
 
-    def build(*sources: Any, payments: Any = None, options: tuple[str, ...] = ()) -> int:
+    def build(
+        *sources: Any,
+        payments: Any = None,
+        options: tuple[str, ...] = (),
+        keys: Json | None = None,
+        policy: Json | None = None,
+    ) -> int:
         folder = artifacts.parent
         names = [_file(folder / f"source{n}.jsonl", source) for n, source in enumerate(sources)]
+        if keys or policy:
+            names = [_catalogue(folder / "catalogue.toml", names, keys or {}, policy or {})]
         arguments = ["build", *names, "--out", str(artifacts), *defaults, *options]
         if payments is not None:
             arguments += ["--transactions", _file(folder / "payments.jsonl", payments)]
         return main(arguments)
 
     return build
+
+
+def _catalogue(path: Path, names: list[str], keys: Json, policy: Json) -> str:
+    """Write a catalogue file of these sources, which fail the build, and return its path."""
+    tables = [f"[policy]\n{toml_table(policy)}"]
+    for number, name in enumerate(names):
+        place = {"url" if name.startswith("http") else "path": name}
+        source = {"name": f"source{number}", "on_error": "fail", **place, **keys}
+        if "url" not in place:
+            source.pop("every", None)
+        tables.append(f"[[source]]\n{toml_table(source)}")
+    path.write_text("\n".join(tables))
+    return str(path)
 
 
 def _file(path: Path, source: Any) -> str:

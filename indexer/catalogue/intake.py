@@ -30,7 +30,7 @@ from indexer.intake.kept import AcceptedListings, KeptSource, remove_unused
 from indexer.intake.lists import LIST_KINDS, SourceRecord, read_records
 from indexer.intake.rules import OLD, Denials, Rules, check_address
 from indexer.intake.sources import Input, distinct_name
-from indexer.options import BuildOptions, Kind, OnError, Policy
+from indexer.options import DOCUMENTS, BuildOptions, Kind, OnError, Policy
 from indexer.processes.pool import Pool
 from indexer.progress import Stage
 from indexer.resources.assets import find_stablecoins
@@ -175,6 +175,8 @@ class Intake:
                 fault.__traceback__ = None  # refers to the record, which has the fault
         if tally.records and tally.left_out.get(OTHER_KIND) == tally.records:
             raise SourceError(_describe_other_kind(each))
+        if each.options.hosts and tally.records and reading.kind not in DOCUMENTS:
+            raise SourceError(f"{each.name}: `hosts` is for documents, and this is none; remove it")
 
     def _take_record(self, reading: Reading, record: SourceRecord, result: Result) -> None:
         """Add a record to a reading; raises InvalidRecord."""

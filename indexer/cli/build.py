@@ -9,21 +9,21 @@ from pathlib import Path
 import msgspec
 
 from indexer.build import build_snapshot, check_sources
-from indexer.cli.command import Command
-from indexer.cli.options.declared import add_declared
-from indexer.cli.options.searching import (
+from indexer.cli.options import (
+    Command,
     add_engine_options,
+    add_flags,
     add_ranking_options,
+    add_source_options,
     parse_cluster,
     parse_ranking,
+    parse_reading,
 )
-from indexer.cli.options.sources import add_source_options, parse_reading
 from indexer.cli.terminal import announce
 from indexer.intake.findings import MAX_EXAMPLES, State, Tally
-from indexer.options import BuildOptions
+from indexer.options import BuildOptions, ClusterOptions
 from indexer.progress import Progress
 from indexer.report import Report
-from indexer.search_options import ClusterOptions
 from indexer.text import one_line
 from service.schema.listings import Fate
 
@@ -32,17 +32,16 @@ SHORTEST_STAGE = 0.1  # seconds
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of a build."""
-    add_source_options(parser)
+    add_source_options(parser, publishes=True)
     add_ranking_options(parser)
-    add_declared(parser, BuildOptions, ("endpoints", "keep", "downloads"))
     add_engine_options(parser)
-    add_declared(parser, ClusterOptions)
+    add_flags(parser, ClusterOptions)
     _add_report_options(parser)
 
 
 def add_check_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of a check."""
-    add_source_options(parser)
+    add_source_options(parser, publishes=False)
     _add_report_options(parser)
 
 

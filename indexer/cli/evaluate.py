@@ -10,11 +10,8 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta, Struct
 
-from indexer.cli.command import Command
-from indexer.cli.options.declared import add_declared, given
-from indexer.cli.options.searching import add_ranking_options, parse_ranking
+from indexer.cli.options import Command, add_flags, add_ranking_options, given, parse_ranking
 from indexer.cli.terminal import answer
-from indexer.declarations import Flag, Number
 from indexer.relevance import NDCG_DEPTH, Judgement, evaluate, interval
 from indexer.text import shorten
 
@@ -23,11 +20,12 @@ MAX_CHANGES = 5
 
 
 class EvaluationOptions(Struct, frozen=True):
-    """The options of an evaluation that have a rule."""
+    """The options of an evaluation that have a bound.
 
-    worst: Annotated[
-        Number, Meta(description="show the N queries with the worst nDCG"), Flag("N")
-    ] = 0
+    worst (--worst N): show the N queries with the worst nDCG
+    """
+
+    worst: Annotated[int, Meta(ge=0)] = 0
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -45,7 +43,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help='JSON lines of queries: {"query":"...","relevant":{"document id":grade}}',
     )
     parser.add_argument("--json", action="store_true", help="answer in JSON")
-    add_declared(parser, EvaluationOptions)
+    add_flags(parser, EvaluationOptions)
     add_ranking_options(parser)
     parser.add_argument(
         "--compare",

@@ -11,7 +11,7 @@ import sys
 from io import TextIOWrapper
 
 from indexer.cli import build, evaluate, probe, query, search, show, snapshots, why
-from indexer.cli.command import Command
+from indexer.cli.options import Command
 from indexer.errors import IndexerError
 from indexer.processes.resources import GC_THRESHOLDS
 from indexer.text import one_line

@@ -5,8 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from indexer.cli.command import Command, add_artifacts_option
-from indexer.cli.options.declared import add_declared, given
+from indexer.cli.options import Command, add_artifacts_option, add_flags, given
 from indexer.cli.terminal import answer
 from indexer.errors import IndexerError
 from indexer.probing.options import ProbeOptions
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the file, the contact and which endpoints are visited."""
-    add_declared(parser, ProbeOptions)
+    add_flags(parser, ProbeOptions)
     add_artifacts_option(parser, "where the endpoints are published")
     parser.add_argument("--quiet", action="store_true", help="print nothing but errors")
 

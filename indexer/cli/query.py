@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from indexer.cli.command import Command, add_artifacts_option
+from indexer.cli.options import Command, add_artifacts_option
 from indexer.cli.terminal import answer
 from indexer.errors import IndexerError
 from indexer.text import shorten

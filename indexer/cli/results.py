@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from indexer.cli.command import command_line
+from indexer.cli.options import command_line
 from indexer.cli.terminal import UNBOUNDED, answer_drawn
 from indexer.text import shorten
 from service.schema.responses import EndpointList, Explanation, ServiceList

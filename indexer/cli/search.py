@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 import msgspec
 from msgspec.structs import replace
 
-from indexer.cli.command import Command, add_artifacts_option, command_line
+from indexer.cli.options import Command, add_artifacts_option, command_line
 from indexer.cli.results import YES, Row, answer_page
 from indexer.cli.terminal import answer
 from indexer.errors import Misuse

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import UNSET, Raw
 
 from indexer.catalogue.derived_ids import MAX_ID
-from indexer.cli.command import Command, add_artifacts_option, command_line
+from indexer.cli.options import Command, add_artifacts_option, command_line
 from indexer.cli.search import calls_of, networks_of, price_of
 from indexer.cli.terminal import answer, answer_drawn
 from indexer.errors import IndexerError

@@ -7,8 +7,13 @@ import argparse
 import msgspec
 
 from indexer.build import connect_cluster
-from indexer.cli.command import Command, add_artifacts_argument, add_artifacts_option
-from indexer.cli.options.searching import add_engine_options, parse_cluster
+from indexer.cli.options import (
+    Command,
+    add_artifacts_argument,
+    add_artifacts_option,
+    add_engine_options,
+    parse_cluster,
+)
 from indexer.cli.terminal import announce, answer
 from indexer.snapshot.compare import compare, find_snapshot, summarise_difference
 from indexer.snapshot.rollback import roll_back

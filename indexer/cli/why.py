@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import msgspec
 from msgspec import UNSET
 
-from indexer.cli.command import Command, add_artifacts_option, command_line
+from indexer.cli.options import Command, add_artifacts_option, command_line
 from indexer.cli.terminal import answer
 from indexer.errors import IndexerError, Misuse
 from indexer.text import printable, shorten

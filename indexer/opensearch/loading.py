@@ -29,8 +29,8 @@ from opensearchpy.helpers import streaming_bulk
 
 from indexer.errors import IndexerError
 from indexer.opensearch.documents import ClusterDocuments
+from indexer.options import ClusterOptions
 from indexer.progress import Progress
-from indexer.search_options import ClusterOptions
 from service.opensearch.index import FIELDS, META, ORDINAL, index_name, settings
 from service.search.postings import read_header
 

@@ -46,7 +46,7 @@ def services(versions: str) -> list[Json]:
 def publish(artifacts: Path, versions: str, *options: str) -> None:
     source = artifacts.parent / "source.json"
     source.write_text(json.dumps(services(versions)))
-    options = ("--no-semantic", "--quiet", "--max-removed", "100%", *options)
+    options = ("--no-semantic", "--quiet", "--accept", str(source), *options)
     assert main(["build", str(source), "--out", str(artifacts), *options]) == 0
 
 

@@ -16,13 +16,19 @@ from msgspec.structs import fields
 
 import service
 from indexer.catalogue.records import read_record
+from indexer.catalogue_file import read_catalogue_file
 from indexer.cli.main import COMMANDS
-from indexer.declarations import declarations
-from indexer.options import BuildOptions, Limits, Policy, SourceOptions
+from indexer.cli.options import Described, described, written
+from indexer.options import (
+    BuildOptions,
+    ClusterOptions,
+    Limits,
+    Policy,
+    RankingOptions,
+    SourceOptions,
+)
 from indexer.payments.columns import COLUMNS
 from indexer.probing.options import ProbeOptions
-from indexer.search_options import ClusterOptions, RankingOptions
-from indexer.sources.catalogue_file import read_catalogue_file
 from service.api.documents.openapi import document
 from service.api.snapshots import SNAPSHOTS
 from service.app import ROUTES
@@ -48,20 +54,15 @@ SETTINGS = DOCUMENTS["docs/settings.md"]
 CURRENT = {name: text for name, text in DOCUMENTS.items() if name != "CHANGELOG.md"}
 """The documents that describe this version only."""
 
-DESCRIBED = [
-    (options, key)
-    for options in (
-        SourceOptions,
-        Policy,
-        Limits,
-        RankingOptions,
-        ClusterOptions,
-        BuildOptions,
-        ProbeOptions,
-    )
-    for key, declaration in declarations(options).items()
-    if declaration.description
+KEYS = [(kind, each) for kind in (SourceOptions, Policy) for each in described(kind)]
+"""Keys of a catalogue file."""
+OPTIONS = [
+    (kind, each)
+    for kind in (Limits, BuildOptions, RankingOptions, ClusterOptions, ProbeOptions)
+    for each in described(kind)
+    if each.flag
 ]
+"""Options of the command line that set a field."""
 MAX_README = 150  # lines
 OPENAPI: dict[str, Any] = json.loads(document(""))
 PARAMETERS = {
@@ -86,6 +87,11 @@ def codes(error: type[RatecardError]) -> set[str]:
 
 def without_blocks(text: str) -> str:
     return re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
+
+
+def without_links(text: str) -> list[str]:
+    """Return the lines, with the texts of links alone."""
+    return re.sub(r"\[([^]]+)\]\([^)]+\)", r"\1", text).splitlines()
 
 
 def quoted(text: str) -> list[str]:
@@ -156,17 +162,27 @@ def test_the_indexing_document_has_every_command_with_its_options(name: str) -> 
     assert options_of(name) <= explained
 
 
-@pytest.mark.parametrize(("options", "key"), DESCRIBED)
-def test_the_indexing_document_describes_each_option_as_it_is_declared(
-    options: type[Struct], key: str
+def row(kind: type[Struct], each: Described, name: str) -> str:
+    """Return the row of a table that describes a field by its default and its docstring."""
+    (default,) = (field.default for field in fields(kind) if field.name == each.name)
+    text = written(each.name, default)
+    cells = [f"`{name}`", f"`{text}`" if text else "", each.text]
+    return re.sub(" +", " ", f"| {' | '.join(cells)} |")
+
+
+@pytest.mark.parametrize(("kind", "key"), KEYS)
+def test_the_indexing_document_describes_each_key_as_its_type_does(
+    kind: type[Struct], key: Described
 ) -> None:
-    option = declarations(options)[key]
-    flag = f"`{option.flag} {option.metavar}`".replace(" `", "`") if option.flag else ""
-    default = f"`{option.written_default}`" if option.written_default else ""
-    keys = [f"`{key}`"] if options in {SourceOptions, Policy} else []
-    row = f"| {' | '.join([*keys, flag, default, option.description])} |"
-    without_links = re.sub(r"\[([^]]+)\]\([^)]+\)", r"\1", INDEXING)
-    assert re.sub(" +", " ", row) in without_links.splitlines()
+    assert row(kind, key, key.name) in without_links(INDEXING)
+    assert not key.flag or f"`{key.flag}`" in INDEXING
+
+
+@pytest.mark.parametrize(("kind", "option"), OPTIONS)
+def test_the_indexing_document_describes_each_option_as_its_type_does(
+    kind: type[Struct], option: Described
+) -> None:
+    assert row(kind, option, option.flag) in without_links(INDEXING)
 
 
 def test_the_catalogue_files_of_the_indexing_document_are_valid(

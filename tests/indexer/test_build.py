@@ -23,6 +23,7 @@ from tests.support.running import (
     payment,
     serve,
     service,
+    toml_table,
     write_lines,
 )
 from tests.support.sources.feeds import failing, in_turn, misbehaving, pages_of
@@ -325,7 +326,7 @@ def test_overlays_apply_after_usage_and_before_ordering(
     quality = services[ID]["quality"]
     assert (quality["totalCalls"], quality["score"], quality["uniquePayers"]) == (1, 0.9, 1)
     report = reported(capsys)
-    assert report["unusedOverlays"] == [f"{tmp_path / 'overlay.json'}:1: unknown"]
+    assert report["unusedOverlays"] == [f"{tmp_path / 'overlay.json'}: unknown"]
     assert report["sources"][0]["leftOut"] == {"taken down": 1}
     assert open_snapshot(artifacts).search("scam").total == 0
 
@@ -395,7 +396,7 @@ def test_an_overlay_that_makes_a_service_invalid_publishes_nothing(
     overlay.write_text('{"a":{"name":"Other"}}\n\n{"a":{"endpoints":{}}}\n')
     assert build([service("a", name="New")], options=("--overlay", str(overlay))) == 1
     error = capsys.readouterr().err
-    assert f"{overlay}:1, {overlay}:3: makes a invalid: $.endpoints: " in error
+    assert f"{overlay}: a: makes a invalid: $.endpoints: " in error
     assert "nothing was published" in error
     assert [each["name"] for each in listed(artifacts)] == ["One"]
     assert len(snapshots(artifacts)) == 1
@@ -496,20 +497,20 @@ def test_a_feed_that_fails_half_way_publishes_nothing(
     artifacts: Path, build: Build, capsys: pytest.CaptureFixture[str]
 ) -> None:
     closed = failing(503, {"Retry-After": "9999"})  # beyond the deadline, so without a retry
-    always = ("--every", "0s")
+    always = {"every": "0s"}
     resources = [resource(f"https://s{number}.example/") for number in range(25)]
     whole = pages_of(resources)
     with misbehaving(whole) as server:
-        assert build(server.url, options=always) == 0
+        assert build(server.url, keys=always) == 0
         before = ids(artifacts)
         resources.append(resource("https://new.example/"))
         server.behaviour = in_turn(whole, whole, closed)
         capsys.readouterr()
-        assert build(server.url, [service("other")], options=always) == 1
+        assert build(server.url, [service("other")], keys=always) == 1
         assert server.url in capsys.readouterr().err
         assert ids(artifacts) == before
         server.behaviour = whole
-        assert build(server.url, [service("other")], options=always) == 0
+        assert build(server.url, [service("other")], keys=always) == 0
     assert set(ids(artifacts)) - set(before) == {"new-example", "other"}
 
 
@@ -517,9 +518,12 @@ def test_another_ratecard_is_a_source(
     sample: Path, client: httpx.Client, artifacts: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     url, options = f"{client.base_url}/v1/services", ["--out", str(artifacts), *PLAIN]
+    file = artifacts.parent / "catalogue.toml"
+    keys = {"name": "other", "url": url, "kind": "records", "curated": True}
+    file.write_text(f"[[source]]\n{toml_table(keys)}")
     assert main(["build", url, *options]) == 1
     assert f"error: {url}: gives catalogue records and no resources" in capsys.readouterr().err
-    assert main(["build", "--records", url, "--curated", *options]) == 0
+    assert main(["build", str(file), *options]) == 0
     theirs, ours = ({each["id"]: each for each in listed(of)} for of in (sample, artifacts))
     assert ours == theirs  # in another order: who paid is known to the other one alone
 

@@ -355,7 +355,7 @@ def test_the_page_of_an_endpoint_beyond_its_record_leads_to_the_service(
     build: Build, artifacts: Path
 ) -> None:
     urls = [f"https://api.one.example/{name}" for name in "ab"]
-    assert build([resource(url) for url in urls], options=("--endpoints-per-service", "1")) == 0
+    assert build([resource(url) for url in urls], policy={"endpoints_per_service": 1}) == 0
     with serve(artifacts) as client:
         pages = [client.get("/listed", params={"url": url}).text for url in urls]
     links = [re.findall(r'href="(/services/[^"]+)"', page) for page in pages]

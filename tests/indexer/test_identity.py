@@ -14,11 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from indexer.build import build_snapshot
+from indexer.catalogue_file import name_source
 from indexer.intake import fingerprint
-from indexer.options import BuildOptions, Kind
+from indexer.options import BuildOptions, Kind, RankingOptions
 from indexer.report import Report
-from indexer.search_options import RankingOptions
-from indexer.sources.catalogue_file import name_source
 from service.errors import SnapshotDamaged
 from service.snapshot.manifest import MANIFEST, File, identify, read_manifest, sha256, verify
 from service.snapshot.publication import CURRENT

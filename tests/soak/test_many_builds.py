@@ -14,11 +14,11 @@ from statistics import median
 import pytest
 
 from indexer.build import build_snapshot
+from indexer.catalogue_file import name_source
 from indexer.options import BuildOptions
 from indexer.report import Report
 from indexer.segments.segment import read_segment
 from indexer.segments.store import LEVELS, MAX_GONE, MERGE_FACTOR
-from indexer.sources.catalogue_file import name_source
 from service.artifacts.publishing import KEPT
 from service.snapshot.manifest import File, verify
 from tests.benchmarks.corpus import make_documents

@@ -25,7 +25,7 @@ from indexer.segments.reuse import ReuseStore
 from indexer.sources.decisions import FILE, DecisionTable
 from service.conditions import NO_RESOURCE_FILTERS
 from service.snapshot.snapshot import open_snapshot
-from tests.support.running import Json, payment, write_lines
+from tests.support.running import Json, payment, toml_table, write_lines
 from tests.support.sources.x402 import USDC
 
 PLAIN = ("--no-semantic", "--no-downloads", "--no-endpoints")
@@ -70,13 +70,13 @@ class CatalogueFolder:
 
     def write(self, *sources: Json, **policy: Any) -> str:
         """Write the catalogue file and the files of its sources; returns its path."""
-        tables = [f"[policy]\n{_table(policy)}"]
+        tables = [f"[policy]\n{toml_table(policy)}"]
         for each in sources:
             keys = dict(each)
             if (items := keys.pop("items", None)) is not None:
                 keys["path"] = f"{keys['name']}.jsonl"
                 write_lines(self._folder / keys["path"], items)
-            tables.append(f"[[source]]\n{_table(keys)}")
+            tables.append(f"[[source]]\n{toml_table(keys)}")
         path = self._folder / "catalogue.toml"
         path.write_text("\n".join(tables))
         return str(path)
@@ -85,19 +85,6 @@ class CatalogueFolder:
         """Build from sources; returns the exit status."""
         path = self.write(*sources, **policy)
         return main(["build", path, "--out", str(self.artifacts), *PLAIN, *options])
-
-
-def _table(keys: Json) -> str:
-    return "".join(f"{name} = {_value(value)}\n" for name, value in keys.items())
-
-
-def _value(value: Any) -> str:
-    """Return a value as TOML, which writes all but tables as JSON does."""
-    if isinstance(value, dict):
-        return f"{{{', '.join(f'{name} = {_value(each)}' for name, each in value.items())}}}"
-    if isinstance(value, list):
-        return f"[{', '.join(map(_value, value))}]"
-    return json.dumps(value)
 
 
 def listings(artifacts: Path) -> dict[str, Json]:

@@ -87,6 +87,20 @@ def write_lines(path: Path, records: Iterable[Any]) -> str:
     return str(path)
 
 
+def toml_table(keys: Json) -> str:
+    """Return the members of a table of TOML."""
+    return "".join(f"{name} = {_toml_value(value)}\n" for name, value in keys.items())
+
+
+def _toml_value(value: Any) -> str:
+    """Return a value as TOML, which writes all but tables as JSON does."""
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{name} = {_toml_value(each)}' for name, each in value.items())}}}"
+    if isinstance(value, list):
+        return f"[{', '.join(map(_toml_value, value))}]"
+    return json.dumps(value)
+
+
 def write_raw(path: Path, record: Json) -> str:
     """Write a record without escaping non-ASCII characters, and return the path."""
     path.write_text(json.dumps(record, ensure_ascii=False))

@@ -13,7 +13,8 @@ from service.schema.profiles import MAX_TEXT
 from service.snapshot.snapshot import open_snapshot
 from tests.support.artifacts import overlays, reported
 from tests.support.clients.mcp import call_in_process, structured, text_of
-from tests.support.running import Build, Json, endpoint, serve, service
+from tests.support.intake import CatalogueFolder, source
+from tests.support.running import PLAIN, Build, Json, endpoint, serve, service
 from tests.support.sources.x402 import resource
 
 URL = "https://api.weather-data.example/v1/forecast"
@@ -96,14 +97,15 @@ def test_profiles_are_searched_but_not_their_limitations(artifacts: Path, build:
 
 
 def test_the_profile_of_an_endpoint_beyond_the_record_is_searched(
-    artifacts: Path, build: Build
+    artifacts: Path,
 ) -> None:
     sources = [resource(URL), resource(OTHER)]
-    options = (*overlays(artifacts.parent, PATCHES), "--endpoints-per-service", "1")
-    assert (
-        build([sources[1] | {"quality": {"l30DaysTotalCalls": 9}}, sources[0]], options=options)
-        == 0
-    )
+    _, overlay = overlays(artifacts.parent, PATCHES)
+    folder = CatalogueFolder(artifacts.parent)
+    feed = source("feed", [sources[1] | {"quality": {"l30DaysTotalCalls": 9}}, sources[0]])
+    patches = {"name": "patches", "path": overlay, "kind": "overlay"}
+    written = folder.write(feed, patches, endpoints_per_service=1)
+    assert main(["build", written, "--out", str(artifacts), *PLAIN]) == 0
     snapshot = open_snapshot(artifacts)
     assert snapshot.resources.beyond(0) == 1
     assert snapshot.search("wombat").ids == ["api-weather-data-example"]
@@ -167,7 +169,7 @@ def test_an_invalid_profile_is_an_error_with_its_place(
     options = overlays(artifacts.parent, patches)
     assert build([service("a")], options=options) != 0
     errors = capsys.readouterr().err
-    assert f"{options[1]}:1: " in errors
+    assert f"error: {options[1]}: " in errors
     assert fault in errors
 
 

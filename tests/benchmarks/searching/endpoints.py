@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from indexer.build import build_snapshot
+from indexer.catalogue_file import name_source
 from indexer.options import BuildOptions
-from indexer.sources.catalogue_file import name_source
 from service.search.config import SEARCH_CONFIG
 from service.snapshot.snapshot import open_snapshot
 from tests.benchmarks.corpus import Document, make_documents

@@ -12,10 +12,9 @@ from pathlib import Path
 from msgspec import Struct
 
 from indexer.build import build_snapshot
-from indexer.options import BuildOptions
+from indexer.catalogue_file import name_source
+from indexer.options import BuildOptions, ClusterOptions
 from indexer.report import Report
-from indexer.search_options import ClusterOptions
-from indexer.sources.catalogue_file import name_source
 from service.conditions import EndpointFilters
 from service.opensearch.connection import ClusterAddress
 from service.opensearch.postings import OpenSearch

@@ -11,9 +11,8 @@ from pathlib import Path
 from msgspec.structs import asdict
 
 from indexer.build import build_snapshot
-from indexer.options import BuildOptions
-from indexer.search_options import RankingOptions
-from indexer.sources.catalogue_file import name_source
+from indexer.catalogue_file import name_source
+from indexer.options import BuildOptions, RankingOptions
 from service.snapshot.snapshot import open_snapshot
 from tests.benchmarks.corpus import Document, make_documents
 from tests.benchmarks.searching import peers

@@ -15,8 +15,8 @@ from mcp.server import MCPServer
 from starlette.types import ASGIApp, Message
 
 from indexer.build import build_snapshot
+from indexer.catalogue_file import name_source
 from indexer.options import BuildOptions
-from indexer.sources.catalogue_file import name_source
 from service.app import create_app
 from service.settings import Settings
 from tests.benchmarks.corpus import make_documents, make_queries

@@ -18,8 +18,8 @@ import httpx
 import msgspec
 
 from indexer.build import build_snapshot
+from indexer.catalogue_file import name_source
 from indexer.options import BuildOptions
-from indexer.sources.catalogue_file import name_source
 from tests.benchmarks.corpus import Document, make_documents, make_queries
 from tests.benchmarks.indexing.writers import write_whoosh
 from tests.benchmarks.services import write_services

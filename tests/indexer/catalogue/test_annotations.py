@@ -32,7 +32,7 @@ def test_output_fields_of_resources_are_searched_and_not_served(
 def test_output_fields_of_resources_beyond_the_record_are_searched(
     build: Build, artifacts: Path
 ) -> None:
-    assert build([listed("a", "other"), listed("b")], options=("--endpoints-per-service", "1")) == 0
+    assert build([listed("a", "other"), listed("b")], policy={"endpoints_per_service": 1}) == 0
     assert open_snapshot(artifacts).resources.beyond(0) == 1
     assert len(found(artifacts, "zebrafish")) == 1
 

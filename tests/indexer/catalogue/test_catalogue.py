@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 
 from indexer.build import build_snapshot
 from indexer.catalogue.records import read_record
-from indexer.options import BuildOptions, Kind, SourceOptions
+from indexer.options import BuildOptions, Kind, RankingOptions, SourceOptions
 from indexer.report import Report
-from indexer.search_options import RankingOptions
 from service.snapshot.snapshot import open_snapshot
 from tests.support.artifacts import overlays, reported
 from tests.support.running import Build, Json, endpoint, serve, service, write_lines

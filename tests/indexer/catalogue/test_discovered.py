@@ -17,9 +17,8 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from indexer.build import build_snapshot
-from indexer.options import BuildOptions, Denial, Policy, SourceOptions, Stablecoin
+from indexer.options import BuildOptions, Denial, Policy, RankingOptions, SourceOptions, Stablecoin
 from indexer.report import Report
-from indexer.search_options import RankingOptions
 from service.snapshot.manifest import read_manifest
 from tests.support.artifacts import folder
 from tests.support.running import Json, endpoint, examples, service, write_lines

@@ -13,9 +13,8 @@ from msgspec.structs import replace
 from indexer.build import build_snapshot
 from indexer.errors import IndexerError, SourceError, SourceFailed, TooManyRejects
 from indexer.intake.findings import State
-from indexer.options import BuildOptions, Kind, OnError, SourceOptions
+from indexer.options import BuildOptions, Kind, OnError, RankingOptions, SourceOptions
 from indexer.report import Report
-from indexer.search_options import RankingOptions
 from tests.support.artifacts import current, ids, listed, overlays
 from tests.support.running import Build, Json, service, write_lines
 from tests.support.sources.x402 import accept, resource

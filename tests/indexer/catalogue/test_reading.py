@@ -16,13 +16,12 @@ from msgspec import structs
 
 from indexer.build import build_snapshot
 from indexer.catalogue.reading import Result, read_all
+from indexer.catalogue_file import name_source
 from indexer.errors import IndexerError, InvalidRecord
 from indexer.intake.lists import SourceRecord
 from indexer.intake.rules import Denials, Rules, TakenDown
-from indexer.options import BuildOptions, Denial, Policy
+from indexer.options import BuildOptions, Denial, Policy, RankingOptions
 from indexer.processes.pool import Pool
-from indexer.search_options import RankingOptions
-from indexer.sources.catalogue_file import name_source
 from indexer.untrusted import SECOND, since_epoch
 from service.snapshot.manifest import read_manifest
 from tests.support.artifacts import folder, listed

@@ -64,7 +64,7 @@ def test_the_report_has_lines_for_sources_rejects_overlays_and_changes(
         f"  rejected {first}:3: $: Object missing required field `description`",
         f"  left out {second}:2: $.resource: is not encrypted",
         f"  rejected {first}:4: $.endpoints: Expected `array`, got `int`",
-        f"unused overlay: {tmp_path / 'overlay.json'}:1: nope",
+        f"unused overlay: {tmp_path / 'overlay.json'}: nope",
         "without a text of their own: 3 of 3 endpoints",
         "since the last snapshot: 2 added, 1 changed, 1 removed",
     ]
@@ -168,7 +168,7 @@ def test_the_json_report_is_one_line_with_the_same_figures(
         "changes": None,
         "undescribed": 1,
         "unusedDenials": [],
-        "unusedOverlays": [f"{tmp_path / 'overlay.json'}:1: nope"],
+        "unusedOverlays": [f"{tmp_path / 'overlay.json'}: nope"],
         "notes": [],
         "findings": 1,
         "dependsOnTime": False,

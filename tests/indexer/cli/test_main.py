@@ -11,6 +11,8 @@ import pytest
 
 from indexer.__main__ import main
 from indexer.cli.main import COMMANDS, parse_options
+from indexer.cli.options import given
+from indexer.options import BuildOptions
 from tests.support.running import ROOT, Build, service, write_lines
 
 FULL = Path("/dev/full")
@@ -82,7 +84,7 @@ def test_an_array_on_a_full_disk_is_an_error_that_says_so(
 )
 def test_memory_is_given_in_bytes_or_in_units_of_1024(text: str, size: int) -> None:
     options = parse_options(["build", "x", "--memory", text, "--jobs", "3"], "ratecard")
-    assert (options.memory, options.jobs) == (size, 3)
+    assert given(options, BuildOptions) == {"memory": size, "jobs": 3}
 
 
 @pytest.mark.parametrize(
@@ -110,7 +112,7 @@ def test_an_option_is_not_abbreviated(
         ([*CLUSTER[:2]], "--engine opensearch and --opensearch-url need each other"),
         ([*CLUSTER[2:]], "--engine opensearch and --opensearch-url need each other"),
         ([*CLUSTER[:3], "ftp://u:hush@h"], "URL 1"),
-        ([*CLUSTER, "--opensearch-shards", "0"], "from 1"),
+        ([*CLUSTER, "--opensearch-shards", "0"], ">= 1"),
         (["--prefix", "No Spaces"], "lower case"),
         ([*CLUSTER, "--opensearch-ca", "/none"], "cannot be read"),
     ],
@@ -132,9 +134,9 @@ def test_wrong_options_of_a_cluster_are_usage_errors(
     ("option", "text"),
     [("memory", text) for text in ("0", "0G", "-1", "2X", "much", "", "1.5G")]
     + [("jobs", text) for text in ("0", "-1", "two", "", "9" * 5_000)]
-    + [("max-age", text) for text in ("1w", "1.5h", "-1s", "h", "")]
-    + [("max-removed", text) for text in ("10", "101%", "-1%", "1/0%", "%")]
-    + [("max-price", text) for text in ("-1", "nan", "inf", "cheap", "")]
+    + [("feed-seconds", text) for text in ("1w", "1.5h", "-1s", "h", "")]
+    + [("max-rejects", text) for text in ("10", "101%", "-1%", "1/0%", "%")]
+    + [("max-price", text) for text in ("cheap", "")]
     + [("opensearch-shards", text) for text in ("0", "1025")]
     + [("worst", text) for text in ("-1", "few")],
 )
@@ -146,7 +148,9 @@ def test_a_value_out_of_range_or_of_another_form_is_a_usage_error(
             ["evaluate" if option == "worst" else "build", f"--{option}={text}"], "ratecard"
         )
     assert ended.value.code == 2
-    assert f"error: argument --{option}: expected a" in capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert error.startswith(f"error: argument --{option}: ")
+    assert len(error) < 500
 
 
 def test_commands_that_need_httpx_name_the_extra_that_has_it(artifacts: Path, sample: Path) -> None:

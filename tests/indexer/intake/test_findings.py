@@ -187,10 +187,8 @@ def test_a_duplicate_id_is_left_out_and_not_counted_as_malformed(
 def test_a_rejects_file_that_cannot_be_written_fails_the_build(
     tmp_path: Path, build: Build, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for path, reason in (
-        (tmp_path / "no" / "file", f"there is no folder {tmp_path / 'no'}; make it first"),
-        (tmp_path, "is a folder; name a file in it"),
-    ):
+    reason = "cannot be written; name a file in another folder"
+    for path in (tmp_path / "no" / "file", tmp_path):
         assert build([service()], options=("--rejects", str(path))) == 2
         assert f"error: --rejects {path}: {reason}\n" == capsys.readouterr().err
 

@@ -16,13 +16,12 @@ import pytest
 
 from indexer.__main__ import main
 from indexer.build import build_snapshot
+from indexer.catalogue_file import name_source
 from indexer.intake.findings import MAX_REASONS
 from indexer.intake.fingerprint import hash_code, program_versions
-from indexer.options import BuildOptions
+from indexer.options import BuildOptions, RankingOptions
 from indexer.progress import Progress, Stage
 from indexer.report import LAST
-from indexer.search_options import RankingOptions
-from indexer.sources.catalogue_file import name_source
 from service.snapshot.manifest import read_manifest
 from service.snapshot.snapshot import open_snapshot
 from tests.support.artifacts import current, folder, ids, reported
@@ -183,9 +182,7 @@ def test_any_change_of_the_payments_is_built(
         ("--allow-http",),
         ("--allow-private",),
         ("--deny", "host:nobody.example"),
-        ("--endpoints-per-service", "1"),
         ("--max-rejects", "0%"),
-        ("--max-removed", "1%"),
         ("--on-error", "last"),
         ("--forget",),
     ],
@@ -347,18 +344,18 @@ URL = "https://a.example/x"
 
 
 @pytest.mark.parametrize(
-    ("fields", "options", "holds"),
+    ("fields", "policy", "holds"),
     [
-        ({}, ("--probes",), timedelta(days=6)),
-        ({"lastUpdated": -1}, ("--max-listing-age", "3d"), timedelta(days=2)),
-        ({"lastUpdated": 2}, (), timedelta(days=2, hours=-1)),
-        ({"lastUpdated": -5}, ("--max-listing-age", "3d"), None),
-        ({"lastUpdated": -5}, (), None),
+        ({}, {}, timedelta(days=6)),
+        ({"lastUpdated": -1}, {"max_age": "3d"}, timedelta(days=2)),
+        ({"lastUpdated": 2}, {}, timedelta(days=2, hours=-1)),
+        ({"lastUpdated": -5}, {"max_age": "3d"}, None),
+        ({"lastUpdated": -5}, {}, None),
     ],
 )
 def test_a_build_is_repeated_until_a_result_depends_on_the_date(
     fields: Json,
-    options: tuple[str, ...],
+    policy: Json,
     holds: timedelta | None,
     tmp_path: Path,
     build: Build,
@@ -371,8 +368,7 @@ def test_a_build_is_repeated_until_a_result_depends_on_the_date(
     probes = tmp_path / "probes.jsonl"
     seen = {"url": URL, "observed_at": (now - timedelta(days=1)).isoformat(), "outcome": "quoted"}
     write_lines(probes, [seen | {"status": 402, "quotes": [accept()]}])
-    if "--probes" in options:
-        options += (str(probes),)
+    options = ("--json",) if fields else ("--json", "--probes", str(probes))
 
     def is_read(after: timedelta) -> bool:
         clock = SimpleNamespace(now=lambda tz: datetime.now(tz) + after)
@@ -380,7 +376,7 @@ def test_a_build_is_repeated_until_a_result_depends_on_the_date(
             patch.setattr("indexer.build.datetime", clock)
             patch.setattr("indexer.report.datetime", clock)
             lists = [resource(URL, **fields), resource("https://b.example/x")]
-            assert build(lists, options=(*options, "--json")) == 0
+            assert build(lists, options=options, policy=policy) == 0
         return READ_STAGE in reported(capsys)["stages"]
 
     nothing, minute = timedelta(0), timedelta(minutes=1)
@@ -441,17 +437,17 @@ def test_an_unchanged_feed_is_walked_when_its_time_has_come_and_not_read(
 ) -> None:
     items: list[Json] = [resource(f"https://s{number}.example/") for number in range(25)]
     with misbehaving(pages_of(items, headers={"ETag": '"1"'})) as server:
-        assert build(server.url, options=("--json",)) == 0
+        assert build(server.url, options=("--json",), keys={"every": "1h"}) == 0
         walk = len(server.requests)
         for every, requests in (("1h", 0), ("0s", walk)):
             before = len(server.requests)
             capsys.readouterr()
-            assert build(server.url, options=("--json", "--every", every)) == 0
+            assert build(server.url, options=("--json",), keys={"every": every}) == 0
             assert len(server.requests) == before + requests
             assert reported(capsys)["changed"] is False
-        assert build(server.url, options=("--json", "--every", "0s")) == 0
+        assert build(server.url, options=("--json",), keys={"every": "0s"}) == 0
         assert READ_STAGE not in reported(capsys)["stages"]
         server.behaviour = pages_of(items[1:], headers={"ETag": '"1"'})
-        assert build(server.url, options=("--every", "0s", "--json")) == 0
+        assert build(server.url, options=("--json",), keys={"every": "0s"}) == 0
         assert reported(capsys)["changes"] == {"added": 0, "changed": 0, "removed": 1}
     assert len(ids(artifacts)) == 24

@@ -230,9 +230,9 @@ def test_a_copy_that_is_too_old_does_not_serve(
 ) -> None:
     source = tmp_path / "feed.jsonl"
     write_lines(source, [service("a")])
-    assert build(source, options=("--on-error", "last")) == 0
+    assert build(source, keys={"on_error": "last"}) == 0
     source.unlink()
-    assert build(source, options=("--on-error", "last", "--max-age", "0s")) == 1
+    assert build(source, keys={"on_error": "last", "max_age": "0s"}) == 1
     assert "which is more than its max_age" in capsys.readouterr().err
     assert ids(artifacts) == ["a"]
 

@@ -20,7 +20,7 @@ from indexer.text import MAX_RECORD
 from service.snapshot.snapshot import open_snapshot
 from service.storage.zstd import zstd
 from tests.support.artifacts import current, listed
-from tests.support.running import PLAIN, Build, Json, run_process, service, write_lines
+from tests.support.running import PLAIN, Build, Json, run_process, service, toml_table, write_lines
 from tests.support.sources.feeds import misbehaving, sending
 
 RECORDS = [service(f"s{n}", name=f"Sérvice {n}") for n in range(3)]
@@ -127,9 +127,12 @@ def test_the_download_of_a_catalogue_is_a_source_as_a_file_and_as_a_url(
     assert main(["build", source, "--out", str(artifacts), *options]) == 0
     (download,) = artifacts.rglob(f"{current(artifacts)}.jsonl.zst")
     with misbehaving(sending(download.read_bytes())) as server:
-        for name, given in (("file", [str(download)]), ("url", ["--records", server.url])):
+        for name, place in (("path", str(download)), ("url", server.url)):
             out = tmp_path / name
-            assert main(["build", *given, "--curated", "--out", str(out), *options]) == 0
+            keys = {"name": name, name: place, "kind": "records", "curated": True}
+            (tmp_path / "catalogue.toml").write_text(f"[[source]]\n{toml_table(keys)}")
+            arguments = ["build", str(tmp_path / "catalogue.toml"), "--out", str(out)]
+            assert main([*arguments, *options]) == 0
             assert [listed(out)] == [listed(artifacts)]
 
 

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from indexer.catalogue_file import name_source
 from indexer.errors import Misuse, SourceError
 from indexer.intake.sources import Inputs, fetch_feeds, find_inputs
 from indexer.options import BuildOptions, Kind, OnError, SourceOptions
 from indexer.progress import Progress
-from indexer.sources.catalogue_file import name_source
 from tests.support.running import ROOT, service, write_lines
 from tests.support.sources.feeds import QUICK, failing, misbehaving, pages_of, sending
 from tests.support.sources.x402 import resource

@@ -11,8 +11,8 @@ import pytest
 from indexer.__main__ import main
 from indexer.opensearch import loading
 from indexer.opensearch.loading import ClusterFailed, SearchCluster
+from indexer.options import ClusterOptions
 from indexer.progress import Progress
-from indexer.search_options import ClusterOptions
 from service.opensearch.connection import ClusterAddress
 from tests.support.cluster.stub import Answer, Stub, run_stub
 from tests.support.running import service, write_lines

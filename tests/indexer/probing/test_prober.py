@@ -343,7 +343,8 @@ def test_an_endpoint_beyond_the_bounds_of_a_record_is_visited_too(
     server: Server, build: Build, run: Probe
 ) -> None:
     resources = [resource(f"{server.origin}/paid/{number}") for number in range(3)]
-    build(resources, options=(*ALLOWED, "--endpoints-per-service", "1"))
+    policy = {"allow_http": True, "allow_private": True, "endpoints_per_service": 1}
+    build(resources, policy=policy)
     assert run().outcomes.total() == 3
     assert len(set(paid_targets(server))) == 3
 

@@ -14,10 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from indexer.build import check_sources
+from indexer.catalogue_file import read_catalogue_file
 from indexer.cli.main import main
 from indexer.options import BuildOptions
 from indexer.resources.manifest import REASON
-from indexer.sources.catalogue_file import read_catalogue_file
 from tests.support.intake import CatalogueFolder, listings, source
 from tests.support.running import Json, examples, serve
 from tests.support.sources.feeds import misbehaving, sending

@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 
 from indexer.__main__ import main
 from indexer.build import build_snapshot
+from indexer.catalogue_file import name_source
 from indexer.columns import records
-from indexer.options import BuildOptions
+from indexer.options import STATIC_RANKING, BuildOptions, RankingOptions
 from indexer.record_store import KEY_SIZE
 from indexer.report import Report
-from indexer.search_options import STATIC_RANKING, RankingOptions
 from indexer.segments import indexing, store
 from indexer.segments.postings import GONE
 from indexer.segments.reuse import REUSE
@@ -31,7 +31,6 @@ from indexer.segments.store import (
     choose_merged,
     selections,
 )
-from indexer.sources.catalogue_file import name_source
 from service.snapshot.manifest import MANIFEST, File, verify
 from service.snapshot.snapshot import open_snapshot
 from tests.support.artifacts import current, flip_a_bit, folder, segments, snapshots

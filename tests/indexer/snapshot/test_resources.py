@@ -268,7 +268,7 @@ def test_endpoints_beyond_the_bounds_of_a_record_are_listed_and_say_so(
     artifacts: Path, build: Build
 ) -> None:
     feed = [at(f"/{number}", quality={"l30DaysTotalCalls": number}) for number in range(5)]
-    assert build(feed, options=("--endpoints-per-service", "2")) == 0
+    assert build(feed, policy={"endpoints_per_service": 2}) == 0
     (record,) = services(artifacts)
     assert endpoint_urls(record) == [f"{HOST}/4", f"{HOST}/3"]
     assert {each["resource"]: each["ratecard"].get("inRecord") for each in listing(artifacts)} == {

@@ -326,7 +326,7 @@ def test_a_download_outlasts_its_snapshot_and_does_not_hold_it(
             exchange = Exchange(app, f"{ROOT}/{name}")
             await exchange.begun.wait()
             for number in range(3):
-                assert build([service(f"s{number}")], options=("--max-removed", "100%")) == 0
+                assert build([service(f"s{number}")], keys={"max_removed": "100%"}) == 0
             assert not (artifacts / DOWNLOADS / name).exists()
             await asyncio.to_thread(snapshots.poll)
             gc.collect()

@@ -105,7 +105,7 @@ def test_the_extracted_archive_is_a_whole_snapshot(
         ready = client.get("/readyz").json()
         assert (ready["snapshot"], ready["checked_at"]) == (manifest.id, ready["built_at"])
     source = write_lines(tmp_path / "next.jsonl", [service("next")])
-    assert main(["build", source, "--out", str(copy), "--quiet", "--max-removed", "100%"]) == 0
+    assert main(["build", source, "--out", str(copy), "--quiet", "--accept", source]) == 0
     assert main(["rollback", str(copy)]) == 0
     assert current(copy) == manifest.id
 

@@ -107,7 +107,7 @@ def test_a_client_that_pipelines_and_does_not_read_does_not_keep_an_old_snapshot
         stalled.connect((client.base_url.host, client.base_url.port or 80))
         stalled.sendall(b"GET /v1/services HTTP/1.1\r\nHost: a.example\r\n\r\n" * 12)
         assert stalled.recv(1)
-        assert build([service("b")], options=("--max-removed", "100%")) == 0
+        assert build([service("b")], keys={"max_removed": "100%"}) == 0
         maps = Path(f"/proc/{process.pid}/maps")
         eventually(lambda: old not in maps.read_text(), 20)
         assert client.get("/v1/services/b").status_code == 200

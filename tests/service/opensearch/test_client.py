@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from indexer.opensearch.loading import ClusterFailed, SearchCluster
-from indexer.search_options import ClusterOptions
+from indexer.options import ClusterOptions
 from service.errors import EngineUnavailable, IndexMissing, Overloaded
 from service.opensearch import client
 from service.opensearch.client import Cluster

@@ -190,7 +190,7 @@ def test_threads_have_the_answers_of_one(snapshot: Snapshot) -> None:
 def publish(artifacts: Path, *names: str) -> Path:
     artifacts.mkdir(exist_ok=True)
     source = write_lines(artifacts.parent / "source.jsonl", map(service, names))
-    options = ("--quiet", "--max-removed", "100%", *PLAIN)
+    options = ("--quiet", "--accept", source, *PLAIN)
     assert main(["build", source, "--out", str(artifacts), *options]) == 0
     return folder(artifacts)
 

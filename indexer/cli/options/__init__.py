@@ -1,1 +1,0 @@
-"""Options that several commands share: sources, ranking, and the engine."""
