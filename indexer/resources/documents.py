@@ -88,7 +88,7 @@ class Document:
         if not source.url and len(source.hosts) == 1 and "*" not in source.hosts[0]:
             self._base = f"https://{source.hosts[0]}/"
 
-    def resolve(self, path: str, url: str) -> str:
+    def resolve(self, path: str, url: str, kind: str = "a document") -> str:
         """Return the absolute form of a URL at a JSON path; raises InvalidRecord.
 
         A relative URL is one of the source, or of the only host that the operator names.
@@ -96,7 +96,7 @@ class Document:
         if "://" in url:
             return url
         if not self._base:
-            reason = "has a relative URL; name the host in `hosts` of the source"
+            reason = f"is a relative URL of {kind}; name its host in `hosts` of the source"
             raise InvalidRecord(path, reason)
         try:
             return urljoin(self._base, url)

@@ -30,6 +30,8 @@ REPLACED = frozenset(("url", "path", "method", "resource", "endpoints"))
 """Members of entries that resources do not have, or not as they came."""
 ROUTE = "routeTemplate"
 REASON = "is a bare URL, without a price or a way to pay"
+BASES = ("baseUrl", "baseURL", "base_url", "origin", "server", "host", "url")
+"""Members that state the URL below which the paths of a manifest are."""
 SHARED = ("payTo", "network", "asset", "currency")
 """Facts that a manifest states for all of its entries."""
 OF_PRICES = ("value", "min", "max", "unit", "token", "description")
@@ -51,7 +53,9 @@ def read_manifest(document: Document) -> Iterator[Described]:
         return
     shared = {name: string_of(members[name]) for name in SHARED if name in members}
     guidance = read_text(string_of(members.get("instructions", NULL)))
-    reader = _Entries(document, guidance, shared)
+    bases = (string_of(members.get(name, NULL)) for name in BASES)
+    base = next((each for each in bases if "://" in each), "")
+    reader = _Entries(document, guidance, shared, base)
     for key in ("resources", "items", "endpoints"):
         value = members.get(key, NULL)
         entries = bytes(value)
@@ -66,10 +70,13 @@ class _Entries:
     """Reads the entries of one manifest.
 
     shared: facts of the payment of all entries
+    base: the URL that the manifest states for its paths, or an empty string
     """
 
-    def __init__(self, document: Document, guidance: str, shared: dict[str, str]) -> None:
-        self._document, self._shared = document, shared
+    def __init__(
+        self, document: Document, guidance: str, shared: dict[str, str], base: str
+    ) -> None:
+        self._document, self._shared, self._base = document, shared, base
         self._texts = ServiceTexts(guidance=guidance, has_names=False) if guidance else None
         self._bounds = Bounds(MAX_ENTRIES, "entries, the most of one manifest")
 
@@ -79,7 +86,10 @@ class _Entries:
         try:
             values, fields = _decode(entry)
             path, method, given = _address(values)
-            url = self._document.resolve(path, given)
+            if self._base and "://" not in given:
+                given = f"{self._base.rstrip('/')}/{given.lstrip('/')}"
+            kind = "a manifest with `endpoints`" if path == "$.path" else "a manifest"
+            url = self._document.resolve(path, given, kind)
             if "://" in url and not url.startswith("mcp:"):
                 self._document.check_host(path, url)
             self._bounds.count(path)

@@ -107,7 +107,9 @@ def test_a_relative_entry_is_of_the_source(source: SourceOptions, url: str) -> N
 def test_a_relative_entry_of_a_file_without_hosts_is_refused() -> None:
     curated = SourceOptions(name="file", path="a", curated=True)
     (fault,) = faults(urls("/api/data"), curated)
-    assert fault == "$.url: has a relative URL; name the host in `hosts` of the source"
+    assert fault == (
+        "$.url: is a relative URL of a manifest; name its host in `hosts` of the source"
+    )
 
 
 @pytest.mark.parametrize(
@@ -269,11 +271,21 @@ def test_an_entry_with_a_path_is_an_endpoint_of_the_host(price: Json, pricing: J
     assert {key: stated[key] for key in pricing} == pricing
 
 
+def test_a_path_is_below_the_url_that_a_manifest_of_the_host_states() -> None:
+    given_ = {"endpoints": [{"path": "/a", "price": "1"}]}
+    (found,) = map(understand, read({"baseUrl": f"{HOST}/v1/"} | given_))
+    assert found.url == f"{HOST}/v1/a"
+    assert "is outside of" in faults({"baseUrl": "https://other.test"} | given_)[0]
+
+
 def test_a_path_of_a_file_needs_the_host_and_a_price_must_be_one() -> None:
     given_ = {"endpoints": [{"path": "/a", "price": "1"}]}
     file = SourceOptions(name="file", path="x.json")
     assert faults(given_, file) == [
-        "$.path: has a relative URL; name the host in `hosts` of the source"
+        (
+            "$.path: is a relative URL of a manifest with `endpoints`; "
+            "name its host in `hosts` of the source"
+        )
     ]
     assert faults({"endpoints": [{"path": "/a", "price": "dear"}]})[0].startswith(
         "$.price: is not a price"
