@@ -1,7 +1,7 @@
 """Decisions: what a snapshot settled between sources, which the next build keeps to.
 
-A domain keeps its plain id, a listing the source that leads it, and a host its claim on the payments
-to an address, whoever else asks for them later.
+A domain keeps its plain id, a listing the source that leads it, and a host its claim on payments to
+an address, whoever else asks for them later.
 """
 
 from __future__ import annotations
