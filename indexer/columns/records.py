@@ -21,6 +21,7 @@ from indexer.text import is_own_text
 from indexer.untrusted import string_of
 from service.conditions import folded
 from service.networks import network_label
+from service.prices import CEILINGS
 from service.schema.listings import Advice
 from service.schema.profiles import Profile, searched_text
 from service.schema.values import NULL
@@ -70,12 +71,12 @@ class IndexedPrice(Struct, rename="camel", gc=False):
     def compared(self) -> str:
         """The amount that filters of endpoints compare: the most that a request may cost.
 
-        The ceiling of the scheme `upto`, else the fixed amount or the upper bound, else the lower
+        The ceiling of CEILINGS, else the fixed amount or the upper bound, else the lower
         bound; empty where none is given.
         """
         if not self.max_amount:
             return self.amount or self.min_amount
-        is_ceiling = not self.amount or folded(self.scheme) == "upto"
+        is_ceiling = not self.amount or folded(self.scheme) in CEILINGS
         return self.max_amount if is_ceiling else self.amount
 
     def without_amounts(self) -> IndexedPrice:

@@ -205,7 +205,8 @@ class Findings:
         self, tally: Tally, position: str, identity: GivenIdentity, notice: Notice, subject: Subject
     ) -> None:
         """Add a record that is published and worth knowing of."""
-        tally.noted[notice.kind] += 1
+        is_counted = notice.kind in tally.noted or len(tally.noted) < MAX_REASONS
+        tally.noted[notice.kind if is_counted else OTHER_REASONS] += 1
         place = (tally.source, position, identity)
         self._add(tally, Finding(*place, notice.path, notice.reason, Fate.NOTED), subject)
 

@@ -13,6 +13,7 @@ from indexer.resources.entries import AMOUNT_KEYS, MAX_NAME, MPP, base_units
 from indexer.sources.denials import fold_address
 from indexer.untrusted import line
 from service.networks import network_key
+from service.prices import CEILINGS
 from service.schema.offers import PaymentOffer
 from service.schema.probes import Terms
 
@@ -46,7 +47,7 @@ class TermsComparison(NamedTuple):
 def compare_terms(listed: Iterable[Terms], quoted: Iterable[Terms]) -> TermsComparison:
     """Compare listed ways to pay with quoted ones, by scheme, network and asset.
 
-    A way with an absent member never drifts, nor does the scheme `upto`, whose amount is a ceiling.
+    A way with an absent member never drifts, nor do the schemes CEILINGS, whose amount is one.
     Several entries of one scheme, network and asset drift together: if no quote has the payee and
     the amount of any of them.
     """
@@ -135,7 +136,7 @@ def _by_way(terms: Iterable[Terms]) -> dict[tuple[str, str, str], list[Terms]]:
     for each in terms:
         scheme = each.scheme.strip().casefold()
         way = scheme, network_key(each.network), fold_address(each.asset)
-        if all(way) and scheme != "upto":
+        if all(way) and scheme not in CEILINGS:
             groups[way].append(each)
     return groups
 

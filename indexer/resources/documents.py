@@ -21,11 +21,11 @@ from indexer.resources.entries import Entry, merge_offers
 from indexer.resources.facts import SPELLINGS, Places, fold, looks_like_fact
 from indexer.resources.listing import MAX_LISTING
 from indexer.resources.names import registrable_domain
-from indexer.resources.parameters import Input, path_parameters
+from indexer.resources.parameters import DeclaredInput, path_parameters
 from indexer.resources.resource import Resource, ServiceTexts
 from indexer.resources.x402 import MAX_NAME, MAX_TAGS, NOT_READ, SIZE, price_resource
 from indexer.sources.denials import fold_host, host_pattern
-from indexer.text import is_own_text
+from indexer.text import is_own_text, shorten
 from indexer.untrusted import items, line, text, url_or_invalid
 from service.schema.listings import Advice
 from service.urls import ParsedUrl, parse_url
@@ -185,7 +185,7 @@ def make_resource(
     offers: list[Entry],
     place: str,
     *,
-    declared: Input,
+    declared: DeclaredInput,
     notices: Sequence[Notice] = (),
     advice: Advice = NO_ADVICE,
     **fields: Any,
@@ -248,9 +248,7 @@ def join_resources(listed: Resource | None, resources: Sequence[Resource]) -> Re
         columns = zip(*texts, strict=True)
         joined.texts = ServiceTexts(*(next(filter(None, each), each[0]) for each in columns))
     joined.place = next((each.place for each in resources if each.place), "")
-    unread = [each for each in joined.notices if each.kind == NOT_READ]
     price_resource(joined)
-    joined.notices += unread
     return joined
 
 
@@ -277,7 +275,7 @@ def find_unread(path: str, *objects: Any) -> list[Notice]:
     names = (name for each in objects if isinstance(each, dict) for name in each)
     reason = "looks like a fact of the payment, and is not understood"
     return [
-        Notice(NOT_READ, f"{path}.{name[:MAX_NAME]}", reason)
+        Notice(f"{NOT_READ}`{shorten(name, MAX_NAME)}`", f"{path}.{name[:MAX_NAME]}", reason)
         for name in dict.fromkeys(names)
         if looks_like_fact(name)
     ]

@@ -135,11 +135,13 @@ def read_entry(
         asset = stated or asset
     token = find_token(tokens, network or method, asset, places if is_document else None)
     amount = _read_amount(places, token, in_units=in_units)
+    symbol = asset if asset.isalpha() else ""
+    if amount.is_in_units and not (is_document or token or symbol or not asset):
+        amount = _Amount()  # dollars are no price in a token that may be anything
     if amount.fault and is_document:
         raise InvalidRecord(f"{path}.{amount.name}", f"is not a price: {amount.fault}")
     currency, is_dollar = (token.currency, token.is_usd) if token else ("", False)
     if amount.is_in_units:
-        symbol = asset if asset.isalpha() else ""
         stated_token = tokens.find(network, stated)
         named = stated_token.currency if stated_token else stated
         currency = named or amount.symbol or symbol or currency or USD
@@ -163,10 +165,14 @@ def read_entry(
         max_amount="" if prices[0] else prices[2],
         base_amount="" if any(prices) else amount.digits,
         unit=read_unit(places, intent) if is_document else "",
-        description=places.find("amount text", lambda each: text(each, MAX_DESCRIPTION)) or "",
+        description=places.find("amount text", _read_text) or "" if is_document else "",
         is_usd=is_dollar and not is_test_network(network),
         fault=(amount.name, amount.fault) if amount.fault else ("", ""),
     )
+
+
+def _read_text(value: Any) -> str:
+    return text(value, MAX_DESCRIPTION)
 
 
 class _Amount(Struct):
@@ -309,7 +315,7 @@ def choose(entries: Sequence[Entry], max_price: Decimal = INFINITY) -> int:
         has_amount = bool(each.price or each.base_amount)
         return each.fault[1] != "", not has_amount, not is_real, is_dear
 
-    return min(range(len(entries)), key=rank, default=0)
+    return min(range(len(entries)), key=rank) if len(entries) > 1 else 0
 
 
 def rank_offer(offer: Entry) -> tuple[bool, int]:
@@ -345,7 +351,7 @@ def make_price(entry: Entry) -> Pricing:
         )
     return Pricing(
         amount=entry.amount,
-        currency=entry.currency if entry.price or entry.stated_by == ACCEPTS else "",
+        currency=entry.currency if entry.price else "",
         network=network,
         scheme=scheme or EXACT,
         min_amount=entry.min_amount or UNSET,

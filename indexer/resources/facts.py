@@ -15,7 +15,7 @@ from indexer.untrusted import line
 
 NAMES = {
     "url": "resource url endpoint uri href",
-    "method": "method httpmethod verb",
+    "method": "method httpmethod verb httpverb",
     "route": "routetemplate",
     "input": "input inputschema requestschema parameters params",
     "body type": "bodytype bodycontenttype requestcontenttype",
@@ -49,10 +49,12 @@ NAMES = {
 """The spellings of the members that state each fact."""
 SPELLINGS = {fact: tuple(names.split()) for fact, names in NAMES.items()}
 _KNOWN = frozenset(name for names in SPELLINGS.values() for name in names)
-# Names of members that are no fact of a resource although they look like one.
-_OTHERS = frozenset(
-    ("accepts", "amount", "outputschema", "output", "requires", "mimetype", "maxtimeoutseconds")
-)
+# Names of members that are read elsewhere, although they look like facts.
+_OTHER_NAMES = """
+accepts outputschema inputschema requestschema discoveryinfo queryparams query queryparameters
+querystring bodyfields bodyparams body requestbody pathparams path pathparameters
+"""
+_OTHERS = frozenset(_OTHER_NAMES.split())
 _looks_like = re.compile(
     "price|cost|amount|currency|network|chain|asset|token|payto|payee|recipient|scheme|httpmethod"
     "|method|input|param|body|mime|contenttype|tags|keyword|category|auth|unit"

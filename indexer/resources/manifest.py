@@ -18,14 +18,14 @@ from indexer.intake.splitting import split
 from indexer.options import Kind
 from indexer.resources.documents import BARE, Bounds, Described, Document, price_places, read_text
 from indexer.resources.entries import Entry, read_entry
+from indexer.resources.parameters import MAX_METHOD
 from indexer.resources.resource import ServiceTexts
-from indexer.resources.x402 import NOT_READ, price_resource, read_resource, url_of
+from indexer.resources.x402 import price_resource, read_resource, url_of
 from indexer.text import decode_or_invalid
 from indexer.untrusted import decode_object, mapping, objects, raw_members, string_of, text
 from service.schema.values import NULL
 
 MAX_ENTRIES = 5_000  # of a manifest
-MAX_METHOD = 32  # characters
 REPLACED = frozenset(("url", "path", "method", "resource", "endpoints"))
 """Members of entries that resources do not have, or not as they came."""
 ROUTE = "routeTemplate"
@@ -92,9 +92,7 @@ class _Entries:
         resource.texts = self._texts
         if offer is not None:
             resource.offers, resource.place = [offer], "$.price"
-            unread = [each for each in resource.notices if each.kind == NOT_READ]
             price_resource(resource)
-            resource.notices += unread
         return Described.accept(position, self._bounds.fit(resource, path))
 
     def _read_price(self, values: dict[str, Any], path: str) -> Entry | None:

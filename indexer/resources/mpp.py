@@ -26,7 +26,7 @@ from indexer.resources.entries import MAX_OFFERS, MPP, Entry, base_units, read_e
 from indexer.resources.facts import Places
 from indexer.resources.parameters import read_input
 from indexer.resources.resource import Resource, ServiceTexts
-from indexer.resources.x402 import MAX_NAME, MAX_TAGS
+from indexer.resources.x402 import MAX_NAME, MAX_TAGS, read_icon_url, read_tags
 from indexer.text import decode_or_invalid
 from indexer.untrusted import decode_object, items, line, mapping, parse_moment
 from service.urls import MAX_URL
@@ -219,7 +219,7 @@ def _describe(service: dict[str, Any], url: str) -> dict[str, Any]:
         "texts": texts,
         "service_name": line(service.get("name"), MAX_NAME),
         "category": next(iter(categories), ""),
-        "tags": [*read_names(service, "tags"), *categories[1:]][:MAX_TAGS],
-        "icon_url": line(service.get("icon"), MAX_URL) or line(provider.get("icon"), MAX_URL),
+        "tags": read_tags([*read_names(service, "tags"), *categories[1:]])[:MAX_TAGS],
+        "icon_url": read_icon_url(service.get("icon")) or read_icon_url(provider.get("icon")),
         "updated": parse_moment(service.get("updatedAt")),
     }

@@ -32,7 +32,7 @@ from indexer.resources.mpp import read_offers
 from indexer.resources.parameters import read_input
 from indexer.resources.resource import Resource, ServiceTexts
 from indexer.resources.schemas import REF, Schema, Schemas, refers_outside
-from indexer.resources.x402 import MAX_NAME
+from indexer.resources.x402 import MAX_NAME, read_tags
 from indexer.untrusted import decode_object, items, line, mapping, objects, text
 from service.schema.listings import Advice
 from service.urls import MAX_URL
@@ -143,7 +143,7 @@ class _Operations:
             declared=declared,
             advice=Advice.EXTERNAL_REF if refers_outside(input_) else NO_ADVICE,
             description=_text_of(operation) or _text_of(item),
-            tags=[*dict.fromkeys((*read_names(operation, "tags"), *self._tags))],
+            tags=read_tags([*read_names(operation, "tags"), *self._tags]),
             notices=notices,
             **self._shared,
         )

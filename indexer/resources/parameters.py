@@ -16,10 +16,10 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 
 from indexer.resources.facts import Places, fold
 from indexer.untrusted import items, line, mapping, objects, text
-from service.bodies import BYTES, FORM, JSON, MULTIPART, TEXT
+from service.bodies import BYTES, FILE, FORM, JSON_TYPE, MULTIPART, TEXT
 from service.schema.records import METHODS, ParameterDescriptor
 
-Group = Literal["body", "query", "path"]
+ParameterGroup = Literal["body", "query", "path"]
 Type = Literal["string", "number", "boolean", "array", "object"]
 
 MAX_NAME = 256  # characters of the name of a tool
@@ -29,7 +29,7 @@ MAX_OUTPUT = 64  # names
 BODY = "body"
 """The parameter that is the whole body, and also the name of its group."""
 
-_GROUPS: dict[str, Group] = {
+_GROUPS: dict[str, ParameterGroup] = {
     **dict.fromkeys(("queryparams", "query", "queryparameters", "querystring"), "query"),
     **dict.fromkeys(("bodyfields", "bodyparams", "body", "inputschema", "requestbody"), "body"),
     **dict.fromkeys(("pathparams", "path", "pathparameters"), "path"),
@@ -37,7 +37,7 @@ _GROUPS: dict[str, Group] = {
 _SCHEMAS = frozenset(("inputschema", "requestschema", "parameters", "params"))
 """Members beside a URL that describe all parameters, of which none is known to be in the body."""
 _BODY_TYPES = {
-    **dict.fromkeys(("json", "applicationjson"), JSON),
+    **dict.fromkeys(("json", "applicationjson"), JSON_TYPE),
     **dict.fromkeys(("formdata", "multipartformdata", "multipart", "file", "files"), MULTIPART),
     **dict.fromkeys(("form", "urlencoded", "formurlencoded", "xwwwformurlencoded"), FORM),
     **dict.fromkeys(("text", "plaintext", "string", "plain"), TEXT),
@@ -82,7 +82,7 @@ _placeholder = re.compile(r"/(?::([A-Za-z_]\w*)|\{([^{}/]+)\}|\[([^\[\]/]+)\])(?
 _field = re.compile(r'"([^\W\d][\w .-]{0,39})":')
 
 
-class Input(Struct):
+class DeclaredInput(Struct):
     """How a resource is called; texts are empty where nothing is declared.
 
     tool: the name of an MCP tool, whose description is `description`
@@ -112,10 +112,10 @@ class _Declaration(Struct):
         self.required = other.required if self.required is UNSET else self.required
 
 
-_Declarations = dict[tuple[Group, str], _Declaration]
+_Declarations = dict[tuple[ParameterGroup, str], _Declaration]
 
 
-def read_input(holders: Iterable[Any], url: str) -> Input:
+def read_input(holders: Iterable[Any], url: str) -> DeclaredInput:
     """Read the input that decoded values of any type declare, the most specific first.
 
     The first holder with parameters or a body counts for these, the first with a method for that.
@@ -123,11 +123,10 @@ def read_input(holders: Iterable[Any], url: str) -> Input:
     """
     holders = [each for each in holders if each and isinstance(each, dict)]
     inputs = [found for each in holders for found in _inputs_of(each)]
-    stated, beside = Places(*(declared for declared, _, _ in inputs)), Places(*holders)
-    method = stated.find("method", lambda each: _read_method(each, _method.fullmatch)) or (
-        beside.find("method", lambda each: _read_method(each, _names_methods)) or ""
-    )
-    tools = (_tool_of(declared) for declared, _, _ in inputs)
+    declared_inputs = [declared for declared, _, _ in inputs]
+    facts = Places(*declared_inputs, *holders)
+    method = facts.find("method", _read_method) or ""
+    tools = map(_tool_of, declared_inputs)
     tool, description = next(filter(None, tools), ("", ""))
     declarations: _Declarations = {}
     for declared, schema, are_examples in inputs:
@@ -135,27 +134,30 @@ def read_input(holders: Iterable[Any], url: str) -> Input:
         _collect(declarations, declared, method, examples=are_examples)
         if declarations:
             break
+    body_type = (
+        facts.find("body type", read_body_type)
+        or Places(*declared_inputs).find("media type", read_body_type)
+        or ""
+    )
     whole = declarations.pop(("body", ""), None)
+    if whole is None and body_type in {TEXT, BYTES}:
+        whole = _Declaration({"type": "string"})
     is_whole = whole is not None and not any(group == "body" for group, _ in declarations)
     if whole is not None and is_whole:
         declarations["body", BODY] = whole
-    body_type = (
-        stated.find("body type", read_body_type)
-        or stated.find("media type", read_body_type)
-        or beside.find("body type", read_body_type)
-        or ""
-    )
-    has_body = any(group == "body" for group, _ in declarations)
-    if body_type in {TEXT, BYTES} and not has_body:
-        declarations["body", BODY], is_whole = _Declaration({"type": "string"}), True
     for name in path_parameters(url):
         declarations.setdefault(("path", name), _Declaration())
-    return Input(
+    parameters = [_describe(*key, each) for key, each in declarations.items()]
+    if body_type == MULTIPART:
+        for each, declaration in zip(parameters, declarations.values(), strict=True):
+            if each.group == "body" and each.example is UNSET and _is_file(declaration.schema):
+                each.example = _encode(FILE)
+    return DeclaredInput(
         method="" if tool else method,
         tool=tool,
         description=description,
-        parameters=[_describe(*key, each) for key, each in declarations.items()],
-        body_type="" if body_type == JSON or tool else body_type,
+        parameters=parameters,
+        body_type="" if body_type == JSON_TYPE or tool else body_type,
         is_whole=is_whole,
     )
 
@@ -165,14 +167,17 @@ def _inputs_of(holder: dict[str, Any]) -> Iterator[tuple[dict[str, Any], dict[st
 
     Each comes with the properties of its schema, and whether its own values are examples.
     """
+    declared = mapping(mapping(holder, "info"), "input")
+    schema = mapping(
+        mapping(mapping(mapping(holder, "schema"), "properties"), "input"), "properties"
+    )
+    if declared or schema:
+        yield declared, schema, True
     for name, value in holder.items():
         if not value or not isinstance(value, (dict, list)):
             continue
         folded = fold(name)
-        if folded == "info" and (declared := mapping(value, "input")):
-            schema = mapping(mapping(mapping(holder, "schema"), "properties"), "input")
-            yield declared, mapping(schema, "properties"), True
-        elif folded == "input" and isinstance(value, dict):
+        if folded == "input" and isinstance(value, dict):
             yield value, {}, False
         elif folded == "outputschema" and (declared := mapping(value, "input")):
             yield declared, {}, False
@@ -182,15 +187,11 @@ def _inputs_of(holder: dict[str, Any]) -> Iterator[tuple[dict[str, Any], dict[st
             yield {name: value}, {}, False
 
 
-def _read_method(value: Any, is_method: Any) -> str:
+def _read_method(value: Any) -> str:
+    """Return a text of methods of HTTP, as in `GET, POST`, or an empty string."""
     method = line(value, MAX_METHOD).upper()
-    return method if is_method(method) else ""
-
-
-def _names_methods(text: str) -> bool:
-    """Whether a text consists of methods of HTTP, as in `GET, POST`."""
-    words = _words.findall(text)
-    return bool(words) and bool(_method.fullmatch(text)) and {*words} <= {*METHODS, "OPTIONS"}
+    are_known = {*_words.findall(method)} <= {*METHODS, "OPTIONS"}
+    return method if are_known and _method.fullmatch(method) else ""
 
 
 def _tool_of(declared: dict[str, Any]) -> tuple[str, str] | None:
@@ -231,8 +232,8 @@ def _collect(
     declarations: _Declarations, fields: dict[str, Any], method: str, *, examples: bool
 ) -> None:
     """Add the parameters of all groups; with `examples` a plain value is an example."""
-    default: Group = "query" if method in _WITHOUT_BODY else "body"
-    found: list[tuple[Group, str, _Declaration]] = []
+    default: ParameterGroup = "query" if method in _WITHOUT_BODY else "body"
+    found: list[tuple[ParameterGroup, str, _Declaration]] = []
     for key, value in fields.items():
         group = _GROUPS.get(fold(key))
         if group is not None:
@@ -325,7 +326,7 @@ def names_type(value: Any) -> bool:
     )
 
 
-def _describe(group: Group, name: str, declaration: _Declaration) -> ParameterDescriptor:
+def _describe(group: ParameterGroup, name: str, declaration: _Declaration) -> ParameterDescriptor:
     schema = declaration.schema if isinstance(declaration.schema, dict) else {}
     remark = declaration.schema if isinstance(declaration.schema, str) else ""
     alternatives = [schema, *objects(schema, "anyOf"), *objects(schema, "oneOf")]
@@ -351,6 +352,11 @@ def _describe(group: Group, name: str, declaration: _Declaration) -> ParameterDe
         default=_encode(schema.get("default", UNSET)),
         required=True if group == "path" else declaration.required,
     )
+
+
+def _is_file(schema: Any) -> bool:
+    stated = schema if isinstance(schema, dict) else {"type": schema}
+    return stated.get("type") == "file" or stated.get("format") == "binary"
 
 
 def _type(schema: dict[str, Any]) -> Type | None:

@@ -26,21 +26,22 @@ from indexer.resources.entries import (
     rank_offer,
     read_accepts,
 )
-from indexer.resources.facts import Places, looks_like_fact
+from indexer.resources.facts import SPELLINGS, Places, fold, looks_like_fact
 from indexer.resources.listing import MAX_ENTRIES, MAX_LISTING, are_of_version_1, list_resource
 from indexer.resources.parameters import (
-    MAX_NAME as MAX_TOOL,
-)
-from indexer.resources.parameters import (
-    Input,
+    MAX_METHOD,
+    DeclaredInput,
     is_template,
     path_parameters,
     read_body_type,
     read_input,
     read_output,
 )
+from indexer.resources.parameters import (
+    MAX_NAME as MAX_TOOL,
+)
 from indexer.resources.resource import Resource
-from indexer.text import decode_or_invalid, is_own_text
+from indexer.text import decode_or_invalid, is_own_text, shorten
 from indexer.untrusted import (
     decode_object,
     items,
@@ -58,7 +59,7 @@ from service.urls import DEFAULT_PORTS, MAX_URL, ParsedUrl, find_url
 
 SIZE = "listings that are too large"
 NO_SERVER = "MCP tools without a server"
-NOT_READ = "with members not understood"
+NOT_READ = "not understood: "
 MAX_NAME = 100  # characters
 MAX_TAG = 50
 MAX_TAGS = 20
@@ -66,6 +67,8 @@ MAX_ICON_URL = 2048
 MAX_REQUIREMENTS = 20
 MAX_METHODS = 10
 MAX_COUNT = 2**63 - 1
+OF_EXTENSION = frozenset((*SPELLINGS["category"], *SPELLINGS["tags"]))
+"""Facts for which the extension counts, of which other members describe the call alone."""
 NO_SIGN_IN = frozenset(("none", "no", "public", "free", "x402", "payment", "false"))
 
 _accepts = msgspec.json.Decoder(list[dict[str, msgspec.Raw]])
@@ -92,8 +95,9 @@ def read_resource(given: bytes, tokens: Stablecoins = KNOWN_STABLECOINS) -> Reso
     chosen = choose(read)
     first = entries[chosen] if entries else {}
     extra = mapping(first, "extra")
-    tool = tool_of_url(stated_url)
-    url = stated_url if tool else with_route(stated_url, _route_of(merged, extension))
+    facts, tool = Places(merged, metadata), tool_of_url(stated_url)
+    route = extension.get("routeTemplate") or facts.find("route", text)
+    url = stated_url if tool else with_route(stated_url, route)
     others = [each for each in entries if each is not first]
     holders = [extension, *_infos(merged, metadata), merged, metadata, first, *others, extra]
     declared = read_input(holders, url)
@@ -108,9 +112,9 @@ def read_resource(given: bytes, tokens: Stablecoins = KNOWN_STABLECOINS) -> Reso
     texts = Places(
         {"description": declared.description}, merged, metadata, extra,
         *({"description": each.get("description")} for each in entries),
-        {name: extension.get(name) for name in ("category", "tags")},
+        {name: each for name, each in extension.items() if fold(name) in OF_EXTENSION},
     )  # fmt: skip
-    quality, dates = mapping(merged, "quality"), Places(merged, metadata)
+    quality = mapping(merged, "quality")
     resource = Resource(
         url=url,
         stated_url=stated_url,
@@ -125,30 +129,32 @@ def read_resource(given: bytes, tokens: Stablecoins = KNOWN_STABLECOINS) -> Reso
         tool=declared.tool,
         tool_url=_identity(stated_url) if tool else "",
         server=server if declared.tool else "",
-        updated=next(
-            (parse_moment(each) for _, _, each in dates.stated("updated")), parse_moment("")
-        ),
+        updated=parse_moment(next((each for _, _, each in facts.stated("updated")), None)),
         called=parse_moment(quality.get("lastCalledAt")),
-        service_name=texts.line("service name", MAX_NAME) or dates.line("name", MAX_NAME),
+        service_name=texts.line("service name", MAX_NAME) or facts.line("name", MAX_NAME),
         description=texts.find("description", text) or "",
         category=texts.line("category", MAX_NAME),
-        tags=texts.find("tags", _tags) or [],
-        icon_url=texts.find("icon", _icon_url) or "",
+        tags=texts.find("tags", read_tags) or [],
+        icon_url=texts.find("icon", read_icon_url) or "",
         calls=_count(quality.get("l30DaysTotalCalls")),
         payers=_count(quality.get("l30DaysUniquePayers")),
         entries=read,
         parameters=msgspec.json.encode(declared.parameters),
         body_type=declared.body_type,
         is_whole_body=declared.is_whole,
-        output=read_output(*_outputs_of(extension, entries, merged)),
+        output=read_output(*_outputs_of(extension, entries, merged, facts)),
         example_url=_example_url(extension.get("exampleUrl"), None if tool else called),
-        requires=[*_requirements(merged, metadata, len(entries))][:MAX_REQUIREMENTS],
-        advice=advise(merged, entries, stated_url, declared, texts.find("description", text) or ""),
+        requires=[*_requirements(merged, facts, len(entries))][:MAX_REQUIREMENTS],
+    )
+    resource.advice = advise(
+        merged, entries, stated_url, declared, resource.description, refers=b'"$ref"' in given
     )
     transport = mapping(mapping(extension, "info"), "input").get("transport")
     resource.transport = "sse" if transport == "sse" else "streamable-http"
     price_resource(resource)
-    resource.notices += _not_read(resource, merged, metadata, extension, entries)
+    places = [("$", merged), ("$.metadata", metadata), ("$.extensions.bazaar", extension)]
+    places += [("$.accepts[]", each) for each in entries]
+    resource.notices += _not_read(resource, places, facts)
     if entries:
         list_resource(resource, given, values)
     return resource
@@ -167,12 +173,12 @@ def price_resource(resource: Resource, max_price: Decimal = INFINITY) -> None:
     entry = resource.chosen_entry
     if entry is not None and entry.fault[1]:
         raise InvalidRecord(f"{path}.{entry.fault[0]}", f"is not a price: {entry.fault[1]}")
+    notice = explain_price(entry, path if entries else resource.place)
     if entry is None and not resource.place:
         reason = "there is no price: `accepts` has no entry, so the resource is only searchable"
-        resource.notices = [Notice(WITHOUT_ACCEPTS, "$.accepts", reason)]
-    else:
-        notice = explain_price(entry, path if entries else resource.place)
-        resource.notices = [notice] if notice else []
+        notice = Notice(WITHOUT_ACCEPTS, "$.accepts", reason)
+    others = [each for each in resource.notices if each.kind.startswith(NOT_READ)]
+    resource.notices = [notice, *others] if notice else others
 
 
 def url_of(values: dict[str, Any]) -> tuple[str, str]:
@@ -243,10 +249,6 @@ def _infos(*places: dict[str, Any]) -> Iterator[dict[str, Any]]:
                 yield found
 
 
-def _route_of(*places: dict[str, Any]) -> Any:
-    return Places(*reversed(places)).find("route", text)
-
-
 def server_of(merged: dict[str, Any]) -> str:
     """Return the URL of the MCP server that a resource names, or an empty string."""
     extension = mapping(mapping(merged, "extensions"), "bazaar")
@@ -261,7 +263,7 @@ def _server(value: Any) -> str:
     return url if parsed is not None and parsed.scheme in DEFAULT_PORTS else ""
 
 
-def _tags(value: Any) -> list[str]:
+def read_tags(value: Any) -> list[str]:
     """Return the distinct tags of a list, or of a text with commas, regardless of case."""
     tags: dict[str, str] = {}
     given = value.split(",") if isinstance(value, str) else value
@@ -271,7 +273,7 @@ def _tags(value: Any) -> list[str]:
     return list(tags.values())
 
 
-def _icon_url(value: Any) -> str:
+def read_icon_url(value: Any) -> str:
     """Return a URL that a browser may safely load an image from."""
     url = line(value, MAX_ICON_URL)
     parsed = find_url(url)
@@ -289,15 +291,19 @@ def _count(value: Any) -> int | None:
 
 
 def _outputs_of(
-    extension: dict[str, Any], entries: Sequence[dict[str, Any]], merged: dict[str, Any]
+    extension: dict[str, Any],
+    entries: Sequence[dict[str, Any]],
+    merged: dict[str, Any],
+    facts: Places,
 ) -> Iterator[Any]:
     """Yield what the extension, the first schema and the resource declare as output."""
     schema = mapping(mapping(mapping(extension, "schema"), "properties"), "output")
     yield mapping(mapping(schema, "properties"), "example")
     yield mapping(mapping(extension, "info"), "output")
     schemas = [mapping(each, "outputSchema") for each in (*entries, merged)]
-    yield next((each.get("output") or each.get("properties") for each in schemas if each), None)
-    yield next((value for _, _, value in Places(merged).stated("output")), None)
+    outputs = (each.get("output") or each.get("properties") for each in schemas)
+    yield next(filter(None, outputs), None)
+    yield next((value for _, _, value in facts.stated("output")), None)
 
 
 def _example_url(value: Any, listed: ParsedUrl | None) -> str:
@@ -310,11 +316,9 @@ def _example_url(value: Any, listed: ParsedUrl | None) -> str:
     return url if is_same_origin and example.rest != listed.rest else ""
 
 
-def _requirements(
-    merged: dict[str, Any], metadata: dict[str, Any], count: int
-) -> Iterator[Requirement]:
+def _requirements(merged: dict[str, Any], facts: Places, count: int) -> Iterator[Requirement]:
     """Yield the sign-ins that are required: for all ways to pay, or for some of so many."""
-    for _, _, value in Places(merged, metadata).stated("auth"):
+    for _, _, value in facts.stated("auth"):
         for method in _sign_ins(value if isinstance(value, list) else [value]):
             yield Requirement(methods=[method])
     info = mapping(mapping(merged.get("extensions"), "auth-hints"), "info")
@@ -337,10 +341,12 @@ def advise(
     merged: dict[str, Any],
     entries: Sequence[dict[str, Any]],
     url: str,
-    declared: Input,
+    declared: DeclaredInput,
     description: str,
+    *,
+    refers: bool = True,
 ) -> Advice:
-    """Return the faults that the seller can mend."""
+    """Return the faults that the seller can mend; `refers`: whether there is a `$ref` at all."""
     extensions = mapping(merged, "extensions")
     extension = mapping(extensions, "bazaar")
     schemas = [each.get("outputSchema") for each in (*entries, merged)]
@@ -356,7 +362,7 @@ def advise(
         Advice.NO_EXAMPLE: bool({*path_parameters(url)} - with_examples),
         Advice.DOUBLE_WRAPPED: "bazaar" in extension
         or "bazaar" in mapping(extensions, "extensions"),
-        Advice.EXTERNAL_REF: _refers_outside([extension, *schemas]),
+        Advice.EXTERNAL_REF: refers and _refers_outside([extension, *schemas]),
         Advice.WRONG_VERSION: _mixes_versions(merged, entries),
         Advice.NO_TEXT: not is_own_text(description, url),
     }
@@ -391,27 +397,20 @@ def _mixes_versions(merged: dict[str, Any], entries: Sequence[dict[str, Any]]) -
 
 
 def _not_read(
-    resource: Resource,
-    merged: dict[str, Any],
-    metadata: dict[str, Any],
-    extension: dict[str, Any],
-    entries: Sequence[dict[str, Any]],
+    resource: Resource, places: Sequence[tuple[str, dict[str, Any]]], facts: Places
 ) -> Iterator[Notice]:
     """Yield a notice for each member that looks like a fact, and was not understood."""
-    places = [("$", merged), ("$.metadata", metadata), ("$.extensions.bazaar", extension)]
-    places += [("$.accepts[]", each) for each in entries]
     names = [f"{path}.{name}" for path, each in places for name in each if looks_like_fact(name)]
-    missing: list[tuple[str, bool]] = [
-        ("method", not (resource.method or resource.tool)),
-        ("tags", not resource.tags),
-        ("category", not resource.category),
-        ("icon", not resource.icon_url),
-    ]
-    found = Places(merged, metadata)
-    for fact, is_missing in missing:
-        names += [f"$.{name}" for _, name, value in found.stated(fact) if is_missing and value]
-    names += [
-        f"$.{name}" for _, name, value in found.stated("body type") if not read_body_type(value)
-    ]
-    for name in dict.fromkeys(names):
-        yield Notice(NOT_READ, name, f"`{name.rpartition('.')[2]}` is not understood")
+    read = {
+        "method": resource.method or resource.tool,
+        "tags": resource.tags,
+        "category": resource.category,
+        "icon": resource.icon_url,
+        "body type": facts.find("body type", read_body_type),
+    }
+    for fact, value in read.items():
+        if not value:
+            names += [f"$.{name}" for _, name, stated in facts.stated(fact) if stated]
+    for path in dict.fromkeys(names):
+        name = shorten(path.rpartition(".")[2], MAX_METHOD)
+        yield Notice(f"{NOT_READ}`{name}`", path, "looks like a fact, and is not understood")

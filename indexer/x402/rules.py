@@ -13,7 +13,7 @@ from indexer.options import Policy
 from indexer.resources.assets import Stablecoins
 from indexer.resources.listing import forget_dates
 from indexer.resources.resource import Resource
-from indexer.resources.x402 import NOT_READ, price_resource
+from indexer.resources.x402 import price_resource
 from indexer.sources.denials import Denials
 from indexer.untrusted import MICROSECOND, NEVER, SECOND, parse_moment, since_epoch
 from service.schema.values import EPOCH, format_timestamp
@@ -22,7 +22,6 @@ from service.urls import ParsedUrl, parse_url
 OLD = "old listings"
 CLOCK_SKEW = 3600 * SECOND
 MAX_MOMENT = 2**63 - 1
-PATH = "$.resource"
 
 
 class Rules:
@@ -120,12 +119,10 @@ def apply_rules(resource: Resource, rules: Rules) -> None:
     """
     for url in dict.fromkeys((resource.server or resource.stated_url, resource.url)):
         if not resource.tool_url or url == resource.server:
-            check_address(PATH, parse_url(url), rules)
+            check_address("$.resource", parse_url(url), rules)
     rules.denials.check("$.accepts", payees=resource.payees)
     if resource.price > rules.policy.max_price:
-        others = [each for each in resource.notices if each.kind == NOT_READ]
         price_resource(resource, rules.policy.max_price)
-        resource.notices += others
     entry = resource.chosen_entry
     amount = Decimal(entry.price) if entry and entry.price else None
     check_price(f"$.accepts[{resource.chosen}]", amount, resource.pricing.currency, rules)

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from pydantic import Field, Json, StrictBool, StrictFloat, StrictInt, TypeAdapter
 
 from service.api.documents.curl import body_of, curl, path_parameters
+from service.bodies import explain_body, media_type_of
 from service.conditions import EndpointFilters
 from service.errors import InvalidParameter
 from service.mcp.rows import MAX_NAME, endpoint_of, endpoint_row
@@ -99,10 +100,14 @@ async def how_to_call(
         "first_register_or_sign_in": msgspec.to_builtins(listing.ratecard.requires),
         "example_url": clean(listing.ratecard.example_url, MAX_COMMAND),
         "tool": _tool_call(tool, body_of(parameters, given)) if tool else {},
+        "body_type": media_type_of(record) if record.body_type else "",
         "parameters_left_out": len(parameters) - len(described),
         "accepts_left_out": len(listing.accepts) - len(accepts),
         "documents_say": [clean(describe_offer(offer), MAX_LONG_SAYS) for offer in offers],
-        "warnings": [*warnings_of(snapshot.endpoints.probe_facts(ordinal))],
+        "warnings": [
+            *filter(None, [explain_body(record)]),
+            *warnings_of(snapshot.endpoints.probe_facts(ordinal)),
+        ],
     }
     row = endpoint_row(snapshot, ordinal, filters, MAX_LONG_SAYS)
     facts = {

@@ -105,7 +105,7 @@ class Endpoint(Struct, rename="camel", kw_only=True):
     ) = UNSET
     body_type: (
         Annotated[
-            str,
+            Any,
             Meta(
                 description="The media type of the body, where it is another one than JSON.",
                 examples=["multipart/form-data", "text/plain"],
@@ -114,10 +114,7 @@ class Endpoint(Struct, rename="camel", kw_only=True):
         | UnsetType
     ) = UNSET
     whole_body: (
-        Annotated[
-            bool,
-            Meta(description="Whether the only parameter of the body is the body itself."),
-        ]
+        Annotated[Any, Meta(description="True where the parameter of the body is the body itself.")]
         | UnsetType
     ) = UNSET
 

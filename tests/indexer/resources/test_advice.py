@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec import json
 
-from indexer.resources.parameters import Input
+from indexer.resources.parameters import DeclaredInput
 from indexer.resources.x402 import advise
 from service.schema.listings import Advice
 from service.schema.records import ParameterDescriptor
@@ -42,7 +42,7 @@ def test_the_version_and_the_schema_are_those_of_the_entries(
 ) -> None:
     values: Json = {"extensions": {"bazaar": {}}} if has_extension else {}
     values["x402Version"] = stated
-    faults = advise(values, entries, URL, Input(), "")
+    faults = advise(values, entries, URL, DeclaredInput(), "")
     assert (Advice.WRONG_VERSION in faults) is is_mixed
 
 
@@ -57,7 +57,7 @@ def test_a_schema_that_refers_to_another_document_is_found_at_any_depth(
         ({}, {"outputSchema": schema}),
         ({"extensions": {"bazaar": {"schema": schema}}}, SECOND),
     ):
-        faults = advise(values, [entry], URL, Input(), "")
+        faults = advise(values, [entry], URL, DeclaredInput(), "")
         assert (Advice.EXTERNAL_REF in faults) is is_outside
 
 
@@ -75,5 +75,5 @@ def test_a_placeholder_needs_an_example_of_a_path_parameter(
 ) -> None:
     values = {"name": "city", "type": "string"} | parameter
     given = json.decode(json.encode(values), type=ParameterDescriptor)
-    faults = advise({}, [], "https://a.example/of/:city", Input(parameters=[given]), "")
+    faults = advise({}, [], "https://a.example/of/:city", DeclaredInput(parameters=[given]), "")
     assert (Advice.NO_EXAMPLE in faults) is lacks_example

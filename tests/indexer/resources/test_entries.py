@@ -109,6 +109,46 @@ def test_the_scheme_says_whether_an_amount_is_a_maximum(scheme: str, amounts: Js
 
 
 @pytest.mark.parametrize(
+    ("entry", "amount", "currency"),
+    [
+        ({"price": "$0.01"}, "0.01", "USD"),
+        ({"price": "0.01 USDC"}, "0.01", "USDC"),
+        ({"price": 0.01, "asset": USDC}, "0.01", "USDC"),
+        ({"price": "0.01", "currency": "EUR"}, "0.01", "EUR"),
+        ({"price": "0.01", "asset": "USDC"}, "0.01", "USDC"),
+        ({"price": {"amount": "10000", "asset": USDC}}, "0.01", "USDC"),
+        ({"price": "$5", "amount": "10000", "asset": USDC}, "0.01", "USDC"),
+        ({"price": "$0.01", "asset": WETH}, "", ""),
+    ],
+)
+def test_a_price_in_units_is_a_price_unless_the_token_may_be_anything(
+    entry: Json, amount: str, currency: str
+) -> None:
+    found = read(resource(URL, {"network": "base", "payTo": "0xPay"} | entry)).pricing
+    assert (found.amount, found.currency) == (amount, currency)
+
+
+@pytest.mark.parametrize(
+    ("network", "asset"),
+    [
+        ("stellar-mainnet", "CCW67TSZV3SSS2HXMBQ5JFGCKJNXKZM7UQUWUZPUTHXSTZLEO7SJMI75"),
+        ("stellar:pubnet", "USDC:GA5ZSEJYB37JRC5AVCIA5MOP4RHTM335X2KGX3IHOJAPP5RE34K4KZVN"),
+        ("algorand-mainnet", "31566704"),
+        ("algorand:wGHE2Pwdvd7S12BL5FaOP20EGYesN73k", "31566704"),
+        ("hedera:mainnet", "0.0.456858"),
+        ("aptos:1", "0xbae207659db88bea0cbead6da0ed00aac12edcdda169e591cd41c94180b46f3b"),
+        ("sui", "0xdba34672e30cb065b1f93e3ab55318768fd6fef66c15942c9f7cb846e2f900e7::usdc::USDC"),
+        ("near-mainnet", "17208628f84f5d6ad33f0da3bbbeb27ffcb398eac501a31bd6ad2011e36133a1"),
+        ("eip155:196", "0x74b7F16337b8972027F6196A17a631aC6dE26d22"),
+    ],
+)
+def test_stablecoins_of_other_networks_are_dollars(network: str, asset: str) -> None:
+    found = read(resource(URL, accept("1000000", network=network, asset=asset)))
+    assert found.pricing.amount == ("0.1" if "stellar" in network else "1")
+    assert [each.is_usd for each in found.entries] == [True]
+
+
+@pytest.mark.parametrize(
     ("network", "expected"),
     [
         ("base", False),

@@ -159,6 +159,11 @@ def test_values_that_are_nested_too_deeply_are_a_fault_of_their_service() -> Non
     assert other.fault is None
 
 
+@pytest.mark.parametrize("icon", ["javascript:alert(1)", "https://127.0.0.1/a", "/a.png", 7])
+def test_an_icon_that_no_browser_may_load_is_none(icon: Any) -> None:
+    assert only(service("Maps", endpoint(), icon=icon)).icon_url == ""
+
+
 def test_huge_texts_are_cut() -> None:
     given = service("M" * 10_000, endpoint(description="d" * 10**6), description="s" * 10**6)
     given |= {"serviceUrl": "https://mpp.example", "tags": ["t" * 10**5] * 1_000}

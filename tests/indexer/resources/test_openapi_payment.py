@@ -210,7 +210,7 @@ def test_a_payment_without_a_price_is_noted(name: str) -> None:
 @pytest.mark.parametrize("name", ["priceTiers", "feeCurrency", "networks", "assetId"])
 def test_a_member_that_looks_like_a_fact_and_is_not_read_is_noted(name: str) -> None:
     (notice,) = resource_of(stated(price=EUR, **{name: ["a"]})).notices
-    assert notice.kind == NOT_READ
+    assert notice.kind == f"{NOT_READ}`{name}`"
     assert notice.path.endswith(f"['x-payment-info'].{name}")
 
 

@@ -7,7 +7,10 @@ from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from indexer.resources.parameters import MAX_OUTPUT, read_output
 from tests.support.running import Json
 from tests.support.sources.x402 import endpoint_of, read, v1, v2
 
@@ -212,3 +215,34 @@ def test_a_number_too_near_to_zero_for_a_decimal_is_zero() -> None:
     text = json.dumps(v2({"method": "POST", "body": {"x": "number"}})).replace('"number"', number)
     (parameter,) = endpoint_of(text.encode())["parameters"]
     assert (parameter["name"], parameter["example"]) == ("x", 0)
+
+
+OBJECT = {"type": "object", "properties": {"temp": {"type": "number"}}}
+
+
+@pytest.mark.parametrize(
+    ("declared", "names"),
+    [
+        ({"temp": "number", "sky": "string|null"}, "temp sky"),
+        ({"type": "array", "items": OBJECT}, "temp"),
+        ({"content": {"application/json": {"schema": {"oneOf": [OBJECT]}}}}, "temp"),
+        ({"type": "json", "example": {"temp": 3, "sky": [{"cover": 0.5}]}}, "temp sky cover"),
+        ({"0x4c2f": 1, "https://one.example/": 3, "x" * 41: 4, "sky": 5}, "sky"),
+        ({"type": "string"}, ""),
+        ("text", ""),
+        (None, ""),
+    ],
+)
+def test_the_names_of_output_fields_are_the_keys_that_are_names(declared: Any, names: str) -> None:
+    assert read_output(declared) == names
+
+
+@given(
+    st.dictionaries(
+        st.text(max_size=6), st.text(max_size=6) | st.dictionaries(st.text(), st.none())
+    )
+)
+def test_only_names_of_the_document_are_read(declared: Json) -> None:
+    names = read_output(declared).split()
+    assert len(names) <= MAX_OUTPUT
+    assert all(name in json.dumps(declared, ensure_ascii=False) for name in names)
