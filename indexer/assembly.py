@@ -213,7 +213,8 @@ class Assembler:
                 catalogue.remove(service, denial, self._findings)
                 fault = TakenDown(PATH, denial, "belongs to a service that is taken down")
                 for row, _ in catalogue.table.of_service(service.number):
-                    merger.drop(row, fault)
+                    if row.leader is None:
+                        merger.drop(row, fault)
 
     def _payments(
         self, inputs: Inputs, rules: Rules

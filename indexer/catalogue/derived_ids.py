@@ -52,8 +52,7 @@ def derive_ids(
             decisions.own(service_id, domain)
             owners[service_id] = domain
     ids = [each.given or "" for each in services]
-    held = {*ids, *owners}
-    taken: set[str] = {*ids}
+    held, taken = {*ids, *owners}, {*ids}
     names: dict[tuple[str, bool], str] = {}
     # Rests come last: another service of their domain has the plain id if there is one.
     for number in sorted(range(len(services)), key=lambda number: services[number].is_rest):

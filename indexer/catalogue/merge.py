@@ -21,7 +21,7 @@ from indexer.resources.listing import MAX_ENTRIES, MAX_LISTING
 from indexer.resources.resource import Resource
 from indexer.resources.x402 import read_resource
 from indexer.sources.decisions import Decisions
-from indexer.untrusted import raw_items, raw_members
+from indexer.untrusted import raw_members
 from service.networks import network_key
 from service.schema.values import NULL
 
@@ -33,7 +33,6 @@ OUTRANKED = LeftOut(
 )
 KEPT_APART = frozenset(("accepts", "quality", "resource"))
 """Members that are not taken whole from the first source that has them."""
-CALLS = "l30DaysTotalCalls"
 
 
 class EntryGroup(NamedTuple):
@@ -126,12 +125,17 @@ class Merger:
         leading = [each for each in variants if each.row.trust == first.trust]
         fields, taken, entries = merge_variants(leading)
         self._decisions.conflicts.update(find_conflicts(variants, entries))
-        if fields and (quality := _best_quality(variants)) is not None:
-            fields["quality"] = quality
+        used = most_used(variants)
+        if fields and used is not None:
+            fields["quality"] = used.fields["quality"]
         text = msgspec.json.encode(fields) if fields else b""
         self._table.lead(first.number or 0, (each.number for each in others))
         try:
             resource = self._read(text, [each.resource for each in taken], method)
+            if used is not None and not fields:
+                usage = used.resource
+                resource.calls, resource.payers = usage.calls, usage.payers
+                resource.called = usage.called
         except InvalidRecord:  # merged, it breaks a rule that each keeps
             return
         row = row_of(resource, first.source, first.trust, first.position)
@@ -148,7 +152,7 @@ class Merger:
         return Variant(row, self._name(row), fields, decode_resource(resource))
 
     def _read(self, text: bytes, resources: list[Resource], method: str) -> Resource:
-        """Return what a merged text of feeds and the resources of documents say; see `read`."""
+        """Return what the merged text of feeds and the resources of documents say together."""
         stablecoins = find_stablecoins(self._rules.policy.stablecoins)
         resource = read_resource(text, stablecoins) if text else None
         if resource is None or any(each.texts or each.offers for each in resources):
@@ -210,17 +214,12 @@ def merge_variants(variants: Sequence[Variant]) -> tuple[Fields, list[Variant], 
 def group_entries(variant: Variant) -> Entries:
     """Return the entries of `accepts` by what they ask for."""
     groups: Entries = {}
-    accepts = variant.fields.get("accepts")
-    for text in raw_items(accepts) if accepts is not None and bytes(accepts) != b"null" else ():
-        entry = msgspec.json.decode(text)
-        scheme, network, asset, payee = (
-            value if isinstance(value := entry.get(name), str) else ""
-            for name in ("scheme", "network", "asset", "payTo")
-        )
-        key = "\n".join((scheme or "exact", network_key(network), fold_address(asset)))
+    for entry in variant.resource.entries:
+        asset = network_key(entry.network), fold_address(entry.asset)
+        key = "\n".join((entry.scheme or "exact", *asset))
         group = groups.setdefault(key, EntryGroup(variant.source, [], set()))
-        group.texts.append(text)
-        group.payees.add(fold_address(payee))
+        group.texts.append(Raw(variant.resource.text[entry.start : entry.stop]))
+        group.payees.add(fold_address(entry.pay_to))
     return groups
 
 
@@ -248,18 +247,12 @@ def _join(variants: Sequence[Variant], entries: Entries) -> Fields:
     return joined
 
 
-def _best_quality(variants: Sequence[Variant]) -> Raw | None:
-    """Return the usage that the most trusted variant states, among equals that of more calls."""
-    stated = [
-        (each.row.trust, _calls(value), bytes(value), value)
-        for each in variants
-        if (value := each.fields.get("quality")) is not None and bytes(value) != b"null"
-    ]
-    return max(stated, key=lambda each: each[:3])[3] if stated else None
+def most_used(variants: Iterable[Variant]) -> Variant | None:
+    """Return the most trusted variant that states its usage, among equals that of more calls."""
 
+    def rank(variant: Variant) -> tuple[int, int, bytes]:
+        usage = bytes(variant.fields["quality"])
+        return variant.row.trust, variant.resource.calls or 0, usage
 
-def _calls(quality: Raw) -> int:
-    values = msgspec.json.decode(quality) if bytes(quality).startswith(b"{") else {}
-    calls = values.get(CALLS)
-    is_count = isinstance(calls, int) or (isinstance(calls, str) and calls[:20].isdecimal())
-    return int(calls[:20] if isinstance(calls, str) else calls or 0) if is_count else 0
+    stated = (each for each in variants if bytes(each.fields.get("quality", NULL)) != b"null")
+    return max(stated, key=rank, default=None)

@@ -1,7 +1,7 @@
 """Decisions: what a snapshot settled between sources, which the next build keeps to.
 
-A domain keeps its plain id, an entry of `accepts` the source that it was taken from, and a host its
-claim on the payments to an address, whoever else asks for them later.
+A domain keeps its plain id, a listing the source that leads it, and a host its claim on payments to
+an address, whoever else asks for them later.
 """
 
 from __future__ import annotations
@@ -24,8 +24,7 @@ class DecisionTable(Struct):
     """The decisions as they are stored, in an order that depends on nothing else.
 
     ids: plain ids, each with its domain
-    listings: names of sources, each with the hashes of the listings and the entries of `accepts`
-        that were taken from it
+    listings: names of sources, each with the hashes of the listings that it leads
     claims: hashes of the claims on payments that count
     conflicts: the first ones that were met
     """
@@ -57,7 +56,7 @@ class Decisions:
         return self._ids.get(plain_id, "")
 
     def source_of(self, key: str) -> str:
-        """Return the source of a listing, or of an entry, in the served snapshot, or nothing."""
+        """Return the source that leads a listing in the served snapshot, or nothing."""
         return self._sources.get(text_hash(key), "")
 
     def has_claim(self, claim: str) -> bool:
@@ -69,7 +68,7 @@ class Decisions:
         self._made.ids[plain_id] = domain
 
     def take(self, key: str, source: str) -> None:
-        """Take a listing, or an entry of `accepts`, from a source."""
+        """Let a source lead a listing."""
         self._chosen[text_hash(key)] = source
 
     def count(self, claim: str) -> None:

@@ -43,7 +43,7 @@ def group(feeds: Sequence[Feed]) -> list[tuple[HostItems, Json]]:
 
 
 def group_equal(*sources: Sequence[Json]) -> list[tuple[HostItems, Json]]:
-    """HostItems resources of equally trusted sources."""
+    """Group resources of equally trusted sources."""
     return group([Feed(each, f"feed {number}") for number, each in enumerate(sources)])
 
 
