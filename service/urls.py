@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import socket
+from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
 from string import ascii_letters, digits, punctuation
 from urllib.parse import SplitResult, quote, unquote, urlsplit
@@ -85,6 +86,7 @@ def is_url(name: str) -> bool:
     return _scheme.match(name) is not None
 
 
+@lru_cache(maxsize=64)  # a build parses the URL of an item when it is read, judged and listed
 def parse_url(url: str) -> ParsedUrl:
     """Parse an absolute URL; raises ValueError with the reason if it is not valid."""
     if len(url) > MAX_URL:

@@ -60,16 +60,25 @@ _looks_like = re.compile(
     "|method|input|param|body|mime|contenttype|tags|keyword|category|auth|unit"
 )
 
+SHAPES = 256
+"""Objects of different members whose names are remembered: those of a feed have few shapes."""
+
 Value = TypeVar("Value")
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=1024)
 def fold(name: str) -> str:
     """Return a name as it is compared."""
     return name.replace("_", "").replace("-", "").lower()
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=SHAPES)
+def _facts_among(names: tuple[str, ...]) -> list[tuple[str, str]]:
+    """Return the names of members that state facts, each with its spelling."""
+    return [(name, spelling) for name in names if (spelling := fold(name)) in _KNOWN]
+
+
+@lru_cache(maxsize=1024)
 def looks_like_fact(name: str) -> bool:
     """Whether a member that states no known fact has the name of one."""
     folded = fold(name)
@@ -81,13 +90,18 @@ class Places:
     """Objects in which facts may stand, the most specific first; other values hold none."""
 
     def __init__(self, *values: Any) -> None:
-        self._members: dict[str, list[tuple[str, Any]]] = {}
+        members: dict[str, list[tuple[str, Any]]] = {}
         for value in values:
             if value and isinstance(value, dict):
-                for name, member in value.items():
-                    folded = fold(name)
-                    if folded in _KNOWN and member is not None and member != "":
-                        self._members.setdefault(folded, []).append((name, member))
+                for name, spelling in _facts_among(tuple(value)):
+                    member = value[name]
+                    if member is None or member == "":
+                        continue
+                    if spelling in members:
+                        members[spelling].append((name, member))
+                    else:
+                        members[spelling] = [(name, member)]
+        self._members = members
 
     def stated(self, *facts: str) -> Iterator[tuple[str, str, Any]]:
         """Yield each member that states a fact: the fact, its name and its value."""

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from typing import Any, Literal
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
-from indexer.resources.facts import Places, fold
+from indexer.resources.facts import SHAPES, Places, fold
 from indexer.untrusted import items, line, mapping, objects, text
 from service.bodies import BYTES, FILE, FORM, JSON_TYPE, MULTIPART, TEXT
 from service.schema.records import METHODS, ParameterDescriptor
@@ -36,6 +37,7 @@ _GROUPS: dict[str, ParameterGroup] = {
 }
 _SCHEMAS = frozenset(("inputschema", "requestschema", "parameters", "params"))
 """Members beside a URL that describe all parameters, of which none is known to be in the body."""
+_INPUTS = frozenset(("input", "outputschema", *_SCHEMAS, *_GROUPS))
 _BODY_TYPES = {
     **dict.fromkeys(("json", "applicationjson"), JSON_TYPE),
     **dict.fromkeys(("formdata", "multipartformdata", "multipart", "file", "files"), MULTIPART),
@@ -167,16 +169,16 @@ def _inputs_of(holder: dict[str, Any]) -> Iterator[tuple[dict[str, Any], dict[st
 
     Each comes with the properties of its schema, and whether its own values are examples.
     """
-    declared = mapping(mapping(holder, "info"), "input")
-    schema = mapping(
-        mapping(mapping(mapping(holder, "schema"), "properties"), "input"), "properties"
-    )
-    if declared or schema:
-        yield declared, schema, True
-    for name, value in holder.items():
+    if "info" in holder or "schema" in holder:
+        declared = mapping(mapping(holder, "info"), "input")
+        properties = mapping(mapping(holder, "schema"), "properties")
+        schema = mapping(mapping(properties, "input"), "properties")
+        if declared or schema:
+            yield declared, schema, True
+    for name, folded in _inputs_among(tuple(holder)):
+        value = holder[name]
         if not value or not isinstance(value, (dict, list)):
             continue
-        folded = fold(name)
         if folded == "input" and isinstance(value, dict):
             yield value, {}, False
         elif folded == "outputschema" and (declared := mapping(value, "input")):
@@ -185,6 +187,13 @@ def _inputs_of(holder: dict[str, Any]) -> Iterator[tuple[dict[str, Any], dict[st
             yield {"parameters": value}, {}, False
         elif folded in _GROUPS and isinstance(value, dict) and not _is_schema(value):
             yield {name: value}, {}, False
+
+
+@lru_cache(maxsize=SHAPES)
+def _inputs_among(names: tuple[str, ...]) -> list[tuple[str, str]]:
+    """Return the names of members that may declare an input, each with its folded name."""
+    folded = ((name, fold(name)) for name in names)
+    return [each for each in folded if each[1] in _INPUTS]
 
 
 def _read_method(value: Any) -> str:
@@ -241,11 +250,11 @@ def _collect(
             found += ((group, *each) for each in read)
     if "properties" in fields and _is_schemas(fields["properties"]) and not examples:
         found += ((default, *each) for each in _read_fields(fields))
-    given = mapping(fields, "parameters")
-    if any(fold(key) in _GROUPS and not _is_schema(given[key]) for key in given):
-        _collect(declarations, given, method, examples=False)
-    else:
-        found += ((default, *each) for each in _read_fields(given))
+    if given := mapping(fields, "parameters"):
+        if any(fold(key) in _GROUPS and not _is_schema(given[key]) for key in given):
+            _collect(declarations, given, method, examples=False)
+        else:
+            found += ((default, *each) for each in _read_fields(given))
     for each in objects(fields, "parameters"):
         place = _GROUPS.get(fold(text(each.get("in"))), default)
         if each.get("in") not in ("header", "cookie"):

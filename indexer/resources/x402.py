@@ -244,7 +244,7 @@ def _infos(*places: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """Yield what facilitators keep of the extension beside the URL of a resource."""
     for each in places:
         for name in ("discoveryInfo", "discovery_info", "discovery"):
-            if found := mapping(each, name):
+            if name in each and (found := mapping(each, name)):
                 yield found if "info" in found else {"info": found}
                 yield found
 
@@ -309,7 +309,7 @@ def _outputs_of(
 def _example_url(value: Any, listed: ParsedUrl | None) -> str:
     """Return a URL of the origin of the listed one that has no placeholder, or an empty string."""
     url = text(value)
-    example = find_url(url)
+    example = find_url(url) if url else None
     if example is None or listed is None or example.has_credentials or is_template(example.rest):
         return ""
     is_same_origin = (example.scheme, example.domain) == (listed.scheme, listed.domain)
