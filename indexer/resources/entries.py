@@ -134,7 +134,7 @@ def read_entry(
     if is_mpp:
         asset = stated or asset
     token = find_token(tokens, network or method, asset, places if is_document else None)
-    amount = _read_amount(places, token, in_units=in_units)
+    amount = _read_amount(places, token, in_units=in_units, is_strict=is_document)
     symbol = asset if asset.isalpha() else ""
     if amount.is_in_units and not (is_document or token or symbol or not asset):
         amount = _Amount()  # dollars are no price in a token that may be anything
@@ -188,8 +188,13 @@ class _Amount(Struct):
     fault: str = ""
 
 
-def _read_amount(places: Places, token: Asset | None, *, in_units: bool) -> _Amount:
-    """Read the first amount; of base units without known decimals there are digits alone."""
+def _read_amount(
+    places: Places, token: Asset | None, *, in_units: bool, is_strict: bool
+) -> _Amount:
+    """Read the first amount; of base units without known decimals there are digits alone.
+
+    is_strict: whether a price and its bounds that are no amounts are faults
+    """
     found = _Amount()
     for fact, name, value in places.stated("amount", "base amount", "price"):
         if isinstance(value, dict):
@@ -202,19 +207,28 @@ def _read_amount(places: Places, token: Asset | None, *, in_units: bool) -> _Amo
             else:
                 found.digits = base_units(value)
         except ValueError as error:
+            if fact == "price" and not is_strict:
+                found.is_in_units = False
+                continue
             found.fault = str(error)
         break
     if found.digits and token is not None and token.decimals >= 0:
         found.value = shift_point(found.digits, token.decimals)
+    _read_bounds(found, places, is_strict=is_strict)
+    return found
+
+
+def _read_bounds(found: _Amount, places: Places, *, is_strict: bool) -> None:
+    """Read the least and the most amount, in units of the currency."""
     for bound in ("least", "most"):
         for _, name, value in places.stated(bound):
             try:
                 setattr(found, bound, read_amount(value)[0])
+                found.is_in_units = True
             except ValueError as error:
-                found.name, found.fault = name, str(error)
-            found.is_in_units = True
+                if is_strict:
+                    found.name, found.fault = name, str(error)
             break
-    return found
 
 
 def base_units(value: Any) -> str:

@@ -267,7 +267,7 @@ def test_a_relative_server_is_of_the_source() -> None:
     named = SourceOptions(name="file", path="a.json", hosts=("api.weather.example",))
     assert urls(given, named) == ["https://api.weather.example/v2/a"]
     (found,) = read(given, CURATED)
-    assert "name the host in `hosts`" in str(found.fault)
+    assert "name its host in `hosts`" in str(found.fault)
 
 
 def test_operations_beyond_the_bounds_of_a_document_are_left_out(

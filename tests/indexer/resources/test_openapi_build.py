@@ -12,6 +12,7 @@ import pytest
 
 pytest.importorskip("mcp", reason="the extra `mcp` is not installed")
 
+from indexer.text import MAX_RECORD
 from tests.support.clients.mcp import structured
 from tests.support.intake import CatalogueFolder, listings, source
 from tests.support.running import Build, Json, serve
@@ -189,15 +190,11 @@ def test_an_output_schema_counts_where_a_document_declares_no_parameters(
 
 
 def test_a_document_longer_than_a_record_may_be_is_refused(
-    build: Build,
-    artifacts: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    build: Build, artifacts: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path = write(artifacts.parent / "weather.json", X402SCAN)
-    monkeypatch.setattr("indexer.intake.lists.MAX_RECORD", 100)
+    path = write(artifacts.parent / "weather.json", X402SCAN | {"x-rest": "x" * MAX_RECORD})
     assert build(path) == 1
-    assert "is longer than the 100 bytes of a document" in capsys.readouterr().err
+    assert f"is longer than the {MAX_RECORD:,} bytes of a document" in capsys.readouterr().err
 
 
 def test_an_item_of_a_feed_does_not_pass_for_a_document(build: Build, artifacts: Path) -> None:
