@@ -26,10 +26,10 @@ from indexer.intake.sources import Input, Inputs
 from indexer.options import BuildOptions, Denial, Policy
 from indexer.payments.claims import Claims
 from indexer.payments.credit import Claim, count_credits, fill_usage
-from indexer.payments.database import open_payments
 from indexer.payments.demand import ServiceDemand
 from indexer.payments.figures import describe_demand
 from indexer.payments.files import PaymentInput
+from indexer.payments.load import open_payments
 from indexer.processes.pool import Pool
 from indexer.progress import Progress
 from indexer.record_store import Spool

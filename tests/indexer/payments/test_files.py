@@ -21,9 +21,8 @@ from duckdb import DuckDBPyConnection
 
 from indexer.errors import SourceError
 from indexer.intake.findings import Findings
-from indexer.payments.database import check_payment_files
 from indexer.payments.files import PaymentInput
-from indexer.payments.load import load_payments
+from indexer.payments.load import check_payment_files, load_payments
 from service.snapshot.snapshot import open_snapshot
 from tests.support.running import Build, payment, run_process, service, write_lines
 from tests.support.sources.payments import (
@@ -34,7 +33,6 @@ from tests.support.sources.payments import (
     row,
     write_csv,
     write_parquet,
-    write_rows,
 )
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
@@ -82,20 +80,6 @@ def test_at_most_one_payment_file_is_decompressed_at_a_time(tmp_path: Path) -> N
     assert load_watched(names, staging, lambda _: counts.add(len(copies(staging)))) == 36
     assert counts == {0, 1}
     assert [*staging.iterdir()] == []
-
-
-def test_regular_files_are_read_in_place(tmp_path: Path) -> None:
-    csv = write_rows(tmp_path / "1.csv", [row(1), row(2, log_index="x")])
-    json_lines = write_lines(tmp_path / "2.jsonl", [payment(), {}])
-    parquet = str(tmp_path / "3.parquet")
-    with duckdb.connect() as connection:
-        select = "SELECT * REPLACE ('0x3' AS tx_hash) FROM read_csv(?, all_varchar = true)"
-        connection.execute(f"COPY ({select}) TO '{parquet}'", [csv])
-    staging = tmp_path / "staging"
-    seen: set[str] = set()
-    names = [csv, json_lines, parquet]
-    assert load_watched(names, staging, lambda _: seen.update(copies(staging))) == 3
-    assert seen == set()
 
 
 @pytest.mark.parametrize("form", ["csv", "jsonl"])

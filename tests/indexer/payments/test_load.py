@@ -253,7 +253,7 @@ def test_a_token_of_the_operator_counts_as_dollars(tmp_path: Path) -> None:
 def test_decimals_that_contradict_the_token_are_rejected(tmp_path: Path) -> None:
     rows = [payment(log_index=n, token_address=USDC, decimals=d) for n, d in enumerate((6, 18))]
     (reject,) = load(tmp_path, write_lines(tmp_path / "p.jsonl", rows)).rejects
-    assert (reject["position"], reject["path"]) == ("line 2", "$.decimals")
+    assert (reject["position"], reject["path"]) == ("row 2", "$.decimals")
     assert reject["reason"] == "is not the number of decimals of this token"
 
 
@@ -451,9 +451,9 @@ def test_rejects_are_numbered_within_their_file(tmp_path: Path) -> None:
         names.append(write_rows(tmp_path / f"{part}.csv", rows))
     loaded = load(tmp_path, *names)
     assert [(Path(each["source"]).name, each["position"]) for each in loaded.rejects] == [
-        *[("0.csv", f"line {line}") for line in (2, 6)],
-        *[("1.csv", f"line {line}") for line in (3, 7)],
-        *[("2.csv", f"line {line}") for line in (4, 8)],
+        *[("0.csv", f"row {line}") for line in (2, 6)],
+        *[("1.csv", f"row {line}") for line in (3, 7)],
+        *[("2.csv", f"row {line}") for line in (4, 8)],
     ]
     assert [tally.malformed for tally in loaded.tallies] == [6, 5, 4]
     assert loaded.hashes() == [f"0x{n}" for n in (1, 2, 3, 10, 12, 13, 14, 20, 21, 23, 24, 25)]
@@ -475,7 +475,7 @@ def test_rows_keep_their_order_with_several_threads(
     assert build([service()], payments=name, options=options) == 0
     rejects = [json.loads(line) for line in listing.read_text().splitlines()]
     assert [reject["position"] for reject in rejects] == [
-        f"line {number + 2}" for number in range(0, count, 25_000)
+        f"row {number + 2}" for number in range(0, count, 25_000)
     ]
     totals = overview(artifacts)
     assert totals["total_transactions"] == count - 10
@@ -530,7 +530,7 @@ def test_each_bad_row_is_rejected_with_its_line_column_and_reason(
     rejects = loaded.rejects
     first = 3 if form == "csv" else 2
     assert [(reject["source"], reject["position"], reject["id"]) for reject in rejects] == [
-        (name, f"line {first + 2 * number}", f"0xbad{number}") for number in range(len(BAD_ROWS))
+        (name, f"row {first + 2 * number}", f"0xbad{number}") for number in range(len(BAD_ROWS))
     ]
     for reject, (case, (_, column, reason)) in zip(rejects, BAD_ROWS.items(), strict=True):
         assert reject["path"] == f"$.{column}", case
