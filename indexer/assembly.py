@@ -24,10 +24,9 @@ from indexer.intake.findings import Findings, State
 from indexer.intake.records import LISTS
 from indexer.intake.sources import Input, Inputs
 from indexer.options import BuildOptions, Denial, Policy
-from indexer.payments.claims import Claims
-from indexer.payments.credit import Claim, count_credits, fill_usage
+from indexer.payments.claims import Claim, claims_of_listings, claims_of_record
+from indexer.payments.credit import count_credits
 from indexer.payments.demand import ServiceDemand
-from indexer.payments.figures import describe_demand
 from indexer.payments.files import PaymentInput
 from indexer.payments.load import open_payments
 from indexer.processes.pool import Pool
@@ -276,9 +275,8 @@ class Assembler:
         if payments is None:
             self._decisions.keep_claims()
         else:
-            claims = Claims(self._decisions)
-            credited = count_credits(payments, self._claims(catalogue, discovery, claims))
-            claims.decide()
+            claims = self._claims(catalogue, discovery)
+            credited = count_credits(payments, claims, self._decisions)
             demands, totals = credited.demand, credited.inputs
             if credited.shared:
                 self._findings.notes.append(
@@ -290,8 +288,8 @@ class Assembler:
             demand, overlay = next(demands, None), overlays.take(service_id, domain)
             if demand is not None or overlay is not None:
                 (text,) = catalogue.texts([service_id])
-                filled = text if demand is None else fill_usage(text, demand)
-                counted = None if demand is None else describe_demand(text, demand)
+                filled = text if demand is None else demand.fill_usage(text)
+                counted = None if demand is None else demand.describe(text)
                 catalogue.amend(service_id, filled, counted, overlay, self.known)
             profile = None if overlay is None else overlay.profile
             if profile or overlays.has_urls:
@@ -303,19 +301,17 @@ class Assembler:
         self._findings.unused_denials += denials.unused(self._context.options.policy.deny)
         return totals
 
-    def _claims(
-        self, catalogue: Catalogue, discovery: Discovery, claims: Claims
-    ) -> Iterator[list[Claim]]:
+    def _claims(self, catalogue: Catalogue, discovery: Discovery) -> Iterator[list[Claim]]:
         """Yield the claims of each service: of its own record, and of its listings."""
         for service_id, entry in catalogue.entries():
             (text,) = catalogue.texts([service_id])
             of_service: list[Claim] = []
             owner = entry.domain or service_id
             if not entry.discovered:
-                of_service += claims.of_record(text, owner, entry.trust)
+                of_service += claims_of_record(text, owner, entry.trust)
             listings = discovery.listings(entry.group)
             trusted = [(place.trust, listing) for place, listing in listings]
-            of_service += claims.of_listings(text, owner, trusted)
+            of_service += claims_of_listings(text, owner, trusted)
             yield of_service
 
     def _report_merged(self, discovery: Discovery) -> None:

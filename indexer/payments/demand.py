@@ -8,13 +8,24 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 from itertools import chain, groupby
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct
+import msgspec
+from msgspec import Raw, Struct
 
 from indexer.search.popularity import Payers
-from indexer.snapshot.ecosystem import format_milliseconds
-from service.schema.demand import DemandInputs
+from indexer.snapshot.demand import CountedDemand
+from indexer.snapshot.ecosystem import ATTO_IN_MICRO, format_milliseconds
+from indexer.untrusted import raw_items, raw_members
+from indexer.x402.endpoints import decode_endpoints
+from service.schema.demand import (
+    Amounts,
+    DemandFigures,
+    DemandInputs,
+    EndpointDemand,
+    Shares,
+    StoredDemand,
+)
 
 if TYPE_CHECKING:  # a catalogue without payments is built without DuckDB
     from duckdb import DuckDBPyConnection
@@ -23,6 +34,7 @@ BATCH = 10_000
 ENDPOINT_BITS = 32
 ENDPOINT_MASK = 2**ENDPOINT_BITS - 1
 SERVICE_MASK = ~ENDPOINT_MASK
+SHARE_DIGITS = 6
 
 # A row for each service that has payments, and then for its endpoints.
 DEMAND = f"""
@@ -91,12 +103,67 @@ class CreditedDemand(Struct, frozen=True):
         """The payers that count for the order, but for those whose money comes back to them."""
         return Payers(self.counted_returning, self.counted_payers)
 
+    def figures(self) -> dict[str, Any]:
+        """Return the values of `DemandFigures`, by field."""
+        rest = self.payments - self.top_payments, _micro(self.volume - self.top_volume)
+        shares = _ratio(self.top_payments, self.payments), _ratio(self.top_volume, self.volume)
+        figures = DemandFigures(
+            payments=self.payments,
+            volume=_micro(self.volume),
+            payers=self.payers,
+            returning_payers=self.returning,
+            active_days=self.active_days,
+            top_payer_share=Shares(*shares),
+            self_payments=self.self_payments,
+            cycle_payments=self.cycle_payments,
+            without_top_payer=Amounts(*rest),
+            price_unmatched=self.unmatched,
+        )
+        return msgspec.structs.asdict(figures)
+
 
 class ServiceDemand(Struct, frozen=True):
     """The demand of a service, and of its endpoints that have credits of their own."""
 
     whole: CreditedDemand
     endpoints: dict[int, CreditedDemand]
+
+    def describe(self, text: bytes) -> CountedDemand:
+        """Return the demand as its public schema has it, given the record of the service."""
+        addresses = decode_endpoints(text) if self.endpoints else []
+        endpoints = [
+            EndpointDemand(url=addresses[each].url, method=addresses[each].method, **own.figures())
+            for each, own in self.endpoints.items()
+        ]
+        stored = StoredDemand(endpoints=endpoints, **self.whole.figures())
+        payers = self.whole.counted if self.whole.payments else None
+        own = {number: each.counted for number, each in self.endpoints.items() if each.payments}
+        return CountedDemand(msgspec.json.encode(stored), payers, own)
+
+    def fill_usage(self, text: bytes) -> bytes:
+        """Add to a record and its endpoints the usage that their `quality` lacks.
+
+        All other values of the record stay byte for byte.
+        """
+        if not self.whole.payments:
+            return text
+        record = raw_members(text)
+        endpoints = raw_items(record["endpoints"])
+        for number, own in self.endpoints.items():
+            if own.payments:
+                endpoints[number] = _add_quality(
+                    raw_members(endpoints[number]),
+                    l30DaysTotalCalls=str(own.payments),
+                    l30DaysUniquePayers=str(own.payers),
+                )
+        record["endpoints"] = Raw(msgspec.json.encode(endpoints))
+        filled = _add_quality(
+            record,
+            totalCalls=self.whole.payments,
+            uniquePayers=self.whole.payers,
+            lastCalledAt=format_milliseconds(self.whole.last),
+        )
+        return bytes(filled)
 
 
 def read_demand(connection: DuckDBPyConnection, count: int) -> Iterator[ServiceDemand | None]:
@@ -142,3 +209,17 @@ def _by_service(connection: DuckDBPyConnection) -> Iterator[tuple[int, ServiceDe
             for seller, *of_endpoint in others
         }
         yield service, ServiceDemand(CreditedDemand(*figures), endpoints)
+
+
+def _add_quality(record: dict[str, Raw], **usage: int | str) -> Raw:
+    given = record.get("quality")
+    known = {} if given is None or bytes(given) == b"null" else raw_members(given)
+    return Raw(msgspec.json.encode(record | {"quality": known | (usage | known)}))
+
+
+def _micro(atto: int) -> int:
+    return (atto + ATTO_IN_MICRO // 2) // ATTO_IN_MICRO
+
+
+def _ratio(part: int, whole: int) -> float:
+    return min(round(part / whole, SHARE_DIGITS), 1.0) if whole else 0.0

@@ -16,7 +16,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from indexer.payments.demand import ServiceDemand
-from indexer.payments.figures import describe_demand
 from indexer.payments.rules import MACROS
 from indexer.search.popularity import popularity_of
 from service.schema.demand import Amounts, DemandFigures, Shares, StoredDemand
@@ -64,7 +63,7 @@ def describe(demand: ServiceDemand | None) -> StoredDemand:
         return StoredDemand()
     endpoints = [endpoint() | {"method": str(number)} for number in range(3)]
     record = msgspec.json.encode({"endpoints": endpoints})
-    return msgspec.json.decode(describe_demand(record, demand).text, type=StoredDemand)
+    return msgspec.json.decode(demand.describe(record).text, type=StoredDemand)
 
 
 def only_figures(demand: DemandFigures) -> DemandFigures:
