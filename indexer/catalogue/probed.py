@@ -11,15 +11,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
-from msgspec import Struct
+from msgspec import UNSET, Struct
+from msgspec.structs import replace
 
-from indexer.catalogue.catalogue import Catalogue, CatalogueEntry, ListedService
+from indexer.catalogue.catalogue import Catalogue, ListedService
 from indexer.intake.findings import Findings
 from indexer.intake.sources import Input
-from indexer.probes.drift import listed_terms, offered_terms
-from indexer.probes.reading import read_probes
-from indexer.probes.targets import NO_TARGET, Targets
-from indexer.probes.verdicts import Probed
+from indexer.probes.drift import listed_terms
+from indexer.probes.read import Targets, read_probes
+from indexer.probes.verdicts import Verdicts
 from indexer.progress import Stage
 from indexer.x402.discovery import Discovery
 from indexer.x402.endpoints import decode_endpoints
@@ -36,14 +36,10 @@ class _Accepts(Struct):
 
 
 class _Service(NamedTuple):
-    """The numbers of the endpoints of a record in order, and of all listings of its service.
-
-    tools: indexes of the endpoints that are tools
-    """
+    """The numbers of the endpoints of a record in order; the indexes of those that are tools."""
 
     endpoints: array[int]
     tools: frozenset[int]
-    listings: array[int]
 
 
 _accepts = msgspec.json.Decoder(_Accepts)
@@ -52,33 +48,37 @@ _accepts = msgspec.json.Decoder(_Accepts)
 class ProbedCatalogue:
     """The endpoints of all services with their facts; without observations there are none."""
 
-    def __init__(
-        self, probed: Probed | None = None, services: dict[str, _Service] | None = None
-    ) -> None:
-        self._probed, self._services = probed, services or {}
+    def __init__(self) -> None:
+        self.targets, self.verdicts = Targets(), Verdicts()
+        self._services: dict[str, _Service] = {}
 
     def of_endpoints(self, services: Iterable[ListedService]) -> Iterator[ProbeFacts]:
         """Yield the facts of the endpoints of records, in order."""
         for each in services:
-            if self._probed is None:
+            service = self._services.get(each.id)
+            if service is None:
                 yield from (NO_PROBE_FACTS for _ in range(each.entry.endpoints))
-                continue
-            service = self._services[each.id]
-            for index, number in enumerate(service.endpoints):
-                yield self._facts(number, has_terms=index not in service.tools)
+            else:
+                for index, number in enumerate(service.endpoints):
+                    yield self._facts(number, is_tool=index in service.tools)
 
     def of_listing(self, listing: Listing) -> ProbeFacts:
         """Return the facts of a listed resource."""
-        if self._probed is None:
-            return NO_PROBE_FACTS
-        endpoint = listing.endpoint
-        number = self._probed.targets.find(endpoint.url, endpoint.method)
-        return self._facts(number, has_terms=not listing.tool)
+        number = self.targets.find(listing.endpoint.url, listing.endpoint.method)
+        return self._facts(number, is_tool=bool(listing.tool))
 
-    def _facts(self, number: int, *, has_terms: bool) -> ProbeFacts:
-        if self._probed is None or number == NO_TARGET:
-            return NO_PROBE_FACTS
-        return self._probed.facts(number, has_terms=has_terms)
+    def add_record(self, service_id: str, text: bytes) -> array[int]:
+        """Add the endpoints of a record; returns their numbers."""
+        endpoints = decode_endpoints(text)
+        numbers = array("i", [self.targets.add(each.url, each.method) for each in endpoints])
+        tools = frozenset(index for index, each in enumerate(endpoints) if each.has_tool)
+        self._services[service_id] = _Service(numbers, tools)
+        return numbers
+
+    def _facts(self, number: int, *, is_tool: bool) -> ProbeFacts:
+        """Return the facts of an endpoint; the URL of a tool does not identify what is bought."""
+        facts = self.verdicts.facts.get(number, NO_PROBE_FACTS)
+        return replace(facts, drift=UNSET) if is_tool else facts
 
 
 def probe_catalogue(
@@ -97,16 +97,18 @@ def probe_catalogue(
 
     Raises SourceError or TooManyRejects, as `read_probes` does.
     """
-    targets = Targets()
+    probed = ProbedCatalogue()
     listed: dict[int, int] = {}
-    services = {
-        service_id: _Service(
-            *_add_endpoints(targets, text), _add_listings(targets, listed, discovery, entry)
-        )
-        for (service_id, entry), text in zip(
-            catalogue.entries(), catalogue.texts(catalogue.ids), strict=True
-        )
-    }
+    numbers: dict[str, array[int]] = {}
+    texts = catalogue.texts(catalogue.ids)
+    for (service_id, entry), text in zip(catalogue.entries(), texts, strict=True):
+        own = array("i", probed.add_record(service_id, text))
+        for place, listing in discovery.listings(entry.group):
+            endpoint = listing.endpoint
+            own.append(probed.targets.add(endpoint.url, endpoint.method, listing.url))
+            if not listing.tool:
+                listed.setdefault(own[-1], place.number)
+        numbers[service_id] = own
 
     @lru_cache(maxsize=MAX_TERMS)
     def terms_of(target: int) -> list[Terms]:
@@ -114,12 +116,11 @@ def probe_catalogue(
         if number is None:
             return []
         listing = discovery.readings.listing(number)
-        accepted = listed_terms(_accepts.decode(listing.text).accepts)
-        return accepted + offered_terms(listing.offers)
+        return listed_terms(_accepts.decode(listing.text).accepts, listing.offers)
 
-    probed = read_probes(
+    probed.verdicts = read_probes(
         inputs,
-        targets,
+        probed.targets,
         terms_of,
         rules,
         findings,
@@ -129,29 +130,5 @@ def probe_catalogue(
         progress=progress,
     )
     for service_id, entry in catalogue.entries():
-        service = services[service_id]
-        entry.alive = probed.alive_together([*service.endpoints, *service.listings])
-    return ProbedCatalogue(probed, services)
-
-
-def _add_endpoints(targets: Targets, text: bytes) -> tuple[array[int], frozenset[int]]:
-    """Add the endpoints of a record; returns their numbers, and the indexes of tools."""
-    endpoints = decode_endpoints(text)
-    numbers = array("i", [targets.add(each.url, each.method) for each in endpoints])
-    return numbers, frozenset(index for index, each in enumerate(endpoints) if each.has_tool)
-
-
-def _add_listings(
-    targets: Targets, listed: dict[int, int], discovery: Discovery, entry: CatalogueEntry
-) -> array[int]:
-    """Add the listed resources of a service; returns their numbers.
-
-    listed: gets the reading of each endpoint that is no tool
-    """
-    numbers = array("i")
-    for place, listing in discovery.listings(entry.group):
-        number = targets.add(listing.endpoint.url, listing.endpoint.method, listing.url)
-        numbers.append(number)
-        if not listing.tool:
-            listed.setdefault(number, place.number)
-    return numbers
+        entry.alive = probed.verdicts.alive_together(numbers[service_id])
+    return probed

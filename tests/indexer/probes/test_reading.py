@@ -13,7 +13,7 @@ from msgspec import UNSET
 
 from indexer.errors import SourceError
 from indexer.intake.findings import Findings
-from indexer.probes.verdicts import ALIVE, DEAD, UNDECIDED, Probed
+from indexer.probes.verdicts import ALIVE, DEAD, UNDECIDED, Verdicts
 from indexer.x402.members.dates import since_epoch
 from service.schema.listings import Fate
 from service.schema.probes import ProbeFacts
@@ -36,7 +36,7 @@ MAX_AGE = timedelta(days=7)
 
 
 def facts(folder: Path, *lines: Line) -> ProbeFacts:
-    return read([source(folder / "p", lines)], folder).facts(0)
+    return read([source(folder / "p", lines)], folder).facts[0]
 
 
 def alive(folder: Path, *lines: Line) -> int:
@@ -127,7 +127,7 @@ def test_undated_and_future_lines_count_as_none(tmp_path: Path) -> None:
     findings = Findings(None)
     lines = [quoted(when) for when in (None, "yesterday", late, -1, 10**17)]
     probed = read([source(tmp_path / "p", lines)], tmp_path, findings=findings)
-    assert probed.facts(0) == ProbeFacts()
+    assert probed.facts == {}
     assert findings.tallies[0].left_out == {
         "undated observations": 4,
         "observations in the future": 1,
@@ -198,8 +198,8 @@ def test_untrusted_probers_decide_nothing_and_are_noted(tmp_path: Path) -> None:
     trusted = source(tmp_path / "t", [dead(days=2), dead(days=3)])
     lies = [quoted(ago(hours=hours), amount="7") | {"wildcard": True} for hours in (1, 30)]
     liar = source(tmp_path / "liar", lies, trust=0)
-    alone = read([trusted], tmp_path).facts(0)
-    assert read([liar, trusted], tmp_path, findings=findings).facts(0) == alone
+    alone = read([trusted], tmp_path).facts[0]
+    assert read([liar, trusted], tmp_path, findings=findings).facts[0] == alone
     assert [tally.source for tally in findings.tallies] == ["t"]
     (note,) = findings.notes
     assert note.startswith("liar: observations of a source without trust decide nothing")
@@ -258,8 +258,8 @@ def encoded(lines: list[Any], *, trusted: bool) -> list[Line]:
     ]
 
 
-def verdicts(probed: Probed) -> tuple[int, object, object, object]:
-    found = probed.facts(0)
+def verdicts(probed: Verdicts) -> tuple[int, object, object, object]:
+    found = probed.facts.get(0, ProbeFacts())
     since = UNSET if found.drift is UNSET else found.drift.since
     return probed.alive(0), found.since, since, found.wildcard
 
