@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import zlib
-from collections.abc import Mapping
 from functools import partial
 from time import monotonic
-from typing import Any
 
 import httpcore
 import httpx
@@ -20,12 +18,11 @@ from service.cli import version
 
 AGENT = "ratecard-probe"
 """The product token of the `User-Agent` header, which robots.txt names, and the prober's name."""
-JSON = {"Content-Type": "application/json"}
+UNCONNECTED = (httpcore.ConnectError, httpcore.ConnectTimeout, UnicodeError, httpx.InvalidURL)
+"""Faults before a connection; a host name may have no form in the DNS."""
 FAULTS = (
-    TimeoutError,
-    OSError,  # of TLS, after the handshake
-    UnicodeError,  # of a host name that has no form in the DNS
-    httpx.InvalidURL,
+    *UNCONNECTED,
+    OSError,  # of TLS after the handshake, and the deadline
     httpcore.NetworkError,
     httpcore.ProtocolError,
     httpcore.TimeoutException,
@@ -35,7 +32,7 @@ GZIP = zlib.MAX_WBITS | 16
 
 
 class NoResponse(Exception):
-    """A request without a response; `is_connected` says whether the request could be sent."""
+    """A request without a response; `is_connected` says whether the server was connected to."""
 
     def __init__(self, *, is_connected: bool) -> None:
         super().__init__(is_connected)
@@ -46,14 +43,13 @@ class Response(Struct, frozen=True):
     """A response, with its body if that was asked for.
 
     latency: milliseconds from the request, look-up and connecting included, to the head
-    body: decompressed, and cut where it is too long or ends early, as `is_whole` says
+    body: decompressed; None where it is too long or ends early
     """
 
     status: int
     headers: httpx.Headers
     latency: int
-    body: bytes
-    is_whole: bool
+    body: bytes | None = b""
 
 
 class ProbeClient:
@@ -79,54 +75,54 @@ class ProbeClient:
         await self._transport.aclose()
 
     async def request(
-        self, method: str, url: str, body: bytes | None = None, *, read: int | None = None
+        self,
+        method: str,
+        url: str,
+        body: bytes | None = None,
+        media_type: str = "",
+        *,
+        read: int | None = None,
     ) -> Response:
         """Request a URL, and read the body of a response with the status `read`.
 
         Raises NoResponse, or ForbiddenAddress for a host that may not be visited.
         """
-        is_connected = False
-
-        async def trace(event: str, _: Mapping[str, Any]) -> None:
-            nonlocal is_connected
-            is_connected |= event == "http11.send_request_headers.started"
-            self.has_connected |= is_connected
-
-        headers = self._headers if body is None else self._headers | JSON
+        headers = self._headers | ({"Content-Type": media_type} if media_type else {})
         timeouts = dict.fromkeys(("connect", "read", "write", "pool"), self._options.silence)
-        extensions = {"timeout": timeouts, "trace": trace}
         deadline = asyncio.get_running_loop().time() + self._options.seconds
         started = monotonic()
         try:
             request = httpx.Request(
-                method, url, headers=headers, content=body, extensions=extensions
+                method, url, headers=headers, content=body, extensions={"timeout": timeouts}
             )
             async with asyncio.timeout_at(deadline):
                 response = await self._transport.handle_async_request(request)
         except FAULTS as error:
+            is_connected = not isinstance(error, UNCONNECTED)
+            self.has_connected |= is_connected
             raise NoResponse(is_connected=is_connected) from error
+        self.has_connected = True
         latency = round((monotonic() - started) * 1000)
-        content, is_whole = bytearray(), False
-        try:
-            async with asyncio.timeout_at(deadline):
-                if response.status_code == read:
-                    is_whole = await self._receive(response, content)
-        except FAULTS:
-            pass  # the head alone is an answer
-        finally:
-            await response.aclose()
-        return Response(response.status_code, response.headers, latency, bytes(content), is_whole)
+        content: bytes | None = b""
+        if response.status_code == read:
+            try:
+                async with asyncio.timeout_at(deadline):
+                    content = await self._receive(response)
+            except FAULTS:
+                content = None  # the head alone is an answer
+        await response.aclose()
+        return Response(response.status_code, response.headers, latency, content)
 
-    async def _receive(self, response: httpx.Response, content: bytearray) -> bool:
-        """Append the decompressed body to the content; returns whether that is all of it."""
+    async def _receive(self, response: httpx.Response) -> bytes | None:
+        """Return the decompressed body, None where it is too long or ends early."""
         encoding = response.headers.get("content-encoding", "").strip().lower()
         if encoding not in ENCODINGS:
-            return False
+            return None
         unzip = zlib.decompressobj(GZIP) if encoding.endswith("gzip") else None
+        content = bytearray()
         async for chunk in response.aiter_raw():
-            room = self._options.bytes - len(content)
-            piece = chunk if unzip is None else unzip.decompress(chunk, room + 1)
-            content += piece[:room]
-            if len(piece) > room:
-                return False
-        return unzip is None or unzip.eof
+            room = self._options.bytes - len(content) + 1
+            content += unzip.decompress(chunk, room) if unzip else chunk[:room]
+            if len(content) > self._options.bytes:
+                return None
+        return None if unzip and not unzip.eof else bytes(content)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import aclosing
 from datetime import UTC, datetime
 
@@ -16,7 +16,7 @@ from indexer.probing.client import ProbeClient
 from indexer.probing.log import UNOBSERVED, ObservationLog
 from indexer.probing.options import ProbeOptions
 from indexer.probing.targets import Site, Target, find_targets, group_by_site
-from indexer.probing.visits import OriginVisit, Recorder, observe
+from indexer.probing.visits import OriginVisit, observe
 from indexer.progress import Advance, Progress
 from indexer.x402.members.dates import SECOND, since_epoch
 from service.snapshot.snapshot import open_snapshot
@@ -48,14 +48,14 @@ def probe(options: ProbeOptions, progress: Progress) -> ProbeReport:
         now = since_epoch(datetime.now(UTC))
         recent = range(now - options.every * SECOND, now)
         observed = [
-            (log.earlier.get((each.url, each.method), UNOBSERVED), each) for each in endpoints
+            (*log.earlier.get((each.url, each.method), UNOBSERVED), each) for each in endpoints
         ]
-        in_order = sorted(observed, key=lambda pair: pair[0].moment)
-        due = [each for last, each in in_order if last.moment not in recent]
+        observed.sort(key=lambda each: each[0])
+        due = [each for moment, _, each in observed if moment not in recent]
         wildcards = {
-            each.origin: last.wildcard
-            for last, each in observed
-            if isinstance(each, Target) and last.moment in recent and last.wildcard is not None
+            each.origin: wildcard
+            for moment, wildcard, each in observed
+            if isinstance(each, Target) and moment in recent and wildcard is not None
         }
         sites = group_by_site(each for each in due if isinstance(each, Target))
         client = ProbeClient(options)
@@ -64,7 +64,25 @@ def probe(options: ProbeOptions, progress: Progress) -> ProbeReport:
             for endpoint in due:
                 if not isinstance(endpoint, Target):
                     recorder.record(observe(endpoint, Outcome.NOT_PROBED))
-            asyncio.run(_visit_sites(client, sites, wildcards, recorder.record, options.interval))
+
+            async def visit(site: Site) -> None:
+                for targets in site:
+                    wildcard = wildcards.get(targets[0].origin)
+                    origin = OriginVisit(
+                        client,
+                        targets,
+                        recorder.record,
+                        delay=options.interval,
+                        wildcard=wildcard,
+                        sleep=asyncio.sleep,
+                    )
+                    await origin.run()
+
+            async def run() -> None:
+                async with aclosing(client):
+                    await visit_all(sites, visit)
+
+            asyncio.run(run())
     recorder.check()
     return ProbeReport(
         outcomes=recorder.outcomes,
@@ -82,21 +100,21 @@ class _Recorder:
 
     def __init__(self, log: ObservationLog, client: ProbeClient, advance: Advance) -> None:
         self.outcomes: Counter[Outcome] = Counter()
-        self._log = log
-        self._client = client
-        self._advance = advance
+        self._log, self._client, self._advance = log, client, advance
         self._unreachable: list[Observation] = []
 
     def record(self, observation: Observation) -> None:
         """Append an observation, now or after the first connection."""
-        if self._client.has_connected:
-            for earlier in self._unreachable:
-                self._append(earlier)
-            self._unreachable.clear()
-        elif observation.outcome is Outcome.UNREACHABLE:
+        has_connected = self._client.has_connected
+        if observation.outcome is Outcome.UNREACHABLE and not has_connected:
             self._unreachable.append(observation)
             return
-        self._append(observation)
+        for each in (*(self._unreachable if has_connected else ()), observation):
+            self._log.append(each)
+            self.outcomes[each.outcome] += 1
+            self._advance(1)
+        if has_connected:
+            self._unreachable.clear()
 
     def check(self) -> None:
         """Raise IndexerError if hosts were visited and none was connected to."""
@@ -105,31 +123,6 @@ class _Recorder:
                 f"none of the hosts of {len(self._unreachable):,} endpoints can be reached, so "
                 "that nothing was written of them; check the network of this machine"
             )
-
-    def _append(self, observation: Observation) -> None:
-        self._log.append(observation)
-        self.outcomes[observation.outcome] += 1
-        self._advance(1)
-
-
-async def _visit_sites(
-    client: ProbeClient,
-    sites: Iterable[Site],
-    wildcards: Mapping[str, bool],
-    record: Recorder,
-    delay: float,
-) -> None:
-    """Visit all sites; `wildcards` has what an earlier run found of an origin."""
-
-    async def visit(site: Site) -> None:
-        for targets in site:
-            wildcard = wildcards.get(targets[0].origin)
-            await OriginVisit(
-                client, targets, record, delay=delay, wildcard=wildcard, sleep=asyncio.sleep
-            ).run()
-
-    async with aclosing(client):
-        await visit_all(sites, visit)
 
 
 async def visit_all(sites: Iterable[Site], visit: Callable[[Site], Awaitable[None]]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from urllib.parse import urlencode
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, field
@@ -19,6 +20,7 @@ from service.snapshot.snapshot import Snapshot
 from service.urls import DEFAULT_PORTS, ParsedUrl, find_url
 
 MAX_BODY = 64 * 1024  # bytes of an example
+JSON, FORM = "application/json", "application/x-www-form-urlencoded"
 
 
 class ObservedEndpoint(Struct, frozen=True):
@@ -32,12 +34,14 @@ class Target(ObservedEndpoint, frozen=True):
     """An endpoint that can be visited, with the request that does so.
 
     origin, rest: the URL of the request in two parts, of which the second is path and query
+    media_type: that of the body, empty without a body
     """
 
     host: str
     origin: str
     rest: str
-    body: bytes | None
+    body: bytes | None = None
+    media_type: str = ""
 
 
 Site = list[list[Target]]
@@ -51,11 +55,12 @@ class _StoredEndpoint(Struct):
 
 
 class _Facts(Struct):
-    """Facts of the listing of an endpoint; `tool` is the MCP tool that it is."""
+    """Facts of the listing of an endpoint: the MCP tool that it is, the media type of its body."""
 
     endpoint: _StoredEndpoint
     in_record: bool = field(name="inRecord", default=True)
     example_url: str = field(name="exampleUrl", default="")
+    body_type: str = field(name="bodyType", default="")
     tool: Raw = NULL
 
 
@@ -85,12 +90,17 @@ def find_targets(snapshot: Snapshot, *, post: bool) -> Iterator[ObservedEndpoint
         if key in seen:
             continue
         seen.add(key)
-        body = _example_body(endpoint.parameters) if method == "POST" else None
         visited = _visited(parsed, facts) if parsed else None
-        if visited is None or (method == "POST" and body is None):
+        body = (
+            (None, "")
+            if method == "GET"
+            else example_body(facts.endpoint.parameters, facts.body_type)
+        )
+        if visited is None or body is None:
             yield ObservedEndpoint(endpoint.url, method)
         else:
-            yield Target(endpoint.url, method, visited.host, _origin(visited), visited.rest, body)
+            place = visited.host, _origin(visited), visited.rest
+            yield Target(endpoint.url, method, *place, *body)
 
 
 def _endpoints(snapshot: Snapshot) -> Iterator[_Facts]:
@@ -136,11 +146,26 @@ def _origin(parsed: ParsedUrl) -> str:
     return f"{parsed.scheme}://{host}{'' if parsed.port is None else f':{parsed.port}'}"
 
 
-def _example_body(parameters: Iterable[ParameterDescriptor]) -> bytes | None:
-    """Return the declared examples of a body, None where there are none or a required one lacks."""
-    fields = [parameter for parameter in parameters if parameter.group == "body"]
+def example_body(
+    parameters: Iterable[ParameterDescriptor], body_type: str
+) -> tuple[bytes | None, str] | None:
+    """Return the declared examples as a body with its media type, None if a required one lacks.
+
+    A body of another type than JSON and URL-encoded forms is left out of the request.
+    """
+    media_type = body_type.partition(";")[0].strip().lower() or JSON
+    if media_type != FORM and not media_type.endswith(("/json", "+json")):
+        return None, ""
+    fields = [each for each in parameters if each.group == "body"]
     examples = {each.name: each.example for each in fields if each.example not in (UNSET, NULL)}
     if not examples or any(each.required is True and each.name not in examples for each in fields):
         return None
     body = msgspec.json.encode(examples)
-    return body if len(body) <= MAX_BODY else None
+    if media_type == FORM:
+        values = msgspec.json.decode(body).items()
+        body = urlencode([(name, _form_text(value)) for name, value in values]).encode()
+    return None if len(body) > MAX_BODY else (body, media_type)
+
+
+def _form_text(value: object) -> str:
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()

@@ -98,7 +98,7 @@ def test_a_log_that_is_replaced_stays_locked_and_keeps_its_mode(tmp_path: Path) 
     ):
         pass
     assert path.stat().st_mode & 0o777 == 0o640
-    assert [each.name for each in tmp_path.iterdir()] == ["probes.jsonl"]
+    assert {each.name for each in tmp_path.iterdir()} == {path.name, f".{path.name}.lock"}
 
 
 def test_lines_that_no_build_counts_yet_stay_and_hide_no_other(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
@@ -15,7 +16,9 @@ from indexer.__main__ import main
 from indexer.errors import IndexerError, Misuse
 from indexer.probing.options import ProbeOptions
 from indexer.probing.prober import ProbeReport, probe
+from indexer.probing.targets import example_body
 from indexer.progress import Progress
+from service.schema.records import ParameterDescriptor
 from tests.support.names import Resolve, replace_dns
 from tests.support.running import Build, Json, endpoint, service
 from tests.support.sources.feeds import (
@@ -316,6 +319,30 @@ def test_post_endpoints_are_visited_on_request_with_the_example_of_their_body(
     lines = read_lines(tmp_path / "probes.jsonl")
     outcomes = {(line["url"], line["method"]): line["outcome"] for line in lines}
     assert outcomes == {(url, "POST"): "quoted", (f"{url}/2", "POST"): "not_probed"}
+
+
+@pytest.mark.parametrize(
+    ("body_type", "expected"),
+    [
+        ("", (b'{"city":"Oslo & more","days":[1]}', "application/json")),
+        (
+            "Application/Vnd.X+JSON; v=1",
+            (b'{"city":"Oslo & more","days":[1]}', "application/vnd.x+json"),
+        ),
+        (
+            "application/x-www-form-urlencoded",
+            (b"city=Oslo+%26+more&days=%5B1%5D", "application/x-www-form-urlencoded"),
+        ),
+        ("multipart/form-data", (None, "")),
+    ],
+)
+def test_a_body_is_sent_by_its_media_type_or_left_out(
+    body_type: str, expected: tuple[bytes | None, str]
+) -> None:
+    examples = {"city": "Oslo & more", "days": [1]}
+    fields = [BODY[0] | {"name": name, "example": each} for name, each in examples.items()]
+    parameters = msgspec.json.decode(json.dumps(fields), type=list[ParameterDescriptor])
+    assert example_body(parameters, body_type) == expected
 
 
 @pytest.mark.parametrize(

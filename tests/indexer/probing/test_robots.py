@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indexer.probing.robots import MAX_RULES, Robots
+from indexer.probing.visits import MAX_RULES, parse_robots
 
 AGENT = "ratecard-probe"
 
 
 def allow(text: str, path: str) -> bool:
-    return Robots.parse(text.encode(), AGENT).allow(path)
+    return parse_robots(text.encode()).can_fetch(path, AGENT)
 
 
 @pytest.mark.parametrize(
@@ -65,8 +65,8 @@ def test_the_groups_that_name_the_agent_come_before_those_for_all(
 
 def test_the_delay_is_that_of_the_group() -> None:
     text = "User-agent: *\nCrawl-delay: 5\n\nUser-agent: ratecard-probe\nCrawl-delay: 2.5\n"
-    assert Robots.parse(text.encode(), AGENT).delay == 2.5
-    assert Robots.parse(b"User-agent: *\nCrawl-delay: soon", AGENT).delay == 0
+    assert parse_robots(text.encode()).crawl_delay(AGENT) == 2.5
+    assert parse_robots(b"User-agent: *\nCrawl-delay: soon").crawl_delay(AGENT) is None
 
 
 def test_a_file_of_too_many_rules_disallows_everything() -> None:
@@ -76,7 +76,7 @@ def test_a_file_of_too_many_rules_disallows_everything() -> None:
 
 @given(st.binary(max_size=200))
 def test_any_bytes_are_read(text: bytes) -> None:
-    Robots.parse(text, AGENT).allow("/a")
+    parse_robots(text).can_fetch("/a", AGENT)
 
 
 def test_a_pattern_of_many_wildcards_is_matched_in_time() -> None:

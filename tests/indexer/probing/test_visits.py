@@ -36,13 +36,13 @@ class Server:
         for _step in range(3):
             await asyncio.sleep(0)
         self.under_way.remove(site)
-        return Response(404, httpx.Headers(), 1, b"", is_whole=True)
+        return Response(404, httpx.Headers(), 1)
 
 
 def targets(sites: int) -> list[Target]:
     origins = [f"https://{name}s{n}.example" for n in range(sites) for name in ("", "www.")]
     return [
-        Target(f"{origin}/{path}", "GET", origin[8:], origin, f"/{path}", None)
+        Target(f"{origin}/{path}", "GET", origin[8:], origin, f"/{path}")
         for origin in origins
         for path in range(2)
     ]
