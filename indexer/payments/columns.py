@@ -44,9 +44,9 @@ REQUIRED = (("chain",), ("block_timestamp",), ("sender",), ("recipient",), ("amo
 # Words within other names of a required column, for guesses.
 WORDS = {
     "chain": {"chain", "network"},
-    "block_timestamp": {"time", "date", "when", "created", "at"},
+    "block_timestamp": {"time", "date", "when", "created"},
     "sender": {"sender", "payer", "from", "buyer", "source", "customer"},
-    "recipient": {"recipient", "payee", "to", "seller", "receiver", "merchant", "destination"},
+    "recipient": {"recipient", "payee", "seller", "receiver", "merchant", "destination"},
     "dollars": {"usd", "dollar", "price"},
     "amount": {"amount", "value"},
     "decimals": {"decimal"},
@@ -121,16 +121,8 @@ def _guess(group: tuple[str, ...], names: list[str]) -> tuple[str, str]:
     """Return a column of a group and the likeliest of the unused names, empty without any."""
     for column in group:
         for name in names:
-            text, words = name.casefold(), WORDS[column]
-            if not words.isdisjoint(_separators.split(text)) or any(
-                len(word) > 2 and word in text for word in words
-            ):
+            if any(word in name.casefold() for word in WORDS[column]):
                 return column, name
-    folded = {_fold(name): name for name in names}
-    for column in group:
-        for alias in COLUMNS[column]:
-            for match in get_close_matches(_fold(alias), folded, 1):
-                return column, folded[match]
     return group[0], ""
 
 

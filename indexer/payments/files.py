@@ -17,6 +17,7 @@ from indexer.intake.records import source_errors
 from indexer.text import BYTE_ORDER_MARK, describe_encoding, printable
 
 MAX_ROW = 2 * 2**20  # bytes; DuckDB takes several times as many
+MAX_LINES = 50  # of a row of CSV, so that a stray quote takes few rows
 CHUNK = 2**17  # bytes; fits the second-level cache of a CPU
 PARQUET_MAGIC = b"PAR1"
 FORMATS = (
@@ -148,14 +149,14 @@ def _placeholder(line: bytes) -> bytes:
 
 
 def _bound_rows(blocks: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield the rows of CSV; one of several lines is replaced if it is too long or never closed.
+    """Yield the rows of CSV; a row of several lines is replaced if it is too long or never closed.
 
     A line with an odd number of quotes opens or closes a value of several lines.
     """
     row: list[bytes] = []
     lines = size = 0
     for block in blocks:
-        if not lines and block.count(b'"') % 2 == 0 and TOO_LONG not in block:
+        if not lines and b'"' not in block and TOO_LONG not in block:
             yield block
             continue
         for line in block.splitlines(keepends=True):
@@ -166,7 +167,7 @@ def _bound_rows(blocks: Iterable[bytes]) -> Iterator[bytes]:
             lines += 1
             size += MAX_ROW if TOO_LONG in line else len(line)
             row.append(line)
-            if size > MAX_ROW:
+            if size > MAX_ROW or lines > MAX_LINES:
                 row.clear()
             if is_odd and lines > 1:
                 yield b"".join(row) or TOO_LONG + b"%d\n" % lines

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
@@ -10,9 +9,8 @@ from functools import partial
 from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import numpy as np
 from msgspec import Struct
 
 from indexer.assets.stablecoins import KNOWN_STABLECOINS, Stablecoins
@@ -116,22 +114,32 @@ WHERE rows.rowid = duplicate.row;
 DROP TABLE candidates;
 """  # noqa: S608  # made of constants
 COUNTS = "SELECT fault, count(*) FROM rows WHERE file = ? GROUP BY fault ORDER BY fault"
-DAMAGED = "SELECT number, reason, lines FROM damages WHERE file = ? ORDER BY number"
+# Rows are numbered as in a spreadsheet, where a header is the first. A damaged row has no row in
+# `rows`, and moves the numbers of all behind it.
 REJECTED = f"""
-SELECT rowid, fault, coalesce(id, tx_hash) FROM rows
-WHERE file = ? AND fault IN {rules.REJECTS}
-ORDER BY rowid
+WITH damaged AS (
+    SELECT *, row_number() OVER (ORDER BY number) AS count FROM damages WHERE file = $file
+),
+gaps AS (SELECT number - count - $header AS row, max(count) AS count FROM damaged GROUP BY ALL),
+faulty AS (
+    SELECT rowid - $start AS row, fault, coalesce(id, tx_hash) AS id
+    FROM rows WHERE file = $file AND fault IN {rules.REJECTS}
+)
+SELECT faulty.row + 1 + $header + coalesce(gaps.count, 0) AS number, fault, NULL AS reason, id,
+    1 AS lines
+FROM faulty ASOF LEFT JOIN gaps ON faulty.row >= gaps.row
+UNION ALL SELECT number, NULL, reason, NULL, lines FROM damaged
+ORDER BY number
 """  # noqa: S608  # made of constants
 
 
 class LoadedFile(Struct):
-    """A file in the table `rows`: its rows by `rowid`, and the names of its columns."""
+    """A file in the table `rows`: its rows by `rowid`, and how it was read."""
 
     name: str
-    columns: dict[str, str]
     start: int
     count: int
-    has_header: bool
+    reader: readers.Reader
 
 
 def check_payment_files(inputs: Sequence[PaymentInput]) -> None:
@@ -256,10 +264,11 @@ def _load(
         raise SourceError(
             f"{source.name}: changed while it was read; build again when it is complete"
         )
-    if reader.width:
-        readers.insert_damages(connection, path, values["file"], reader.width)
+    if reader.is_csv:
+        connection.execute(readers.DAMAGES, {"file": values["file"]})
+        connection.execute("DROP TABLE reject_errors; DROP TABLE reject_scans")
     path.unlink()
-    return LoadedFile(source.name, reader.columns, start, count, reader.width > 0)
+    return LoadedFile(source.name, start, count, reader)
 
 
 def _report(
@@ -267,34 +276,21 @@ def _report(
 ) -> None:
     """Report the rejected rows of a file in order; a damaged one counts for each of its lines."""
     tally = findings.tally(file.name)
+    tally.records = file.count
     for fault, count in connection.execute(COUNTS, [index]).fetchall():
         if fault is not None and FAULTS[fault][0] is None:
             tally.left_out[FAULTS[fault][2]] += count
-    gaps = connection.execute(DAMAGED, [index]).fetchnumpy()
-    numbers, lines = np.asarray(gaps["number"]), int(np.sum(gaps["lines"]))
-    gap_starts = numbers - np.arange(len(numbers))
-    tally.records = file.count + lines
-
-    def rejected() -> Iterator[tuple[int, str, str, str | None, int]]:
-        for row, fault, payment_id in _batches(connection, REJECTED, index):
-            number = row - file.start + 1 + file.has_header
-            number += int(np.searchsorted(gap_starts, number, "right"))
-            column, _, reason = FAULTS[fault]
-            yield number, _path(file.columns, column or ""), reason, payment_id, 1
-
-    damaged = (
-        (number, "$", reason, None, lines)
-        for number, reason, lines in _batches(connection, DAMAGED, index)
-    )
-    for number, path, reason, payment_id, lines in heapq.merge(rejected(), damaged):
-        findings.refuse(tally, f"row {number}", payment_id, InvalidRecord(path, reason))
+    values = {"file": index, "start": file.start, "header": int(file.reader.is_csv)}
+    cursor = connection.execute(REJECTED, values)
+    for number, fault, damage, payment_id, lines in chain.from_iterable(
+        iter(partial(cursor.fetchmany, BATCH), [])
+    ):
+        column, _, reason = ("", "", damage) if fault is None else FAULTS[fault]
+        place = _path(file.reader.columns, column or "")
+        findings.refuse(tally, f"row {number}", payment_id, InvalidRecord(place, reason))
         tally.malformed += lines - 1
+        tally.records += lines if damage else 0
     tally.published = tally.records - tally.malformed - sum(tally.left_out.values())
-
-
-def _batches(connection: DuckDBPyConnection, query: str, index: int) -> Iterator[tuple[Any, ...]]:
-    cursor = connection.cursor().execute(query, [index])
-    return chain.from_iterable(iter(partial(cursor.fetchmany, BATCH), []))
 
 
 def _path(names: dict[str, str], column: str) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +13,7 @@ from indexer.errors import SourceError
 from indexer.payments.columns import COLUMNS, check_columns, find_columns
 from indexer.payments.files import (
     FORMATS,
+    MAX_LINES,
     MAX_ROW,
     TOO_LONG,
     UNCLOSED,
@@ -26,7 +26,6 @@ if TYPE_CHECKING:  # a catalogue without payments is built without DuckDB
     from duckdb import DuckDBPyConnection
 
 BUFFER = 2 * MAX_ROW  # bytes; DuckDB needs more than a row
-MAX_SHOWN = 10_000  # characters of a damaged row that DuckDB repeats
 
 # `parallel = false`: with parallel reading and rejects, lines of a quoted value that spans two read
 # buffers become rows, so that the author of one text value could forge payments.
@@ -35,27 +34,17 @@ CSV_OPTIONS = f"""
     new_line = '\\n', strict_mode = true, parallel = false, store_rejects = true,
     max_line_size = {MAX_ROW}, buffer_size = {BUFFER}, compression = 'none'
 """
-# What DuckDB rejected of the CSV that it read last, a row each. Rows are numbered as in a
-# spreadsheet: the header is the first.
+# What DuckDB rejected of the CSV that it read last, a row each.
 DAMAGES = f"""
-INSERT INTO damages SELECT $file, line, CASE
-        WHEN starts_with(text, chr({ord(UNCLOSED)})) THEN 'has a quote that is never closed'
-        WHEN starts_with(text, chr({ord(TOO_LONG)})) OR kinds LIKE '%LINE SIZE%'
-            THEN 'is longer than the {MAX_ROW:,} bytes of a row'
-        WHEN kinds LIKE '%ENCODING%' THEN 'is not UTF-8'
-        WHEN kinds LIKE '%UNQUOTED%' THEN 'has a quote that does not enclose a whole value'
-        ELSE 'has ' || found || ' of the ' || $width || ' values of the header' END,
+INSERT INTO damages SELECT $file, line, CASE text[1]
+        WHEN chr({ord(UNCLOSED)}) THEN 'has a quote that is never closed'
+        WHEN chr({ord(TOO_LONG)}) THEN 'is longer than {MAX_ROW:,} bytes or {MAX_LINES} lines'
+        ELSE 'is no row of CSV: ' || fault END,
     coalesce(try_cast(regexp_extract(text, '^[\\x03\\x04](\\d{{1,9}})$', 1) AS BIGINT),
         len(string_split(text, chr(10))))
-FROM (SELECT line, any_value(csv_line) AS text, string_agg(error_type) AS kinds, coalesce(
-        min(column_idx) FILTER (error_type = 'MISSING COLUMNS'),
-        max(column_idx) FILTER (error_type = 'TOO MANY COLUMNS')) AS found
+FROM (SELECT line, any_value(csv_line) AS text, arg_min(error_message, column_idx) AS fault
     FROM reject_errors GROUP BY line)
 ORDER BY line
-"""  # noqa: S608  # made of constants
-CUT = f"""
-SELECT DISTINCT line, line_byte_position - 1 FROM reject_errors
-WHERE length(csv_line) >= {MAX_SHOWN} AND contains(csv_line, chr(10))
 """  # noqa: S608  # made of constants
 
 
@@ -66,14 +55,14 @@ class Reader(Struct, kw_only=True):
     texts: SQL of the text of each column of COLUMNS that the file has
     columns: the name in the file of each recognised column
     damaged: SQL that tells a row that cannot be read
-    width: the number of columns of CSV
+    is_csv: whether the first row is a header, and DuckDB stores what it rejects
     """
 
     table: str
     texts: dict[str, str]
     columns: dict[str, str]
     damaged: str = "false"
-    width: int = 0
+    is_csv: bool = False
 
     def staged(self, names: tuple[str, ...]) -> str:
         """Return SQL of the stage `staged` (see `rules`), with the texts of these columns."""
@@ -115,7 +104,7 @@ def _open_csv(source: PaymentInput, path: Path, head: bytes) -> Reader:
         table=f"read_csv({sql_path(path)}, columns = {{{types}}}, {CSV_OPTIONS})",
         texts={column: f"c{names.index(own)}" for column, own in columns.items()},
         columns=columns,
-        width=len(names),
+        is_csv=True,
     )
 
 
@@ -178,22 +167,3 @@ def _cast(key: str, kind: str) -> str:
     if kind in ("DOUBLE", "FLOAT"):  # by way of its text, since FLOAT 0.1 is not DOUBLE 0.1
         return f"double_text({name}::VARCHAR::DOUBLE)"
     return f"blob_text({name})" if kind == "BLOB" else f"{name}::VARCHAR"
-
-
-def insert_damages(connection: DuckDBPyConnection, path: Path, file: int, width: int) -> None:
-    """Insert into `damages` the rows that DuckDB rejected of the CSV that it read last."""
-    connection.execute(DAMAGES, {"file": file, "width": width})
-    for number, position in connection.execute(CUT).fetchall():
-        lines = _count_lines(path, position)
-        connection.execute(
-            "UPDATE damages SET lines = ? WHERE file = ? AND number = ?", [lines, file, number]
-        )
-    connection.execute("DROP TABLE reject_errors; DROP TABLE reject_scans")
-
-
-def _count_lines(path: Path, position: int) -> int:
-    """Return the number of lines of the row at a position: until all its quotes are closed."""
-    with path.open("rb") as lines:
-        lines.seek(position)
-        quotes = accumulate(line.count(b'"') for line in lines)
-        return next((n for n, count in enumerate(quotes, 1) if count % 2 == 0), 1)
