@@ -38,7 +38,7 @@ class ObservationLog:
     """
 
     def __init__(self, file: BinaryIO, earlier: dict[tuple[str, str], Earlier]) -> None:
-        self._file = file
+        self._file, self._start = file, file.seek(0, os.SEEK_END)
         self.earlier = earlier
 
     @classmethod
@@ -72,6 +72,10 @@ class ObservationLog:
             self._file.truncate(start)
             raise OSError(None, "the disk is full", self._file.name)
         os.fsync(self._file.fileno())
+
+    def undo(self) -> None:
+        """Remove all lines that were appended."""
+        self._file.truncate(self._start)
 
 
 def _continue(path: Path) -> dict[tuple[str, str], Earlier]:

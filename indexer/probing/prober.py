@@ -15,9 +15,9 @@ from indexer.probes.observation import Observation, Outcome
 from indexer.probing.client import ProbeClient
 from indexer.probing.log import UNOBSERVED, ObservationLog
 from indexer.probing.options import ProbeOptions
-from indexer.probing.targets import Site, Target, find_targets, group_by_site
+from indexer.probing.targets import Site, find_targets, group_by_site
 from indexer.probing.visits import OriginVisit, observe
-from indexer.progress import Advance, Progress
+from indexer.progress import Progress
 from indexer.x402.members.dates import SECOND, since_epoch
 from service.snapshot.snapshot import open_snapshot
 
@@ -44,6 +44,7 @@ def probe(options: ProbeOptions, progress: Progress) -> ProbeReport:
     In each host endpoints that were never observed come first, then the oldest observations.
     """
     endpoints = [*find_targets(open_snapshot(options.artifacts), post=options.post)]
+    outcomes: Counter[Outcome] = Counter()
     with ObservationLog.open(options.out) as log:
         now = since_epoch(datetime.now(UTC))
         recent = range(now - options.every * SECOND, now)
@@ -55,74 +56,44 @@ def probe(options: ProbeOptions, progress: Progress) -> ProbeReport:
         wildcards = {
             each.origin: wildcard
             for moment, wildcard, each in observed
-            if isinstance(each, Target) and moment in recent and wildcard is not None
+            if moment in recent and wildcard is not None
         }
-        sites = group_by_site(each for each in due if isinstance(each, Target))
+        sites = group_by_site(each for each in due if each.origin)
         client = ProbeClient(options)
         with progress.stage("probing", len(due)) as stage:
-            recorder = _Recorder(log, client, stage.advance)
-            for endpoint in due:
-                if not isinstance(endpoint, Target):
-                    recorder.record(observe(endpoint, Outcome.NOT_PROBED))
+
+            def record(observation: Observation) -> None:
+                log.append(observation)
+                outcomes[observation.outcome] += 1
+                stage.advance(1)
 
             async def visit(site: Site) -> None:
                 for targets in site:
                     wildcard = wildcards.get(targets[0].origin)
-                    origin = OriginVisit(
-                        client,
-                        targets,
-                        recorder.record,
-                        delay=options.interval,
-                        wildcard=wildcard,
-                        sleep=asyncio.sleep,
-                    )
+                    origin = OriginVisit(client, targets, record, options.interval, wildcard)
                     await origin.run()
 
             async def run() -> None:
                 async with aclosing(client):
                     await visit_all(sites, visit)
 
+            for each in due:
+                if not each.origin:
+                    record(observe(each, Outcome.NOT_PROBED))
             asyncio.run(run())
-    recorder.check()
+        if outcomes[Outcome.UNREACHABLE] and not client.has_connected:
+            # The prober itself has no network: the whole catalogue would look dead.
+            log.undo()
+            raise IndexerError(
+                f"none of the hosts of {outcomes[Outcome.UNREACHABLE]:,} endpoints can be reached, "
+                "so that nothing was written; check the network of this machine"
+            )
     return ProbeReport(
-        outcomes=recorder.outcomes,
+        outcomes=outcomes,
         hosts=sum(map(len, sites)),
         recent=len(endpoints) - len(due),
-        postponed=len(due) - recorder.outcomes.total(),
+        postponed=len(due) - outcomes.total(),
     )
-
-
-class _Recorder:
-    """Appends observations to a file; unreachable hosts only after any connection succeeded.
-
-    Without a connection, the prober itself has no network: the whole catalogue would look dead.
-    """
-
-    def __init__(self, log: ObservationLog, client: ProbeClient, advance: Advance) -> None:
-        self.outcomes: Counter[Outcome] = Counter()
-        self._log, self._client, self._advance = log, client, advance
-        self._unreachable: list[Observation] = []
-
-    def record(self, observation: Observation) -> None:
-        """Append an observation, now or after the first connection."""
-        has_connected = self._client.has_connected
-        if observation.outcome is Outcome.UNREACHABLE and not has_connected:
-            self._unreachable.append(observation)
-            return
-        for each in (*(self._unreachable if has_connected else ()), observation):
-            self._log.append(each)
-            self.outcomes[each.outcome] += 1
-            self._advance(1)
-        if has_connected:
-            self._unreachable.clear()
-
-    def check(self) -> None:
-        """Raise IndexerError if hosts were visited and none was connected to."""
-        if self._unreachable:
-            raise IndexerError(
-                f"none of the hosts of {len(self._unreachable):,} endpoints can be reached, so "
-                "that nothing was written of them; check the network of this machine"
-            )
 
 
 async def visit_all(sites: Iterable[Site], visit: Callable[[Site], Awaitable[None]]) -> None:

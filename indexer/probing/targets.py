@@ -23,23 +23,19 @@ MAX_BODY = 64 * 1024  # bytes of an example
 JSON, FORM = "application/json", "application/x-www-form-urlencoded"
 
 
-class ObservedEndpoint(Struct, frozen=True):
-    """A listed endpoint, as an observation names it."""
+class Target(Struct, frozen=True):
+    """A listed endpoint as an observation names it, with the request that visits it.
 
-    url: str
-    method: str
-
-
-class Target(ObservedEndpoint, frozen=True):
-    """An endpoint that can be visited, with the request that does so.
-
-    origin, rest: the URL of the request in two parts, of which the second is path and query
+    origin, rest: the URL of the request in two parts, of which the second is path and query; empty
+        for an endpoint that cannot be visited
     media_type: that of the body, empty without a body
     """
 
-    host: str
-    origin: str
-    rest: str
+    url: str
+    method: str
+    host: str = ""
+    origin: str = ""
+    rest: str = ""
     body: bytes | None = None
     media_type: str = ""
 
@@ -72,35 +68,35 @@ _endpoint = msgspec.json.Decoder(_StoredEndpoint)
 _listing = msgspec.json.Decoder(_Listing)
 
 
-def find_targets(snapshot: Snapshot, *, post: bool) -> Iterator[ObservedEndpoint]:
+def find_targets(snapshot: Snapshot, *, post: bool) -> Iterator[Target]:
     """Yield once each endpoint that is called by GET or, with `post`, by POST.
 
-    A Target can be visited. Templates and bodies without an example, MCP tools, URLs with
-    credentials, and other schemes than http and https cannot.
+    Templates and bodies without an example, MCP tools, URLs with credentials, and other schemes
+    than http and https cannot be visited.
     """
     seen: set[tuple[str, str]] = set()
     for facts in _endpoints(snapshot):
-        endpoint = facts.endpoint
-        methods = split_methods(endpoint.method)
+        url, methods = facts.endpoint.url, split_methods(facts.endpoint.method)
         method = next((each for each in ("GET", "POST")[: 1 + post] if each in methods), None)
-        if method is None:
-            continue
-        parsed = _parse(endpoint.url)
-        key = (endpoint.url if parsed is None else parsed.identity), method
-        if key in seen:
-            continue
-        seen.add(key)
-        visited = _visited(parsed, facts) if parsed else None
-        body = (
-            (None, "")
-            if method == "GET"
-            else example_body(facts.endpoint.parameters, facts.body_type)
-        )
-        if visited is None or body is None:
-            yield ObservedEndpoint(endpoint.url, method)
-        else:
-            place = visited.host, _origin(visited), visited.rest
-            yield Target(endpoint.url, method, *place, *body)
+        parsed = _parse(url)
+        key = (url if parsed is None else parsed.identity), method or ""
+        if method is not None and key not in seen:
+            seen.add(key)
+            yield _target(url, method, parsed, facts)
+
+
+def _target(url: str, method: str, parsed: ParsedUrl | None, facts: _Facts) -> Target:
+    """Return the target of an endpoint; a template is visited at its example of the same origin."""
+    if parsed is not None and is_template(parsed.rest):
+        parsed = _parse(facts.example_url)
+    body: tuple[bytes | None, str] | None = None, ""
+    if method == "POST":
+        body = example_body(facts.endpoint.parameters, facts.body_type)
+    if parsed is None or body is None or facts.tool is not NULL:
+        return Target(url, method)
+    host = f"[{parsed.host}]" if ":" in parsed.host else parsed.host
+    origin = f"{parsed.scheme}://{host}{'' if parsed.port is None else f':{parsed.port}'}"
+    return Target(url, method, parsed.host, origin, parsed.rest, *body)
 
 
 def _endpoints(snapshot: Snapshot) -> Iterator[_Facts]:
@@ -132,18 +128,6 @@ def _parse(url: str) -> ParsedUrl | None:
     if parsed is None or parsed.scheme not in DEFAULT_PORTS or parsed.has_credentials:
         return None
     return parsed
-
-
-def _visited(listed: ParsedUrl, facts: _Facts) -> ParsedUrl | None:
-    """Return the URL to visit: as listed, or for a template the example of the same origin."""
-    if facts.tool is not NULL:
-        return None
-    return _parse(facts.example_url) if is_template(listed.rest) else listed
-
-
-def _origin(parsed: ParsedUrl) -> str:
-    host = f"[{parsed.host}]" if ":" in parsed.host else parsed.host
-    return f"{parsed.scheme}://{host}{'' if parsed.port is None else f':{parsed.port}'}"
 
 
 def example_body(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import secrets
 from collections.abc import Awaitable, Callable, Sequence
@@ -17,7 +18,7 @@ from indexer.intake.connections import ForbiddenAddress
 from indexer.probes.observation import REFUSED, Observation, Outcome
 from indexer.probing.client import AGENT, NoResponse, ProbeClient, Response
 from indexer.probing.quotes import read_quotes
-from indexer.probing.targets import ObservedEndpoint, Target
+from indexer.probing.targets import Target
 from indexer.x402.members.naming import registrable_domain
 from service.schema.values import format_timestamp
 from service.urls import DEFAULT_PORTS
@@ -30,9 +31,6 @@ MAX_ROBOTS_REDIRECTS = 5  # of robots.txt, within one site
 MAX_RULES = 5_000
 """Lines of robots.txt; the file of a site that has more counts as one that disallows everything."""
 DISALLOW_ALL = b"User-agent: *\nDisallow: /"
-
-Recorder = Callable[[Observation], None]
-Sleep = Callable[[float], Awaitable[None]]
 
 _version = re.compile(r"(?im)^([ \t]*user-agent[ \t]*:[ \t]*[A-Za-z_-]+)/\S*")
 
@@ -48,11 +46,10 @@ class OriginVisit:
         self,
         client: ProbeClient,
         targets: Sequence[Target],
-        record: Recorder,
-        *,
+        record: Callable[[Observation], None],
         delay: float,
-        wildcard: bool | None,
-        sleep: Sleep,
+        wildcard: bool | None = None,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._client, self._targets, self._record = client, targets, record
         self._delay, self._wildcard, self._sleep = delay, wildcard, sleep
@@ -147,7 +144,7 @@ class OriginVisit:
             self._record(observe(target, outcome))
 
 
-def observe(endpoint: ObservedEndpoint, outcome: Outcome, **facts: Any) -> Observation:
+def observe(endpoint: Target, outcome: Outcome, **facts: Any) -> Observation:
     """Return an observation of an endpoint that is made now."""
     return Observation(
         url=endpoint.url,

@@ -60,7 +60,7 @@ def test_requests_of_a_site_are_apart_and_few_sites_are_visited_at_a_time() -> N
 
         for own in site:
             client = cast("ProbeClient", server)
-            run = OriginVisit(client, own, seen.append, delay=DELAY, wildcard=None, sleep=sleep)
+            run = OriginVisit(client, own, seen.append, DELAY, sleep=sleep)
             await run.run()
 
     asyncio.run(visit_all(group_by_site(targets(30)), visit))
