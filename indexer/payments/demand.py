@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 from itertools import chain, groupby
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import Raw, Struct
+from msgspec.structs import asdict
 
 from indexer.search.popularity import Payers
 from indexer.snapshot.demand import CountedDemand
@@ -51,20 +52,30 @@ payers AS (
     GROUP BY seller, sender
 ),
 shape AS (
-    SELECT seller, sum(calls)::BIGINT AS calls, count(*) AS payers,
-        count(*) FILTER (bit_count(days) > 1) AS returning,
-        count(*) FILTER (counted_days <> 0) AS counted,
-        count(*) FILTER (bit_count(counted_days) > 1) AS counted_returning,
-        bit_count(bit_or(days))::BIGINT AS active_days, max(last) AS last,
-        sum(volume) AS volume, max(calls)::BIGINT AS top_calls, max(volume) AS top_volume,
-        sum(returned)::BIGINT AS returned, sum(unmatched)::BIGINT AS unmatched
+    SELECT seller, max(last) AS last, count(*) FILTER (bit_count(counted_days) > 1) AS returning,
+        count(*) FILTER (counted_days <> 0) AS counted, max(calls)::BIGINT AS top_calls,
+        max(volume) AS top_volume, sum(volume) AS volume, sum(calls)::BIGINT AS calls,
+        count(*) AS payers, count(*) FILTER (bit_count(days) > 1) AS returning_payers,
+        bit_count(bit_or(days))::BIGINT AS active_days,
+        sum(returned)::BIGINT AS cycle_payments, sum(unmatched)::BIGINT AS price_unmatched
     FROM payers GROUP BY seller
 ),
-selves AS (SELECT seller, sum(calls)::BIGINT AS selves FROM paid WHERE is_self GROUP BY seller)
+selves AS (
+    SELECT seller, sum(calls)::BIGINT AS self_payments FROM paid WHERE is_self GROUP BY seller
+)
 SELECT seller, coalesce(COLUMNS(* EXCLUDE (seller)), 0)
 FROM shape FULL JOIN selves USING (seller)
 ORDER BY seller
 """  # noqa: S608  # made of constants
+COUNTS = [
+    "payers",
+    "returning_payers",
+    "active_days",
+    "cycle_payments",
+    "price_unmatched",
+    "self_payments",
+]
+"""The last columns of DEMAND, as the public schema names them."""
 INPUTS = """
 SELECT coalesce(min(paid_at), 0), coalesce(max(paid_at), 0), count(*),
     count(*) FILTER (tx_hash IS NULL), count(*) FILTER (event_index IS NULL),
@@ -77,49 +88,13 @@ FROM payments WHERE paid_at > $start
 class CreditedDemand(Struct, frozen=True):
     """The payments of 30 days to a service or an endpoint, without payments to oneself.
 
-    returning: payers on two UTC days at least
-    counted_payers, counted_returning: the same without payments that were paid back
-    last: of the newest payment, in milliseconds since 1970
-    volume, top_volume: in 10^-18 US dollars, of all payers and of the greatest one
-    unmatched: payments of an amount that no endpoint asks
+    counted: the payers that count for the order, but for those whose money comes back to them
+    last: the time of the newest payment, in milliseconds since 1970
     """
 
-    payments: int
-    payers: int
-    returning: int
-    counted_payers: int
-    counted_returning: int
-    active_days: int
+    figures: DemandFigures
+    counted: Payers
     last: int
-    volume: int
-    top_payments: int
-    top_volume: int
-    cycle_payments: int
-    unmatched: int
-    self_payments: int
-
-    @property
-    def counted(self) -> Payers:
-        """The payers that count for the order, but for those whose money comes back to them."""
-        return Payers(self.counted_returning, self.counted_payers)
-
-    def figures(self) -> dict[str, Any]:
-        """Return the values of `DemandFigures`, by field."""
-        rest = self.payments - self.top_payments, _micro(self.volume - self.top_volume)
-        shares = _ratio(self.top_payments, self.payments), _ratio(self.top_volume, self.volume)
-        figures = DemandFigures(
-            payments=self.payments,
-            volume=_micro(self.volume),
-            payers=self.payers,
-            returning_payers=self.returning,
-            active_days=self.active_days,
-            top_payer_share=Shares(*shares),
-            self_payments=self.self_payments,
-            cycle_payments=self.cycle_payments,
-            without_top_payer=Amounts(*rest),
-            price_unmatched=self.unmatched,
-        )
-        return msgspec.structs.asdict(figures)
 
 
 class ServiceDemand(Struct, frozen=True):
@@ -132,12 +107,14 @@ class ServiceDemand(Struct, frozen=True):
         """Return the demand as its public schema has it, given the record of the service."""
         addresses = decode_endpoints(text) if self.endpoints else []
         endpoints = [
-            EndpointDemand(url=addresses[each].url, method=addresses[each].method, **own.figures())
-            for each, own in self.endpoints.items()
+            EndpointDemand(
+                url=addresses[number].url, method=addresses[number].method, **asdict(own.figures)
+            )
+            for number, own in self.endpoints.items()
         ]
-        stored = StoredDemand(endpoints=endpoints, **self.whole.figures())
-        payers = self.whole.counted if self.whole.payments else None
-        own = {number: each.counted for number, each in self.endpoints.items() if each.payments}
+        stored = StoredDemand(endpoints=endpoints, **asdict(self.whole.figures))
+        payers = self.whole.counted if self.whole.figures.payments else None
+        own = {n: each.counted for n, each in self.endpoints.items() if each.figures.payments}
         return CountedDemand(msgspec.json.encode(stored), payers, own)
 
     def fill_usage(self, text: bytes) -> bytes:
@@ -145,22 +122,23 @@ class ServiceDemand(Struct, frozen=True):
 
         All other values of the record stay byte for byte.
         """
-        if not self.whole.payments:
+        whole = self.whole.figures
+        if not whole.payments:
             return text
         record = raw_members(text)
         endpoints = raw_items(record["endpoints"])
         for number, own in self.endpoints.items():
-            if own.payments:
+            if own.figures.payments:
                 endpoints[number] = _add_quality(
                     raw_members(endpoints[number]),
-                    l30DaysTotalCalls=str(own.payments),
-                    l30DaysUniquePayers=str(own.payers),
+                    l30DaysTotalCalls=str(own.figures.payments),
+                    l30DaysUniquePayers=str(own.figures.payers),
                 )
         record["endpoints"] = Raw(msgspec.json.encode(endpoints))
         filled = _add_quality(
             record,
-            totalCalls=self.whole.payments,
-            uniquePayers=self.whole.payers,
+            totalCalls=whole.payments,
+            uniquePayers=whole.payers,
             lastCalledAt=format_milliseconds(self.whole.last),
         )
         return bytes(filled)
@@ -203,12 +181,30 @@ def _by_service(connection: DuckDBPyConnection) -> Iterator[tuple[int, ServiceDe
     cursor = connection.execute(DEMAND)
     rows = chain.from_iterable(iter(partial(cursor.fetchmany, BATCH), []))
     for service, own in groupby(rows, lambda row: row[0] >> ENDPOINT_BITS):
-        (_, *figures), *others = own  # the row of a service is before those of its endpoints
-        endpoints = {
-            (seller & ENDPOINT_MASK) - 1: CreditedDemand(*of_endpoint)
-            for seller, *of_endpoint in others
-        }
-        yield service, ServiceDemand(CreditedDemand(*figures), endpoints)
+        whole, *others = own  # the row of a service is before those of its endpoints
+        endpoints = {(row[0] & ENDPOINT_MASK) - 1: _credited(*row) for row in others}
+        yield service, ServiceDemand(_credited(*whole), endpoints)
+
+
+def _credited(
+    _seller: int,
+    last: int,
+    counted_returning: int,
+    counted: int,
+    top_payments: int,
+    top_volume: int,
+    volume: int,
+    payments: int,
+    *counts: int,
+) -> CreditedDemand:
+    figures = DemandFigures(
+        payments=payments,
+        volume=_micro(volume),
+        top_payer_share=Shares(_ratio(top_payments, payments), _ratio(top_volume, volume)),
+        without_top_payer=Amounts(payments - top_payments, _micro(volume - top_volume)),
+        **dict(zip(COUNTS, counts, strict=True)),
+    )
+    return CreditedDemand(figures, Payers(counted_returning, counted), last)
 
 
 def _add_quality(record: dict[str, Raw], **usage: int | str) -> Raw:

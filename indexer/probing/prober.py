@@ -12,11 +12,10 @@ from msgspec import Struct
 
 from indexer.errors import IndexerError
 from indexer.probes.observation import Observation, Outcome
-from indexer.probing.client import ProbeClient
 from indexer.probing.log import UNOBSERVED, ObservationLog
 from indexer.probing.options import ProbeOptions
 from indexer.probing.targets import Site, find_targets, group_by_site
-from indexer.probing.visits import OriginVisit, observe
+from indexer.probing.visits import OriginVisit, ProbeClient, observe
 from indexer.progress import Progress
 from indexer.x402.members.dates import SECOND, since_epoch
 from service.snapshot.snapshot import open_snapshot

@@ -18,7 +18,9 @@ from indexer.payments.claims import NO_ENDPOINT, Claim
 from indexer.payments.credit import BATCH, count_credits
 from indexer.payments.demand import CreditedDemand, ServiceDemand
 from indexer.payments.rules import MACROS
+from indexer.search.popularity import Payers
 from indexer.sources.decisions import Decisions
+from service.schema.demand import DemandFigures
 from tests.support.running import Json, endpoint, examples, service
 
 WINDOW = 30 * 24 * 3_600_000  # milliseconds
@@ -134,9 +136,10 @@ def count(database: DuckDBPyConnection, paid: Sequence[Paid], services: Services
     demands, credited, shared = credit(database, paid, services)
     usages = [
         ServiceUsage(
-            usage(each.whole), {n: usage(one) for n, one in each.endpoints.items() if one.payments}
+            usage(each.whole),
+            {n: usage(one) for n, one in each.endpoints.items() if one.figures.payments},
         )
-        if each and each.whole.payments
+        if each and each.whole.figures.payments
         else None
         for each in demands
     ]
@@ -144,12 +147,11 @@ def count(database: DuckDBPyConnection, paid: Sequence[Paid], services: Services
 
 
 def usage(demand: CreditedDemand) -> Usage:
-    return Usage(demand.payments, demand.payers, demand.last)
+    return Usage(demand.figures.payments, demand.figures.payers, demand.last)
 
 
 def demand(payments: int, payers: int, last: int) -> CreditedDemand:
-    zeros = dict.fromkeys(CreditedDemand.__struct_fields__, 0)
-    return CreditedDemand(**zeros | {"payments": payments, "payers": payers, "last": last})
+    return CreditedDemand(DemandFigures(payments=payments, payers=payers), Payers(0, 0), last)
 
 
 def calls(

@@ -10,10 +10,9 @@ import httpx
 import pytest
 
 from indexer.probes.observation import Observation, Outcome
-from indexer.probing.client import ProbeClient, Response
 from indexer.probing.prober import MAX_SITES, visit_all
 from indexer.probing.targets import Site, Target, group_by_site
-from indexer.probing.visits import OriginVisit
+from indexer.probing.visits import OriginVisit, ProbeClient, Response
 
 DELAY = 2.0
 
