@@ -19,7 +19,7 @@ from indexer.intake.findings import Findings
 from indexer.intake.sources import Input
 from indexer.probes.drift import listed_terms
 from indexer.probes.read import Targets, read_probes
-from indexer.probes.verdicts import Verdicts
+from indexer.probes.verdicts import ProbeVerdicts
 from indexer.progress import Stage
 from indexer.x402.discovery import Discovery
 from indexer.x402.endpoints import decode_endpoints
@@ -49,7 +49,7 @@ class ProbedCatalogue:
     """The endpoints of all services with their facts; without observations there are none."""
 
     def __init__(self) -> None:
-        self.targets, self.verdicts = Targets(), Verdicts()
+        self.targets, self.verdicts = Targets(), ProbeVerdicts()
         self._services: dict[str, _Service] = {}
 
     def of_endpoints(self, services: Iterable[ListedService]) -> Iterator[ProbeFacts]:

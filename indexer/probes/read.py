@@ -19,7 +19,7 @@ from indexer.intake.records import read_records
 from indexer.intake.sources import Input
 from indexer.probes.drift import DRIFTED, Comparison, compare_terms, quoted_terms
 from indexer.probes.observation import Observation, Outcome, Quote, decode_observation
-from indexer.probes.verdicts import Verdicts, judge
+from indexer.probes.verdicts import ProbeVerdicts, judge
 from indexer.progress import Stage
 from indexer.untrusted import url_or_invalid
 from indexer.x402.endpoints import split_methods
@@ -94,7 +94,7 @@ def read_probes(
     now: datetime,
     max_rejects: Fraction,
     progress: Stage,
-) -> Verdicts:
+) -> ProbeVerdicts:
     """Read all observations; returns what they say of the endpoints.
 
     A source without trust is noted, and not read. Raises SourceError for one that fails, and

@@ -1,4 +1,4 @@
-"""Verdicts: what the observations of an endpoint say together, by SQL over all of them."""
+"""ProbeVerdicts: what the observations of an endpoint say together, by SQL over all of them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from service.schema.probes import NO_PROBE_FACTS, Drift, Probe, ProbeFacts, Term
 from service.schema.values import EPOCH, Timestamp, format_timestamp
 
 ALIVE, DEAD, UNDECIDED = 1, -1, 0
-"""Verdicts on an endpoint or a service, as filters store them."""
+"""ProbeVerdicts on an endpoint or a service, as filters store them."""
 DAY = 24 * 3600 * SECOND
 BATCH = 50_000
 MEMORY = "256MB"
@@ -75,7 +75,7 @@ LEFT JOIN wild USING (host)
 _drifted_terms = msgspec.json.Decoder(tuple[list[Terms], list[Terms]])
 
 
-class Verdicts(Struct):
+class ProbeVerdicts(Struct):
     """The facts of each endpoint that was observed, by its number.
 
     holds_until: the last moment at which all endpoints that are alive stay so, None without any
@@ -99,7 +99,9 @@ class Verdicts(Struct):
         return DEAD if verdicts == {DEAD} else UNDECIDED
 
 
-def judge(lines: Iterable[tuple[Any, ...]], spool: Path, now: datetime, max_age: int) -> Verdicts:
+def judge(
+    lines: Iterable[tuple[Any, ...]], spool: Path, now: datetime, max_age: int
+) -> ProbeVerdicts:
     """Return what observations say of endpoints; raises IndexerError without DuckDB.
 
     lines: the values of COLUMNS
@@ -124,7 +126,7 @@ def judge(lines: Iterable[tuple[Any, ...]], spool: Path, now: datetime, max_age:
     spool.unlink()
     alive = [latest[1] for _, latest, _, verdict, *_ in rows if verdict == ALIVE]
     holds_until = min(alive) + max_age * SECOND if alive else None
-    return Verdicts({target: _facts(*rest) for target, *rest in rows}, holds_until)
+    return ProbeVerdicts({target: _facts(*rest) for target, *rest in rows}, holds_until)
 
 
 def verdict_of(facts: ProbeFacts) -> int:

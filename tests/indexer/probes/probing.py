@@ -15,7 +15,7 @@ from indexer.intake.sources import Input
 from indexer.options import Kind, Policy, SourceOptions
 from indexer.probes.drift import listed_terms
 from indexer.probes.read import Targets, read_probes
-from indexer.probes.verdicts import Verdicts
+from indexer.probes.verdicts import ProbeVerdicts
 from indexer.progress import Stage
 from indexer.x402.rules import Rules
 
@@ -64,7 +64,7 @@ def read(
     *,
     listed: Iterable[tuple[str, str, list[Any]]] = ((URL, "GET", [ENTRY]),),
     findings: Findings | None = None,
-) -> Verdicts:
+) -> ProbeVerdicts:
     """Read observations of endpoints, given the URL, the method and `accepts` of each."""
     targets = Targets()
     terms = {targets.add(url, method): listed_terms(entries) for url, method, entries in listed}

@@ -13,7 +13,7 @@ from msgspec import UNSET
 
 from indexer.errors import SourceError
 from indexer.intake.findings import Findings
-from indexer.probes.verdicts import ALIVE, DEAD, UNDECIDED, Verdicts
+from indexer.probes.verdicts import ALIVE, DEAD, UNDECIDED, ProbeVerdicts
 from indexer.x402.members.dates import since_epoch
 from service.schema.listings import Fate
 from service.schema.probes import ProbeFacts
@@ -258,7 +258,7 @@ def encoded(lines: list[Any], *, trusted: bool) -> list[Line]:
     ]
 
 
-def verdicts(probed: Verdicts) -> tuple[int, object, object, object]:
+def verdicts(probed: ProbeVerdicts) -> tuple[int, object, object, object]:
     found = probed.facts.get(0, ProbeFacts())
     since = UNSET if found.drift is UNSET else found.drift.since
     return probed.alive(0), found.since, since, found.wildcard
