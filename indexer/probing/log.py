@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import BinaryIO, NamedTuple, Self
+from typing import BinaryIO, Self
 
 from indexer.errors import IndexerError, InvalidRecord, Misuse
 from indexer.probes.observation import Observation, decode_observation, encode_observation
@@ -21,23 +21,13 @@ START = b'{"url":'
 """The beginning of each line that `append` writes."""
 
 
-class Earlier(NamedTuple):
-    """The last observation of an endpoint: its time in microseconds, and `wildcard` of its host."""
-
-    moment: int
-    wildcard: bool | None
-
-
-UNOBSERVED = Earlier(NEVER, None)
-
-
 class ObservationLog:
     """An open file of observations.
 
-    earlier: the last observation of each endpoint, by URL and method, when the file was opened
+    earlier: when each endpoint was last observed, by URL and method, before the file was opened
     """
 
-    def __init__(self, file: BinaryIO, earlier: dict[tuple[str, str], Earlier]) -> None:
+    def __init__(self, file: BinaryIO, earlier: dict[tuple[str, str], int]) -> None:
         self._file, self._start = file, file.seek(0, os.SEEK_END)
         self.earlier = earlier
 
@@ -78,13 +68,13 @@ class ObservationLog:
         self._file.truncate(self._start)
 
 
-def _continue(path: Path) -> dict[tuple[str, str], Earlier]:
-    """Return the last observation of each endpoint, and drop lines that are of no use.
+def _continue(path: Path) -> dict[tuple[str, str], int]:
+    """Return when each endpoint was last observed, and drop lines that are of no use.
 
     Lines without a time, or of the future, stay.
     """
     oldest = since_epoch(datetime.now(UTC)) - KEPT
-    earlier: dict[tuple[str, str], Earlier] = {}
+    earlier: dict[tuple[str, str], int] = {}
     last: dict[tuple[str, str], int] = {}
     recent: set[int] = set()
     count = whole = 0
@@ -102,7 +92,7 @@ def _continue(path: Path) -> dict[tuple[str, str], Earlier]:
                 ) from error
             whole += len(line)
             endpoint, moment = (observation.url, observation.method), observation.moment
-            earlier[endpoint], last[endpoint] = Earlier(moment, observation.wildcard), count
+            earlier[endpoint], last[endpoint] = moment, count
             if moment == NEVER or moment >= oldest:
                 recent.add(count)
     kept = recent.union(last.values())

@@ -12,12 +12,12 @@ from msgspec import Struct
 
 from indexer.errors import IndexerError
 from indexer.probes.observation import Observation, Outcome
-from indexer.probing.log import UNOBSERVED, ObservationLog
+from indexer.probing.log import ObservationLog
 from indexer.probing.options import ProbeOptions
 from indexer.probing.targets import Site, find_targets, group_by_site
 from indexer.probing.visits import OriginVisit, ProbeClient, observe
 from indexer.progress import Progress
-from indexer.x402.members.dates import SECOND, since_epoch
+from indexer.x402.members.dates import NEVER, SECOND, since_epoch
 from service.snapshot.snapshot import open_snapshot
 
 MAX_SITES = 8
@@ -47,16 +47,10 @@ def probe(options: ProbeOptions, progress: Progress) -> ProbeReport:
     with ObservationLog.open(options.out) as log:
         now = since_epoch(datetime.now(UTC))
         recent = range(now - options.every * SECOND, now)
-        observed = [
-            (*log.earlier.get((each.url, each.method), UNOBSERVED), each) for each in endpoints
-        ]
-        observed.sort(key=lambda each: each[0])
-        due = [each for moment, _, each in observed if moment not in recent]
-        wildcards = {
-            each.origin: wildcard
-            for moment, wildcard, each in observed
-            if moment in recent and wildcard is not None
-        }
+        moments = {each: log.earlier.get((each.url, each.method), NEVER) for each in endpoints}
+        due = sorted(
+            (each for each in endpoints if moments[each] not in recent), key=moments.__getitem__
+        )
         sites = group_by_site(each for each in due if each.origin)
         client = ProbeClient(options)
         with progress.stage("probing", len(due)) as stage:
@@ -68,9 +62,7 @@ def probe(options: ProbeOptions, progress: Progress) -> ProbeReport:
 
             async def visit(site: Site) -> None:
                 for targets in site:
-                    wildcard = wildcards.get(targets[0].origin)
-                    origin = OriginVisit(client, targets, record, options.interval, wildcard)
-                    await origin.run()
+                    await OriginVisit(client, targets, record, options.interval).run()
 
             async def run() -> None:
                 async with aclosing(client):

@@ -156,7 +156,6 @@ class OriginVisit:
     """The visit of some endpoints of one origin (scheme, host and port).
 
     delay: seconds between two requests, until robots.txt asks for more
-    wildcard: whether the origin answers 402 to any path, None where that is not known yet
     """
 
     def __init__(
@@ -165,12 +164,12 @@ class OriginVisit:
         targets: Sequence[Target],
         record: Callable[[Observation], None],
         delay: float,
-        wildcard: bool | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._client, self._targets, self._record = client, targets, record
-        self._delay, self._wildcard, self._sleep = delay, wildcard, sleep
+        self._delay, self._sleep = delay, sleep
         self._origin = targets[0].origin
+        self._wildcard: bool | None = None  # whether any path is answered with 402
 
     async def run(self) -> None:
         """Make the requests, each followed by a pause."""
@@ -187,7 +186,7 @@ class OriginVisit:
         allowed = [each for each in self._targets if robots.can_fetch(each.rest, AGENT)]
         self._record_all([each for each in self._targets if each not in allowed], Outcome.BLOCKED)
         unlisted = f"/{AGENT}-{secrets.token_hex(8)}"
-        if allowed and self._wildcard is None and robots.can_fetch(unlisted, AGENT):
+        if allowed and robots.can_fetch(unlisted, AGENT):
             with suppress(NoResponse, ForbiddenAddress):  # the endpoints may answer all the same
                 response = await self._request("GET", self._origin + unlisted)
                 self._wildcard = response.status == HTTPStatus.PAYMENT_REQUIRED

@@ -329,48 +329,6 @@ def test_a_payment_that_decides_nothing_is_shared(database: DuckDBPyConnection, 
     )
 
 
-def test_claims_without_an_exact_price_fit_only_without_an_exact_one(
-    database: DuckDBPyConnection,
-) -> None:
-    paid = [Paid(), Paid(amount=DIME), Paid(amount=DIME)]
-    assert [each["calls"] for each in calls(database, paid, [[claim()], [claim(None)]])] == [1, 2]
-
-
-def test_a_claim_without_a_network_is_one_to_each_network(database: DuckDBPyConnection) -> None:
-    services = [[claim(network="")], [claim(trust=1)], [claim(network="solana", trust=-1)]]
-    paid = [Paid(network="base"), Paid(network="solana"), Paid(network="polygon")]
-    assert [each["calls"] for each in calls(database, paid, services)] == [2, 1, 0]
-
-
-def test_the_endpoint_that_fits_alone_is_credited_and_none_of_several(
-    database: DuckDBPyConnection,
-) -> None:
-    own = [claim(CENT, 0), claim(DIME, 1), claim(DIME, 2), claim(DIME, 2, network="solana")]
-    paid = [Paid(), Paid(amount=DIME), Paid(amount=Decimal(5)), Paid(network="solana")]
-    assert calls(database, paid, [own]) == [{"calls": 4, 0: 1, 2: 1}]
-
-
-def test_a_claim_of_no_endpoint_credits_the_service(database: DuckDBPyConnection) -> None:
-    own = [claim(CENT, 0), claim(DIME, NO_ENDPOINT)]
-    assert calls(database, [Paid(), Paid(amount=DIME)], [own]) == [{"calls": 2, 0: 1}]
-
-
-def test_a_payer_of_several_endpoints_counts_once(database: DuckDBPyConnection) -> None:
-    own = [claim(CENT, 0), claim(DIME, 1, payee="0xb")]
-    paid = [Paid(), Paid(payee="0xb"), Paid(payee="0xb", payer="bob")]
-    (usage,) = count(database, paid, [own])[0]
-    assert usage is not None
-    assert (usage.whole.payers, usage.endpoints[0].payers, usage.endpoints[1].payers) == (2, 1, 2)
-
-
-def test_payments_to_oneself_are_credited_to_none(database: DuckDBPyConnection) -> None:
-    assert count(database, [Paid(payer="0xA")], [[claim()]]) == ([None], 0, 0)
-
-
-def test_nothing_is_credited_without_payments(database: DuckDBPyConnection) -> None:
-    assert count(database, [], [[claim()], []]) == ([None, None], 0, 0)
-
-
 def test_credits_are_counted_for_more_services_than_a_batch(database: DuckDBPyConnection) -> None:
     services = [[claim(payee=f"0x{n}")] if n % 2 else [] for n in range(5 * BATCH // 2)]
     paid = [Paid(payee=f"0x{2 * BATCH - 1}"), Paid(payee="0x1")]

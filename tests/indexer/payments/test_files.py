@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 import os
-import re
 import resource
 import signal
 import subprocess
@@ -24,7 +23,7 @@ from indexer.intake.findings import Findings
 from indexer.payments.files import PaymentInput
 from indexer.payments.load import check_payment_files, load_payments
 from service.snapshot.snapshot import open_snapshot
-from tests.support.running import Build, payment, run_process, service, write_lines
+from tests.support.running import Build, payment, service, write_lines
 from tests.support.sources.payments import (
     ANY_REJECTS,
     HEADER,
@@ -162,26 +161,6 @@ def test_payments_are_read_from_pipes(tmp_path: Path, artifacts: Path, build: Bu
     assert overview(artifacts)["total_transactions"] == 18_000
 
 
-def test_payments_are_read_from_standard_input(tmp_path: Path, artifacts: Path) -> None:
-    source = write_lines(tmp_path / "s.jsonl", [service()])
-    rows = "\n".join([HEADER, row(1), row(2)])
-    arguments = ("build", source, "--transactions", "/dev/stdin", "--out", artifacts)
-    finished = run_process("indexer", *arguments, input=rows)
-    assert finished.returncode == 0, finished.stderr
-    assert hashes(artifacts) == {"0x1", "0x2"}
-
-
-def test_gzip_data_with_a_wrong_checksum_ends_the_build(
-    tmp_path: Path, build: Build, capsys: pytest.CaptureFixture[str]
-) -> None:
-    compressed = bytearray(gzip.compress(json.dumps(payment()).encode()))
-    compressed[-8] ^= 1
-    name = tmp_path / "p.jsonl.gz"
-    name.write_bytes(compressed)
-    assert build([service()], payments=name) == 1
-    assert f"{name}: the gzip data is damaged" in capsys.readouterr().err
-
-
 def test_gzip_data_that_is_cut_short_ends_the_build(
     tmp_path: Path, build: Build, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -276,15 +255,6 @@ def test_an_unreadable_payment_file_ends_the_build_and_keeps_the_published_snaps
         assert open_snapshot(artifacts).find("kept") is not None, case
 
 
-@pytest.mark.parametrize("case", UNREADABLE)
-def test_an_unreadable_payment_file_is_found_by_the_check(case: str, tmp_path: Path) -> None:
-    content, message = UNREADABLE[case]
-    name = tmp_path / "p.csv"
-    name.write_bytes(content)
-    with pytest.raises(SourceError, match=f"^ours: .*{re.escape(message)}"):
-        check_payment_files([PaymentInput("ours", str(name))])
-
-
 @pytest.mark.parametrize(
     ("path", "message"), [("none.csv", "there is no such file"), (".", "cannot be read: Is a dir")]
 )
@@ -309,3 +279,14 @@ def test_a_pipe_of_payments_is_not_read_by_the_check(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)  # opening it would wait for a writer
     check_payment_files([PaymentInput("ours", str(pipe))])
+
+
+def test_gzip_data_with_a_wrong_checksum_ends_the_build(
+    tmp_path: Path, build: Build, capsys: pytest.CaptureFixture[str]
+) -> None:
+    compressed = bytearray(gzip.compress(json.dumps(payment()).encode()))
+    compressed[-8] ^= 1
+    name = tmp_path / "p.jsonl.gz"
+    name.write_bytes(compressed)
+    assert build([service()], payments=name) == 1
+    assert f"{name}: the gzip data is damaged" in capsys.readouterr().err

@@ -84,43 +84,6 @@ def test_failures_on_two_days_are_needed_for_a_dead_endpoint(
     assert facts(tmp_path, *lines).since == "2026-05-19T23:00:00.000Z"
 
 
-@pytest.mark.parametrize(
-    ("outcome", "status"),
-    [
-        *(("answered", status) for status in (401, 403, 405, 429)),
-        *(("blocked", status) for status in (401, 403, 405, 429, 503, None)),
-        ("not_probed", None),
-    ],
-)
-def test_a_refusal_neither_makes_nor_breaks_a_run(
-    outcome: str, status: int | None, tmp_path: Path
-) -> None:
-    refusals = [seen(outcome, ago(days=days), status=status) for days in (1, 3, 5)]
-    assert alive(tmp_path, *refusals) == UNDECIDED
-    assert alive(tmp_path, dead(days=4), *refusals, dead(days=2)) == DEAD
-    assert alive(tmp_path, quoted(ago(days=4)), *refusals) == ALIVE
-
-
-def test_any_other_answer_between_breaks_a_run_of_failures(tmp_path: Path) -> None:
-    answer = seen("answered", ago(days=3), status=200)
-    assert alive(tmp_path, dead(days=4), answer, dead(days=2)) == UNDECIDED
-    assert alive(tmp_path, dead(days=4), answer, dead(days=2), dead(days=1)) == DEAD
-    assert alive(tmp_path, quoted(ago(days=4)), answer) == UNDECIDED
-
-
-def test_probers_that_disagree_decide_by_the_newest_observation(tmp_path: Path) -> None:
-    down = source(tmp_path / "down", [dead(days=days) for days in (1, 2, 3)])
-    for age, expected in ((2.5, DEAD), (1.5, UNDECIDED), (0.5, ALIVE)):
-        up = source(tmp_path / "up", [quoted(ago(days=age))])
-        for inputs in ([up, down], [down, up]):
-            assert read(inputs, tmp_path).alive(0) == expected
-
-
-def test_at_the_same_moment_the_better_answer_counts(tmp_path: Path) -> None:
-    lines = [dead(days=1), quoted(ago(days=1)), dead(days=2)]
-    assert alive(tmp_path, *lines) == alive(tmp_path, *reversed(lines)) == ALIVE
-
-
 def test_undated_and_future_lines_count_as_none(tmp_path: Path) -> None:
     soon = (NOW + timedelta(minutes=59)).isoformat()
     late = (NOW + timedelta(minutes=61)).isoformat()
