@@ -61,7 +61,8 @@ drifts AS ({RUN.format(key="target", member="drift = 0", ends="drift = 2")}),
 wild AS ({RUN.format(key="host", member="wildcard", ends="NOT wildcard")}),
 newest AS (
     SELECT target, any_value(host) AS host,
-        max((state > 0, moment, state, prober, outcome, status, latency)) AS latest,
+        max((state > 0, moment, state, prober, outcome, coalesce(status, -1),
+            coalesce(latency, -1))) AS latest,
         max((moment, drift, terms)) FILTER (state = 3) AS quoted
     FROM seen GROUP BY target
 )
@@ -149,8 +150,8 @@ def _facts(
         prober=prober,
         observed_at=_timestamp(observed_at),
         outcome=outcome,
-        status=UNSET if status is None else status,
-        latency_ms=UNSET if latency is None else int(latency) if latency % 1 == 0 else latency,
+        status=UNSET if status < 0 else status,
+        latency_ms=UNSET if latency < 0 else int(latency) if latency % 1 == 0 else latency,
     )
     facts = ProbeFacts(probe=probe, wildcard=is_wildcard or UNSET)
     if alive != UNDECIDED:
