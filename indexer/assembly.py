@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from datetime import datetime
-from functools import partial
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -14,14 +12,16 @@ from msgspec import Struct
 
 from indexer.catalogue.catalogue import Catalogue, ListedService
 from indexer.catalogue.derived_ids import plain_id
-from indexer.catalogue.intake import AcceptedInput, Intake
-from indexer.catalogue.known_records import open_known_records
-from indexer.catalogue.normaliser import RecordNormaliser
+from indexer.catalogue.identity import Identifier
+from indexer.catalogue.intake import Intake, Reading
+from indexer.catalogue.merge import PATH, Merger
 from indexer.catalogue.overlays import Overlays, read_overlays
 from indexer.catalogue.probed import ProbedCatalogue, probe_catalogue
-from indexer.errors import LeftOut, SourceFailed
+from indexer.catalogue.table import open_table
+from indexer.errors import SourceFailed
 from indexer.intake.findings import Findings, State
-from indexer.intake.records import LISTS
+from indexer.intake.lists import LIST_KINDS
+from indexer.intake.rules import Denials, Rules, TakenDown
 from indexer.intake.sources import Input, Inputs
 from indexer.options import BuildOptions, Denial, Policy
 from indexer.payments.claims import Claim, claims_of_listings, claims_of_record
@@ -31,18 +31,12 @@ from indexer.payments.files import PaymentInput
 from indexer.payments.load import open_payments
 from indexer.processes.pool import Pool
 from indexer.progress import Progress
-from indexer.record_store import Spool
+from indexer.resources.assets import find_stablecoins
 from indexer.segments.reuse import ReuseStore
 from indexer.snapshot.demand import write_demand
 from indexer.snapshot.ecosystem import write_ecosystem
 from indexer.sources.decisions import Decisions, DecisionTable
-from indexer.sources.denials import Denials, TakenDown
-from indexer.x402.discovery import Discovery, Place
-from indexer.x402.members.dates import MICROSECOND
-from indexer.x402.outline import subject_of
-from indexer.x402.pointers import drop_pointers, join_pointers
-from indexer.x402.readings import Readings
-from indexer.x402.rules import Rules
+from indexer.untrusted import MICROSECOND
 from service.errors import SnapshotUnavailable
 from service.schema.demand import DemandInputs
 from service.schema.values import EPOCH
@@ -81,18 +75,15 @@ class Assembled(Struct):
 
     accepted, rules: the sources that were accepted, and the rules for them
     denials: hashes of the denied values
-    reused: the number of records that the last build had validated
     holds_until: until when a build of the same inputs is the same, None for ever
     """
 
     listing: list[ListedService]
     catalogue: Catalogue
-    discovery: Discovery
     probed: ProbedCatalogue
-    accepted: list[AcceptedInput]
+    accepted: list[Reading]
     rules: Policy
     denials: list[str]
-    reused: int
     decisions: Decisions
     overlays: Overlays
     payments: int
@@ -117,7 +108,7 @@ def _taken_down(denied: Iterable[Denial]) -> Iterator[str]:
                 yield plain_id(each.domain)
 
 
-def _check_first(options: BuildOptions, accepted: Iterable[AcceptedInput]) -> None:
+def _check_first(options: BuildOptions, accepted: Iterable[Reading]) -> None:
     """Raise SourceFailed where rules leave out all listings of a first build.
 
     Documents are no lists of listings: all that they describe may be free, or without a price.
@@ -125,7 +116,7 @@ def _check_first(options: BuildOptions, accepted: Iterable[AcceptedInput]) -> No
     with suppress(SnapshotUnavailable):
         read_current(options.out)
         return
-    lists = [each for each in accepted if each.kind in {None, *LISTS}]
+    lists = [each for each in accepted if each.kind in {None, *LIST_KINDS}]
     left_out = [each for each in lists if each.tally.left_out]
     names = list(dict.fromkeys(each.input.source_name for each in left_out))
     if options.accept.isdisjoint({*names, *(each.input.name for each in left_out)}) and names:
@@ -141,100 +132,142 @@ def _check_first(options: BuildOptions, accepted: Iterable[AcceptedInput]) -> No
         )
 
 
-def _use_of_listings(overlays: Overlays, catalogue: Catalogue, discovery: Discovery) -> None:
-    """Count the profiles of listed resources as used."""
-    groups = (entry.group for _, entry in catalogue.entries())
-    for _, listing in chain.from_iterable(map(discovery.listings, groups)):
-        overlays.describe_url(listing.endpoint.url)
-
-
 class Assembler:
-    """Makes services of inputs; `assemble` has the stages in order.
-
-    known: the source records that earlier builds read, and those that this one adds
-    """
+    """Makes services of inputs; `assemble` has the stages in order."""
 
     def __init__(self, context: BuildContext, served: DecisionTable) -> None:
         self._context, self._findings = context, context.findings
         self._decisions = Decisions(served)
-        with context.progress.stage("read what is kept"):
-            self.known = open_known_records(context.reuse, context.options.policy, context.staging)
 
     @contextmanager
     def assemble(self, inputs: Inputs) -> Iterator[Assembled]:
         """Yield the services; the tables of payments are written to the snapshot."""
-        staging, options, reuse, findings, progress, pool, now = self._context
+        context, options, findings = self._context, self._context.options, self._findings
         findings.notes += inputs.notes
         overlays = read_overlays(each.path for each in inputs.overlays)
         denied = (*options.policy.deny, *overlays.denials)
-        rules = Rules(options.policy, Denials(denied), now)
-        catalogue = Catalogue(staging, reuse.records, options.policy.max_price)
-        normaliser = RecordNormaliser(self.known, pool)
-        readings = Readings(self.known.facts, rules)
-        discovery = Discovery(Spool(staging), readings, self._decisions)
-        intake = Intake(options, rules, catalogue, discovery, normaliser, findings, now)
-        self._read(inputs, intake)
-        with progress.stage("merge"):
-            discovery.merge()
-            join_pointers(discovery)
-            held = set(_taken_down(denied))
-            if any(each.state is State.SKIPPED for each in findings.tallies):
-                held |= self._decisions.served_ids
-            describe = partial(normaliser.services, discovery, policy=rules.policy)
-            catalogue.identify(discovery, self._decisions, held, describe, findings)
-            drop_pointers(discovery)
-            self._report_merged(discovery)
-        with open_payments(
-            staging,
-            payment_inputs(inputs.payments),
-            findings,
-            now,
-            progress,
-            jobs=pool.jobs,
-            memory=pool.memory,
-            stablecoins=rules.stablecoins,
-        ) as payments:
-            count = write_ecosystem(self._context.built, payments)
-            for tally in findings.tallies[len(inputs.sources) :]:
-                findings.check(tally, options.max_rejects)
-            findings.flush()
-            totals = self._amend(catalogue, discovery, overlays, rules.denials, payments)
-        probed = self._probe(inputs.probes, catalogue, discovery, rules)
-        listing = catalogue.order()
-        if not listing:
-            _check_first(options, intake.accepted)
-        write_demand(self._context.built, totals, catalogue.demand(listing))
-        until = rules.holds_until
-        holds_until = None if until is None else EPOCH + until * MICROSECOND
-        if any(each.state is not State.CURRENT or each.find(FUTURE) for each in findings.tallies):
-            holds_until = now
-        sources = findings.tallies[: len(inputs.sources)]
-        if any(each.state is State.SKIPPED for each in sources):
-            self._decisions.keep()
-        yield Assembled(
-            listing=listing,
-            catalogue=catalogue,
-            discovery=discovery,
-            probed=probed,
-            accepted=intake.accepted,
-            rules=rules.decided,
-            denials=rules.denials.hashes(),
-            reused=normaliser.reused,
-            decisions=self._decisions,
-            overlays=overlays,
-            payments=count,
-            holds_until=holds_until,
-        )
+        rules = Rules(options.policy, Denials(denied), context.now)
+        with open_table(context.staging) as table:
+            catalogue = Catalogue(table, options.policy.max_price)
+            accepted = self._read(inputs, catalogue, rules)
+            with context.progress.stage("merge"):
+                merger = Merger(table, self._decisions, rules, findings)
+                merger.merge()
+                self._identify(catalogue, merger, denied)
+            self._remove(catalogue, merger, rules.denials)
+            with self._payments(inputs, rules) as payments:
+                count = write_ecosystem(context.built, payments)
+                demands, totals = self._credit(payments, catalogue)
+                self._amend(catalogue, overlays, demands)
+            findings.unused_overlays += overlays.unused(rules.denials.counts)
+            findings.unused_denials += rules.denials.unused(options.policy.deny)
+            probed = self._probe(inputs.probes, catalogue, rules)
+            listing = catalogue.order()
+            if not listing:
+                _check_first(options, accepted)
+            write_demand(context.built, totals, catalogue.demand(listing))
+            yield Assembled(
+                listing=listing,
+                catalogue=catalogue,
+                probed=probed,
+                accepted=accepted,
+                rules=rules.decided,
+                denials=rules.denials.hashes(),
+                decisions=self._decisions,
+                overlays=overlays,
+                payments=count,
+                holds_until=self._holds_until(rules),
+            )
 
-    def _read(self, inputs: Inputs, intake: Intake) -> None:
+    def _read(self, inputs: Inputs, catalogue: Catalogue, rules: Rules) -> list[Reading]:
+        """Read all sources; returns those that were accepted as they are now."""
+        context = self._context
+        intake = Intake(
+            context.options, rules, catalogue, context.pool, self._findings, context.now
+        )
         sizes = [None if each.is_compressed else each.size for each in inputs.sources]
         total = None if None in sizes else sum(size or 0 for size in sizes)
-        with self._context.progress.stage("read", total, in_bytes=True) as reading:
+        with context.progress.stage("read", total, in_bytes=True) as reading:
             intake.read(inputs.sources, reading)
+        return intake.accepted
 
-    def _probe(
-        self, inputs: list[Input], catalogue: Catalogue, discovery: Discovery, rules: Rules
-    ) -> ProbedCatalogue:
+    def _identify(self, catalogue: Catalogue, merger: Merger, denied: Iterable[Denial]) -> None:
+        """Give every service its id; nobody takes over an id while its source is skipped."""
+        held = set(_taken_down(denied))
+        is_skipped = any(each.state is State.SKIPPED for each in self._findings.tallies)
+        if is_skipped:
+            held |= self._decisions.served_ids
+        identifier = Identifier(catalogue, merger, self._decisions, self._findings)
+        limit = self._context.options.policy.endpoints_per_service
+        identifier.identify(self._context.pool, held, limit)
+        if is_skipped:
+            self._decisions.keep()
+        for conflict in sorted(self._decisions.conflicts):
+            self._findings.note_conflict(conflict)
+
+    def _remove(self, catalogue: Catalogue, merger: Merger, denials: Denials) -> None:
+        """Remove services that are taken down, with their items."""
+        for service in [*catalogue.services.values()]:
+            if denial := denials.find(id=service.id, domain=service.domain):
+                catalogue.remove(service, denial, self._findings)
+                fault = TakenDown(PATH, denial, "belongs to a service that is taken down")
+                for row, _ in catalogue.table.of_service(service.number):
+                    merger.drop(row, fault)
+
+    def _payments(
+        self, inputs: Inputs, rules: Rules
+    ) -> AbstractContextManager[DuckDBPyConnection | None]:
+        context = self._context
+        return open_payments(
+            context.staging,
+            payment_inputs(inputs.payments),
+            self._findings,
+            context.now,
+            context.progress,
+            jobs=context.pool.jobs,
+            memory=context.pool.memory,
+            stablecoins=find_stablecoins(rules.policy.stablecoins),
+        )
+
+    def _credit(
+        self, payments: DuckDBPyConnection | None, catalogue: Catalogue
+    ) -> tuple[Iterator[ServiceDemand | None], DemandInputs]:
+        """Return the demand of each service, none without payments, and the totals."""
+        for tally in self._findings.tallies[len(catalogue.sources) :]:
+            self._findings.check(tally, self._context.options.max_rejects)
+        self._findings.flush()
+        if payments is None:
+            self._decisions.keep_claims()
+            return iter(()), DemandInputs()
+        of_services = (_claims_of(each, catalogue) for each in catalogue.services.values())
+        credited = count_credits(payments, of_services, self._decisions)
+        if credited.shared:
+            self._findings.notes.append(
+                f"{credited.shared:,} payments of 30 days fit several services, and are "
+                f"credited to none; {credited.credited:,} are credited"
+            )
+        return credited.demand, credited.inputs
+
+    def _amend(
+        self, catalogue: Catalogue, overlays: Overlays, demands: Iterator[ServiceDemand | None]
+    ) -> None:
+        """Fill in usage where the records have none, and apply the overlays."""
+        for service in catalogue.services.values():
+            demand, overlay = next(demands, None), overlays.take(service.id, service.domain)
+            if demand is not None or overlay is not None:
+                text = catalogue.text(service)
+                filled = text if demand is None else demand.fill_usage(text)
+                counted = None if demand is None else demand.describe(text)
+                catalogue.amend(service, filled, counted, overlay)
+            profile = None if overlay is None else overlay.profile
+            if profile or overlays.has_urls:
+                described = overlays.describe(catalogue.text(service))
+                catalogue.annotate(service, profile, described)
+            if overlays.has_urls:
+                for _, listing in catalogue.table.listings(service.number):
+                    overlays.describe_url(listing.url)  # which counts it as used
+
+    def _probe(self, inputs: list[Input], catalogue: Catalogue, rules: Rules) -> ProbedCatalogue:
         """Read what probers saw of the endpoints."""
         if not inputs:
             return ProbedCatalogue()
@@ -243,7 +276,6 @@ class Assembler:
             probed = probe_catalogue(
                 inputs,
                 catalogue,
-                discovery,
                 rules,
                 self._findings,
                 spool=context.staging / "probes",
@@ -254,84 +286,19 @@ class Assembler:
         self._findings.flush()
         return probed
 
-    def _amend(
-        self,
-        catalogue: Catalogue,
-        discovery: Discovery,
-        overlays: Overlays,
-        denials: Denials,
-        payments: DuckDBPyConnection | None,
-    ) -> DemandInputs:
-        """Remove services, fill in usage where the records have none, and apply the overlays.
+    def _holds_until(self, rules: Rules) -> datetime | None:
+        """Return until when a build of the same inputs is the same, None for ever."""
+        tallies = self._findings.tallies
+        if any(each.state is not State.CURRENT or each.find(FUTURE) for each in tallies):
+            return self._context.now
+        until = rules.holds_until
+        return None if until is None else EPOCH + until * MICROSECOND
 
-        Returns the totals of the payments that were credited.
-        """
-        for service_id, entry in [*catalogue.entries()]:
-            if denial := denials.find(id=service_id, domain=entry.domain):
-                catalogue.remove(service_id, denial, self._findings)
-                self._report_removed(discovery, entry.group, denial)
-        ids, totals = catalogue.ids, DemandInputs()
-        demands: Iterator[ServiceDemand | None] = iter(())
-        if payments is None:
-            self._decisions.keep_claims()
-        else:
-            claims = self._claims(catalogue, discovery)
-            credited = count_credits(payments, claims, self._decisions)
-            demands, totals = credited.demand, credited.inputs
-            if credited.shared:
-                self._findings.notes.append(
-                    f"{credited.shared:,} payments of 30 days fit several services, and are "
-                    f"credited to none; {credited.credited:,} are credited"
-                )
-        domains = [entry.domain for _, entry in catalogue.entries()]
-        for service_id, domain in zip(ids, domains, strict=True):
-            demand, overlay = next(demands, None), overlays.take(service_id, domain)
-            if demand is not None or overlay is not None:
-                (text,) = catalogue.texts([service_id])
-                filled = text if demand is None else demand.fill_usage(text)
-                counted = None if demand is None else demand.describe(text)
-                catalogue.amend(service_id, filled, counted, overlay, self.known)
-            profile = None if overlay is None else overlay.profile
-            if profile or overlays.has_urls:
-                (text,) = catalogue.texts([service_id])
-                catalogue.annotate(service_id, profile, overlays.describe(text))
-        if overlays.has_urls:
-            _use_of_listings(overlays, catalogue, discovery)
-        self._findings.unused_overlays += overlays.unused(denials.counts)
-        self._findings.unused_denials += denials.unused(self._context.options.policy.deny)
-        return totals
 
-    def _claims(self, catalogue: Catalogue, discovery: Discovery) -> Iterator[list[Claim]]:
-        """Yield the claims of each service: of its own record, and of its listings."""
-        for service_id, entry in catalogue.entries():
-            (text,) = catalogue.texts([service_id])
-            of_service: list[Claim] = []
-            owner = entry.domain or service_id
-            if not entry.discovered:
-                of_service += claims_of_record(text, owner, entry.trust)
-            listings = discovery.listings(entry.group)
-            trusted = [(place.trust, listing) for place, listing in listings]
-            of_service += claims_of_listings(text, owner, trusted)
-            yield of_service
-
-    def _report_merged(self, discovery: Discovery) -> None:
-        """Report resources that others replace, and sources that contradict each other."""
-        for dropped in discovery.dropped:
-            self._withdraw(discovery, dropped.place, dropped.fault)
-        for conflict in sorted(self._decisions.conflicts):
-            self._findings.note_conflict(conflict)
-        for place, notice in discovery.remarks:
-            tally, outline = self._findings.tallies[place.source], discovery.outline(place)
-            subject = subject_of(outline)
-            self._findings.note(tally, place.position, outline.identity, notice, subject)
-
-    def _report_removed(self, discovery: Discovery, group: int, denial: Denial) -> None:
-        """Count the resources of a service that was taken down."""
-        fault = TakenDown("$.resource", denial, "belongs to a service that is taken down")
-        for place in discovery.groups[group]:
-            for each in (place, *place.others):
-                self._withdraw(discovery, each, fault)
-
-    def _withdraw(self, discovery: Discovery, place: Place, fault: LeftOut) -> None:
-        tally, outline = self._findings.tallies[place.source], discovery.outline(place)
-        self._findings.withdraw(tally, place.position, outline.identity, fault, subject_of(outline))
+def _claims_of(service: ListedService, catalogue: Catalogue) -> list[Claim]:
+    """Return the claims of a service: of its own record, and of its listings."""
+    text, owner = catalogue.text(service), service.domain or service.id
+    own = [] if service.discovered else [*claims_of_record(text, owner, service.trust)]
+    listings = catalogue.table.listings(service.number)
+    trusted = ((row.trust, listing) for row, listing in listings)
+    return [*own, *claims_of_listings(text, owner, trusted)]

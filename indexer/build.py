@@ -14,7 +14,6 @@ from msgspec.structs import replace
 
 from indexer.assembly import Assembler, BuildContext, payment_inputs
 from indexer.catalogue.intake import refresh_accepted, store_accepted
-from indexer.catalogue.known_records import KnownRecords, program_of_facts
 from indexer.catalogue.overlays import read_overlays
 from indexer.columns.record_columns import open_columns
 from indexer.encoder.packaged import StaticEncoder, load_encoder
@@ -90,14 +89,14 @@ def build_snapshot(options: BuildOptions, progress: Progress | None = None) -> R
         if obsolete := remove_obsolete(options.out):
             notes.append(f"removed {', '.join(obsolete)} of an earlier release")
         inputs = _gather(options, progress)
-        with take_fingerprint(inputs, _settings(options)) as fingerprint:
-            report = _repeat(options, fingerprint, cluster, progress)
-            if report is not None:
-                refresh_accepted(options.out, inputs.sources, datetime.now(UTC))
-            else:
-                with _opened(staging, options, inputs, progress) as context:
-                    report, holds_until = _build(context, inputs, encoder, fingerprint, cluster)
-                remember(options.out, staging, options.rejects, report, holds_until)
+        fingerprint = take_fingerprint(inputs, _settings(options))
+        report = _repeat(options, fingerprint, cluster, progress)
+        if report is not None:
+            refresh_accepted(options.out, inputs.sources, datetime.now(UTC))
+        else:
+            with _opened(staging, options, inputs, progress) as context:
+                report, holds_until = _build(context, inputs, encoder, fingerprint, cluster)
+            remember(options.out, staging, options.rejects, report, holds_until)
         write_sources(options.out, staging, inputs, report)
         report.notes += notes
     report.stages, report.seconds = progress.seconds, time.monotonic() - started
@@ -242,7 +241,7 @@ def _build(
     assembler = Assembler(context, _served_decisions(options))
     with assembler.assemble(inputs) as assembled:
         stored = store_services(context, assembled)
-    accepted, rules, reused = assembled.accepted, assembled.rules, assembled.reused
+    accepted, rules = assembled.accepted, assembled.rules
     denials, holds_until = assembled.denials, assembled.holds_until
     del assembled  # as large as the catalogue, which is on disk
     before, changes = compare_with_served(options.out, built)
@@ -260,7 +259,7 @@ def _build(
     manifest = _describe(context, stored)
     manifest.denials = denials
     can_hold = holds_until is None or holds_until > context.now
-    if can_hold and fingerprint is not None and fingerprint.is_current():
+    if can_hold and fingerprint is not None:
         manifest.inputs = fingerprint.inputs()
     loaded = 0 if cluster is None else _load(context, cluster, manifest)
     downloads = _publish(context, manifest)
@@ -270,7 +269,6 @@ def _build(
         findings,
         before,
         changes,
-        reused,
         indexed.counts,
         depends_on_time=holds_until is not None,
     )
@@ -279,7 +277,7 @@ def _build(
     folder = options.out / SNAPSHOTS / manifest.id
     placed = [(each.stored.path, each.ordinals) for each in indexed.segments]
     parts = start_whoosh_index(context.pool, options.out, before, folder, placed)
-    _leave_files(context, manifest.id, parts, assembler.known, indexed)
+    _leave_files(context, manifest.id, parts, indexed)
     return report, holds_until
 
 
@@ -293,7 +291,6 @@ def _check(context: BuildContext, inputs: Inputs) -> Report:
         context.findings,
         "",
         changes,
-        assembled.reused,
         SegmentCounts(0, 0, 0),
         depends_on_time=assembled.holds_until is not None,
     )
@@ -347,7 +344,6 @@ def _leave_files(
     context: BuildContext,
     snapshot_id: str,
     parts: Sequence[Future[Path]],
-    known: KnownRecords,
     indexed: IndexReport,
 ) -> None:
     """Publish the Whoosh index, and save the files that the next build reuses.
@@ -355,7 +351,6 @@ def _leave_files(
     The snapshot is published: a failure is a note.
     """
     artifacts, notes = context.options.out, context.findings.notes
-    facts = context.staging / "facts"
     with context.progress.stage("write the Whoosh index"):
         try:
             publish_whoosh_index(artifacts, snapshot_id, parts)
@@ -363,8 +358,7 @@ def _leave_files(
             notes.append(str(error))
     segments = [(each.stored.path, each.stored.file) for each in indexed.segments]
     try:
-        known.facts.write(facts, program_of_facts(context.options.policy))
-        save(artifacts, snapshot_id, segments, indexed.columns, facts)
+        save(artifacts, snapshot_id, segments, indexed.columns)
     except OSError as error:
         notes.append(f"the next build can reuse nothing of this one: {error}")
 

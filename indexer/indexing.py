@@ -119,7 +119,7 @@ def _update_segments(
     folder.mkdir()
     with progress.stage("read what is kept"):
         kept = list(find_segments(context.reuse, origin))
-    columns = context.reuse.records.columns
+    columns = context.reuse.columns
     known = np.concatenate([columns.texts[:0], *(each.keys for each in kept)])
     rows = columns.find(keys).astype(np.int64)
     is_known = rows >= 0

@@ -6,11 +6,11 @@ import os
 import tempfile
 import weakref
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import IO
 
 import numpy as np
 import numpy.typing as npt
@@ -78,37 +78,24 @@ def _joined(texts: Iterable[bytes]) -> Iterator[bytes]:
         comma = b","
 
 
-class RecordRun(NamedTuple):
-    """Consecutive records of a store, joined by commas; their sizes, and their hashes in a row."""
-
-    content: bytes | memoryview
-    sizes: Sequence[int]
-    keys: bytes
-
-
-def run_of(text: bytes) -> RecordRun:
-    """Return one record as a run."""
-    return RecordRun(text, (len(text),), record_key(text))
-
-
 def record_key(text: bytes) -> bytes:
     """Return the hash of a record."""
     return blake2b(text, digest_size=KEY_SIZE).digest()
 
 
-def write_records(folder: Path, runs: Iterable[RecordRun]) -> Keys:
+def write_records(folder: Path, texts: Iterable[bytes]) -> Keys:
     """Write the stored services in listing order, and 64 bits of the hash of each for entity tags.
 
     Returns the hashes, uint8[services, KEY_SIZE].
     """
     digests, sizes = bytearray(), array("q", [0])
     with (folder / "records.json").open("wb", BUFFER) as file:
-        for run in runs:
+        for text in texts:
             if digests:
                 file.write(b",")
-            file.write(run.content)
-            sizes.extend(run.sizes)
-            digests += run.keys
+            file.write(text)
+            sizes.append(len(text))
+            digests += record_key(text)
     offsets = np.cumsum(np.asarray(sizes, np.int64) + 1) - 1
     keys = np.frombuffer(bytes(digests), np.uint8).reshape(-1, KEY_SIZE)
     tags = np.ascontiguousarray(keys[:, :8]).view("<u8").ravel()

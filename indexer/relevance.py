@@ -17,7 +17,7 @@ from msgspec import Raw, Struct, field
 
 from indexer.build import build_snapshot
 from indexer.errors import InvalidRecord, SourceError
-from indexer.intake.records import read_records
+from indexer.intake.lists import read_records
 from indexer.options import BuildOptions
 from indexer.search_options import STATIC_RANKING, RankingOptions
 from indexer.sources.catalogue_file import name_source
@@ -190,7 +190,7 @@ def _judge(query: str, returned: list[str], wanted: dict[str, float]) -> Judgeme
 
 
 def _decode_lines(name: str, decoder: msgspec.json.Decoder[T]) -> Iterator[T]:
-    for record in read_records(name):
+    for record in read_records(name, is_lines=True):
         try:
             yield decode_or_invalid(decoder, record.text)
         except InvalidRecord as error:

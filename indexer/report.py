@@ -34,7 +34,6 @@ class Report(Struct, rename="camel"):
     findings: number of records that were not published as they came
     undescribed: endpoints without a text of their own
     depends_on_time: whether a later build of the same inputs may differ
-    reused_records: source records that the last build had validated
     indexed: services whose texts were indexed anew
     segments: segments of the snapshot; 0 where the snapshot existed
     merged: segments that were merged to fewer
@@ -48,7 +47,6 @@ class Report(Struct, rename="camel"):
     endpoints: int
     resources: int
     payments: int
-    reused_records: int
     bytes: int
     encoder: str
     indexed: int
@@ -86,7 +84,6 @@ def make_report(
     findings: Findings,
     before: str,
     changes: ChangeCounts | None,
-    reused_records: int,
     segments: SegmentCounts,
     *,
     depends_on_time: bool,
@@ -103,7 +100,6 @@ def make_report(
         endpoints=counts.endpoints,
         resources=counts.resources,
         payments=counts.payments,
-        reused_records=reused_records,
         bytes=sum(file.bytes for file in manifest.files.values()),
         encoder=manifest.encoder,
         indexed=segments.indexed,
@@ -148,7 +144,7 @@ def recall(artifacts: Path, fingerprint: Fingerprint | None, rejects: Path | Non
     for tally in last.report.sources:
         tally.read_at = None if tally.state is State.CURRENT else tally.read_at
     return msgspec.structs.replace(
-        last.report, changed=False, changes=None, reused_records=0, indexed=0, merged=0, loaded=0
+        last.report, changed=False, changes=None, indexed=0, merged=0, loaded=0
     )
 
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
 
 from indexer.assembly import Assembled, BuildContext
 from indexer.catalogue.catalogue import ListedService
-from indexer.intake.findings import Tally
-from indexer.intake.subjects import NO_ADVICE
+from indexer.catalogue.table import decode_resource
+from indexer.intake.findings import NO_ADVICE, Tally
 from indexer.progress import track
 from indexer.record_store import Keys, write_ids, write_records
 from indexer.search.offers import OfferWriter
@@ -20,7 +21,7 @@ from indexer.snapshot.listings import NO_RECORD, NamedUrls, RecordPlace
 from indexer.snapshot.probes import ProbedEndpoints, write_probes
 from indexer.snapshot.profiles import write_profiles
 from indexer.snapshot.resources import ListedResources, ServiceListing, write_resources
-from indexer.x402.outline import subject_of
+from service.schema.profiles import Profile
 from service.schema.status import Counts
 from service.snapshot.listings import position_hash
 
@@ -53,60 +54,59 @@ class StoredServices(NamedTuple):
 def store_services(context: BuildContext, assembled: Assembled) -> StoredServices:
     """Write the services, their ids, their resources and the decisions."""
     built, progress, listing = context.built, context.progress, assembled.listing
-    ids = [each.id for each in listing]
+    ids, catalogue = [each.id for each in listing], assembled.catalogue
     with progress.stage("write the services", len(ids)) as writing:
-        keys = write_records(built, assembled.catalogue.runs(track(ids, writing.advance)))
+        keys = write_records(built, map(catalogue.text, track(listing, writing.advance)))
         write_ids(built, ids)
-        texts = assembled.catalogue.annotations(ids)
+        texts = catalogue.annotations(listing)
         annotated = write_annotations(context.staging / "annotations", texts)
-        counts = [each.entry.endpoints for each in listing]
+        counts = [each.endpoints for each in listing]
         profiles = write_profiles(built, annotated.path, counts)
-    offers = OfferWriter()
-    listings = (
-        ServiceListing(
-            ordinal,
-            each.id,
-            listed,
-            place.in_record,
-            assembled.probed.of_listing(listed),
-            assembled.overlays.describe_url(listed.endpoint.url),
-            profiles.get(ordinal),
-        )
-        for ordinal, each in enumerate(listing)
-        for place, listed in assembled.discovery.listings(each.entry.group)
-    )
+    offers, named = OfferWriter(), NamedUrls()
+    listings = _listings(assembled, profiles, named)
     with progress.stage("write the resources"):
         resources = write_resources(built / "resources", listings, len(ids), offers)
     assembled.decisions.write(built)
     return StoredServices(
         counts=Counts(len(ids), sum(counts), len(resources.keys), assembled.payments),
-        payers=[each.entry.payers for each in listing],
-        endpoint_payers=[each.entry.endpoint_payers or {} for each in listing],
-        alive=np.array([each.entry.alive for each in listing], np.int8),
+        payers=[each.payers for each in listing],
+        endpoint_payers=[each.endpoint_payers or {} for each in listing],
+        alive=np.array([each.alive for each in listing], np.int8),
         probed=write_probes(built, assembled.probed.of_endpoints(listing)),
         keys=keys,
         annotated=annotated,
         listed=resources,
         offers=offers,
-        named=_named_urls(assembled),
+        named=named,
         places=[_place(each, context.findings.tallies) for each in listing],
     )
 
 
-def _named_urls(assembled: Assembled) -> NamedUrls:
-    """Return the URLs of listed resources; advice is for the resource that is served alone."""
-    named, discovery = NamedUrls(), assembled.discovery
-    for service, each in enumerate(assembled.listing):
-        for place in discovery.groups[each.entry.group]:
-            named.add(subject_of(discovery.outline(place)), place.source, service)
-            for other in place.others:
-                subject = subject_of(discovery.outline(other))._replace(advice=NO_ADVICE)
-                named.add(subject, other.source, service)
-    return named
+def _listings(
+    assembled: Assembled, profiles: dict[int, Profile], named: NamedUrls
+) -> Iterator[ServiceListing]:
+    """Yield the listings; `named` gets the URLs of all resources, merged ones without advice."""
+    for ordinal, service in enumerate(assembled.listing):
+        for row, resource in assembled.catalogue.table.of_service(service.number):
+            listed = decode_resource(resource)
+            subject = listed.to_subject()
+            if row.leader is not None:
+                subject = subject._replace(advice=NO_ADVICE)
+            named.add(subject, row.source, ordinal)
+            if row.leader is None and row.is_listed:
+                yield ServiceListing(
+                    ordinal,
+                    service.id,
+                    listed,
+                    bool(row.in_record),
+                    assembled.probed.of_listing(listed),
+                    assembled.overlays.describe_url(listed.url),
+                    profiles.get(ordinal),
+                )
 
 
 def _place(service: ListedService, tallies: list[Tally]) -> RecordPlace:
-    entry = service.entry
-    if entry.discovered:
+    if service.discovered:
         return NO_RECORD
-    return RecordPlace(entry.source, position_hash(tallies[entry.source].source, entry.position))
+    name = tallies[service.source].source
+    return RecordPlace(service.source, position_hash(name, service.position))

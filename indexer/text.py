@@ -6,7 +6,6 @@ import json
 import os
 import re
 from typing import TypeVar
-from unicodedata import bidirectional, category, combining
 
 import msgspec
 from msgspec import Raw
@@ -24,9 +23,6 @@ MAX_LINE = 200  # characters
 MAX_LEVELS = 200
 """Levels of nesting. The limit of msgspec depends on the stack that is left where it is called, so
 that a record near it could be read once and not again."""
-
-VIRAMA = 9  # canonical combining class
-EMOJI_STYLES = "\ufe0e\ufe0f"  # variation selectors: as text, and as a picture
 
 # Default_Ignorable_Code_Point of the Unicode Character Database: invisible in most fonts.
 _ignorable = re.compile(
@@ -72,13 +68,8 @@ def shorten(text: str, width: int = MAX_LINE) -> str:
 
 
 def drop_ignorable(text: str) -> str:
-    """Return text without default-ignorable characters, which make equal-looking names differ.
-
-    Joiners stay in Arabic and Indic scripts, and joiners and styles in emoji.
-    """
-    if text.isascii():
-        return text
-    return _ignorable.sub(lambda match: match[0] if _is_needed(match) else "", text)
+    """Return text without default-ignorable characters, which make equal-looking names differ."""
+    return text if text.isascii() else _ignorable.sub("", text)
 
 
 def describe_encoding(start: bytes) -> str:
@@ -142,24 +133,6 @@ def describe_surrogate(text: bytes) -> str:
     except (ValueError, RecursionError):
         pass
     return ""
-
-
-def _is_needed(ignorable: re.Match[str]) -> bool:
-    """Whether a joiner or a style changes how its neighbours look, much as RFC 5892 decides."""
-    text, start, end = ignorable.string, ignorable.start(), ignorable.end()
-    before, after = text[start - 1 : start], text[end : end + 1]
-    if not before or ignorable[0] not in JOINERS + EMOJI_STYLES:
-        return False
-    is_emoji = category(before) in {"So", "Sk"} or before in EMOJI_STYLES
-    if ignorable[0] in EMOJI_STYLES:
-        return is_emoji
-    if not after:
-        return combining(before) == VIRAMA
-    return (
-        VIRAMA in (combining(before), combining(after))
-        or (bidirectional(before) in {"AL", "NSM"} and bidirectional(after) == "AL")
-        or (is_emoji and category(after) == "So")
-    )
 
 
 def _explain(reason: str) -> str:

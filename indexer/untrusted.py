@@ -1,8 +1,12 @@
-"""Tolerant readers of untrusted JSON: any value may stand in any place."""
+"""Tolerant readers of untrusted JSON: any value may stand in any place.
+
+Dates are in microseconds of Unix time.
+"""
 
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from math import isinf
 from typing import Any
@@ -12,7 +16,14 @@ from msgspec import Raw
 
 from indexer.errors import InvalidRecord
 from indexer.text import check_depth, decode_or_invalid, drop_ignorable
+from service.schema.values import EPOCH
 from service.urls import ParsedUrl, parse_url
+
+NEVER = -1
+"""The moment of a date that is missing, or no date."""
+MAX_SECONDS = 10**11  # a greater Unix time is in milliseconds: in seconds this is the year 5138
+MICROSECOND = timedelta(microseconds=1)
+SECOND = 1_000_000  # microseconds
 
 # Control characters, line and paragraph separators, and embeddings and isolates of direction.
 _control = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
@@ -99,3 +110,27 @@ def line(value: Any, max_length: int) -> str:
     """
     stripped = text(value, max_length).strip()
     return "" if _control.search(stripped) else drop_ignorable(stripped).strip()
+
+
+def since_epoch(moment: datetime) -> int:
+    """Return a moment in microseconds of Unix time."""
+    return (moment - EPOCH) // MICROSECOND
+
+
+def parse_moment(value: Any) -> int:
+    """Return a time in microseconds, from ISO 8601, or from Unix time as in version 2.
+
+    A time without a zone is in UTC.
+    """
+    if isinstance(value, str):
+        try:
+            moment = msgspec.convert(value, datetime)
+            in_utc = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)
+        except (msgspec.MsgspecError, OverflowError):
+            return NEVER
+        return NEVER if in_utc < EPOCH else since_epoch(in_utc)
+    if not isinstance(value, (int, Decimal)) or isinstance(value, bool):
+        return NEVER
+    if not 0 <= value < MAX_SECONDS * 1000:
+        return NEVER
+    return int(value * (10**6 if value < MAX_SECONDS else 1000))

@@ -7,32 +7,89 @@ from types import MappingProxyType
 
 # Label (as facets show the network), CAIP-2 identifier, and other names in use.
 _NETWORKS = (
-    ("Base", "eip155:8453", "base-mainnet"),
+    ("Base", "eip155:8453"),
     ("Base Sepolia", "eip155:84532", "base-testnet"),
-    ("Solana", "solana:5eykt4UsFv8P8NJdTREpY1vzqKqZKvdp", "solana-mainnet", "solana-mainnet-beta"),
+    ("Solana", "solana:5eykt4UsFv8P8NJdTREpY1vzqKqZKvdp", "solana-mainnet-beta", "sol", "svm"),
     ("Solana Devnet", "solana:EtWTRABZaYq6iMfeYKouRu166VU2xqa1"),
     ("Solana Testnet", "solana:4uhcVJyU9pJkvQyS88uRDiswHXSCkY3z"),
-    ("Ethereum", "eip155:1", "ethereum-mainnet", "mainnet"),
-    ("Ethereum Sepolia", "eip155:11155111", "sepolia"),
-    ("Polygon", "eip155:137", "polygon-mainnet", "matic"),
-    ("Polygon Amoy", "eip155:80002"),
-    ("Arbitrum", "eip155:42161", "arbitrum-one", "arbitrum-mainnet"),
-    ("Arbitrum Sepolia", "eip155:421614"),
-    ("Optimism", "eip155:10", "op-mainnet", "optimism-mainnet"),
-    ("Avalanche", "eip155:43114", "avalanche-mainnet", "avalanche-c-chain"),
-    ("Avalanche Fuji", "eip155:43113", "avalanche-testnet"),
+    ("Ethereum", "eip155:1", "mainnet", "eth"),
+    ("Ethereum Sepolia", "eip155:11155111", "sepolia", "eth-sepolia"),
+    ("Polygon", "eip155:137", "polygon-pos", "matic"),
+    ("Polygon Amoy", "eip155:80002", "matic-amoy", "amoy", "polygon-testnet"),
+    ("Arbitrum", "eip155:42161", "arbitrum-one", "arb"),
+    ("Arbitrum Sepolia", "eip155:421614", "arbitrum-testnet"),
+    ("Optimism", "eip155:10", "op"),
+    ("Optimism Sepolia", "eip155:11155420", "op-sepolia"),
+    ("Avalanche", "eip155:43114", "avalanche-c-chain", "avax"),
+    ("Avalanche Fuji", "eip155:43113", "avalanche-testnet", "fuji"),
     ("BNB Chain", "eip155:56", "bsc", "bnb", "binance-smart-chain"),
-    ("Gnosis", "eip155:100", "gnosis-mainnet", "xdai"),
-    ("Celo", "eip155:42220", "celo-mainnet"),
-    ("Sei", "eip155:1329", "sei-mainnet"),
-    ("Sei Testnet", "eip155:1328"),
-    ("IoTeX", "eip155:4689", "iotex-mainnet"),
-    ("Peaq", "eip155:3338", "peaq-mainnet"),
-    ("Abstract", "eip155:2741", "abstract-mainnet"),
+    ("BNB Chain Testnet", "eip155:97", "bsc-testnet", "bnb-testnet"),
+    ("Gnosis", "eip155:100", "xdai"),
+    ("Celo", "eip155:42220"),
+    ("Celo Sepolia", "eip155:11142220"),
+    ("Sei", "eip155:1329", "sei-pacific", "sei-pacific-1"),
+    ("Sei Testnet", "eip155:1328", "sei-atlantic", "sei-atlantic-2"),
+    ("IoTeX", "eip155:4689"),
+    ("Peaq", "eip155:3338"),
+    ("Abstract", "eip155:2741"),
     ("Abstract Testnet", "eip155:11124"),
-    ("XDC", "eip155:50", "xdc-mainnet"),
-    ("Tempo", "eip155:4217", "tempo-mainnet"),
+    ("XDC", "eip155:50"),
+    ("Tempo", "eip155:4217"),
+    ("Stellar", "stellar:pubnet", "stellar-public", "stellar:public", "xlm"),
+    ("Stellar Testnet", "stellar:testnet"),
+    ("Algorand", "algorand:wGHE2Pwdvd7S12BL5FaOP20EGYesN73k", "algo", "avm"),
+    ("Algorand Testnet", "algorand:SGO1GKSzyE7IEPItTxCByw9x8FmnrCDe"),
+    ("Hedera", "hedera:mainnet", "eip155:295", "hbar"),
+    ("Hedera Testnet", "hedera:testnet", "eip155:296"),
+    ("Aptos", "aptos:1"),
+    ("Aptos Testnet", "aptos:2"),
+    ("Sui", "sui:mainnet", "sui:35834a8a"),
+    ("Sui Testnet", "sui:testnet", "sui:4c78adac"),
+    ("NEAR", "near:mainnet"),
+    ("NEAR Testnet", "near:testnet"),
+    ("TON", "tvm:-239", "ton:mainnet"),
+    ("Tron", "tron:mainnet", "tron:0x2b6653dc", "trx"),
+    ("XRP Ledger", "xrpl:0", "xrpl", "xrp"),
+    ("XRP Ledger Testnet", "xrpl:1", "xrp-testnet"),
+    ("Starknet", "starknet:SN_MAIN", "strk"),
+    ("Cosmos Hub", "cosmos:cosmoshub-4", "cosmos"),
+    ("Noble", "cosmos:noble-1"),
+    ("Stacks", "stacks:1", "stx"),
+    ("Bitcoin", "bip122:000000000019d6689c085ae165831e93", "btc", "lightning"),
+    ("X Layer", "eip155:196", "xlayer", "okx"),
+    ("X Layer Testnet", "eip155:1952", "xlayer-testnet"),
+    ("Unichain", "eip155:130"),
+    ("Unichain Sepolia", "eip155:1301"),
+    ("Monad", "eip155:143"),
+    ("Monad Testnet", "eip155:10143"),
+    ("Sonic", "eip155:146"),
+    ("World Chain", "eip155:480", "worldchain", "world"),
+    ("World Chain Sepolia", "eip155:4801", "worldchain-sepolia"),
+    ("zkSync Era", "eip155:324", "zksync", "era"),
+    ("zkSync Sepolia", "eip155:300"),
+    ("Stable", "eip155:988"),
+    ("HyperEVM", "eip155:999", "hyperliquid", "hype"),
+    ("Ink", "eip155:57073"),
+    ("Linea", "eip155:59144"),
+    ("Linea Sepolia", "eip155:59141"),
+    ("Scroll", "eip155:534352"),
+    ("Scroll Sepolia", "eip155:534351", "scroll-testnet"),
+    ("Mantle", "eip155:5000"),
+    ("Blast", "eip155:81457"),
+    ("Mode", "eip155:34443"),
+    ("Plasma", "eip155:9745"),
+    ("Berachain", "eip155:80094", "bera"),
+    ("MegaETH", "eip155:4326"),
+    ("Cronos", "eip155:25"),
+    ("Fantom", "eip155:250"),
+    ("Soneium", "eip155:1868"),
+    ("Lisk", "eip155:1135"),
+    ("Story", "eip155:1514"),
+    ("Kaia", "eip155:8217"),
+    ("Arc Testnet", "eip155:5042002"),
+    ("0G", "eip155:16661", "0g"),
 )
+_TEST = ("Sepolia", "Testnet", "Devnet", "Amoy", "Fuji")
 
 
 def network_key(name: str) -> str:
@@ -57,8 +114,16 @@ def _fold(name: str) -> str:
     return key[: len("solana:") + 32] if key.startswith("solana:") else key
 
 
+def _names(label: str, *names: str) -> tuple[str, ...]:
+    """Return the names of a network, of a main one also those that say so."""
+    given = label, *names
+    if label.endswith(_TEST):
+        return given
+    return (*given, *(f"{name}-mainnet" for name in given if ":" not in name))
+
+
 NETWORK_KEYS: Mapping[str, str] = MappingProxyType(
-    {_fold(name): _fold(names[0]) for names in _NETWORKS for name in names}
+    {_fold(name): _fold(names[0]) for names in _NETWORKS for name in _names(*names)}
 )
 """The key of each known network by each of its names, in lower case with hyphens."""
 _LABELS = {_fold(names[0]): names[0] for names in _NETWORKS}

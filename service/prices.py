@@ -14,9 +14,10 @@ from service.schema.responses import AcceptsEntry
 
 EXACT = "exact"
 """The scheme of fixed prices, also where a price names no scheme."""
+CEILINGS = frozenset(("upto", "batch-settlement"))
+"""Schemes whose amount is the most that a request costs."""
 NOT_FIXED = "no fixed price"
 NOT_LISTED = "price not listed"
-CONTRADICTION = "its sources state prices that contradict each other"
 
 
 class Price(NamedTuple):
@@ -30,13 +31,16 @@ class Price(NamedTuple):
 
 
 def endpoint_price(pricing: Pricing) -> Price:
-    """Return the price of a request (of `upto` the ceiling), or else the price of a unit.
+    """Return the price of a request (of CEILINGS the ceiling), or else the price of a unit.
 
-    Without any amount: NOT_LISTED for the scheme `exact`, otherwise NOT_FIXED.
+    An unknown scheme of x402 is named, as its amount may be no fixed price. Without any amount:
+    NOT_LISTED for the scheme `exact`, otherwise NOT_FIXED.
     """
     ceiling = pricing.max_amount or pricing.amount
-    if is_upto(pricing) and ceiling:
+    if is_ceiling(pricing) and ceiling:
         return Price(f"at most {ceiling}", pricing.currency)
+    if pricing.amount and not is_fixed(pricing):
+        return Price(pricing.amount, f"{pricing.currency} by {pricing.scheme}".strip())
     if amount := pricing.amount or _range(pricing.min_amount, pricing.max_amount):
         return Price(amount, pricing.currency)
     per_unit, unit = pricing.unit_amount, pricing.unit_type
@@ -58,11 +62,11 @@ def describe_offer(offer: PaymentOffer) -> str:
     return f"{name}: {price or NOT_FIXED}{unit} ({offer.stated_by})"
 
 
-def service_price(summary: PriceSummary | UnsetType | None, *, is_ceiling: bool = False) -> Price:
+def service_price(summary: PriceSummary | UnsetType | None, *, at_most: bool = False) -> Price:
     """Return the range of the prices of a service, or their ceiling if all are of `upto`."""
     if summary is UNSET or summary is None:
         return Price(NOT_LISTED, "")
-    low = "" if is_ceiling else summary.min_amount
+    low = "" if at_most else summary.min_amount
     return price_range(low, summary.max_amount, summary.currency)
 
 
@@ -94,9 +98,18 @@ def offer_pricing(
     return replace(pricing, amount=amount, currency=currency, min_amount="", max_amount="")
 
 
-def is_upto(pricing: Pricing) -> bool:
-    """Return whether the amount is a ceiling."""
-    return (pricing.scheme or "").casefold() == "upto"
+def is_ceiling(pricing: Pricing) -> bool:
+    """Return whether the amount is the most that a request costs."""
+    return (pricing.scheme or "").casefold() in CEILINGS
+
+
+def is_fixed(pricing: Pricing) -> bool:
+    """Return whether the amount is what a request costs.
+
+    So it is by the scheme `exact` of x402, and by the methods of MPP, which name no network.
+    """
+    scheme = (pricing.scheme or EXACT).casefold()
+    return scheme == EXACT or (scheme not in CEILINGS and not pricing.network)
 
 
 def _range(low: str | UnsetType, high: str | UnsetType) -> str:

@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from decimal import Decimal
-from itertools import compress
 
 import msgspec
 from msgspec import Raw
 
-from indexer.catalogue.record import Facts
+from indexer.catalogue.records import Record
 from indexer.errors import InvalidRecord, LeftOut
-from indexer.intake.findings import Notice
-from indexer.intake.subjects import Address, find_address
+from indexer.intake.findings import Address, Notice, find_address
+from indexer.intake.rules import Rules, check_address, check_price, fold_host
 from indexer.options import SourceOptions
-from indexer.sources.denials import fold_host
 from indexer.untrusted import raw_items, raw_members
 from indexer.x402.endpoints import NamedEndpoint, decode_endpoints
-from indexer.x402.rules import Rules, check_address, check_price
-from service.schema.records import Pricing
 from service.urls import find_url
 
 CURATED = ("id", "enriched", "isNew")
@@ -38,7 +34,7 @@ _loose_host = re.compile(
 )
 
 
-def admit(text: bytes, facts: Facts, source: SourceOptions, rules: Rules) -> Admitted:
+def admit(text: bytes, facts: Record, source: SourceOptions, rules: Rules) -> Admitted:
     """Return a valid record without what its source may not say, and without endpoints left out.
 
     An implausible price is noted, and its endpoint kept: the record has a seller to blame, and the
@@ -55,28 +51,30 @@ def admit(text: bytes, facts: Facts, source: SourceOptions, rules: Rules) -> Adm
     if is_believed and is_within and rules.denials.is_empty:
         return None, []
     endpoints = decode_endpoints(text)
-    faults = list(_judge(endpoints, rules))
+    faults = [
+        _find_fault(f"$.endpoints[{number}]", endpoint, rules)
+        for number, endpoint in enumerate(endpoints)
+    ]
     found = [
         (fault, find_address(endpoint.url))
         for endpoint, fault in zip(endpoints, faults, strict=True)
         if fault is not None
     ]
     left_out = [fault for fault in faults if isinstance(fault, LeftOut)]
-    if left_out and len(left_out) == len(endpoints):
+    kept = [number for number, fault in enumerate(faults) if not isinstance(fault, LeftOut)]
+    if left_out and not kept:
         raise left_out[0]
     record = raw_members(text)
-    is_kept = [not isinstance(fault, LeftOut) for fault in faults]
     if left_out:
-        kept = list(compress(raw_items(record["endpoints"]), is_kept))
-        record["endpoints"] = Raw(msgspec.json.encode(kept))
+        items = raw_items(record["endpoints"])
+        record["endpoints"] = Raw(msgspec.json.encode([items[number] for number in kept]))
     if not is_believed:
         for name in CURATED:
             record.pop(name, None)
         if not facts.domain:
-            domain = _first_domain(compress(endpoints, is_kept))
+            domain = _first_domain(endpoints[number].url for number in kept)
             record["domain"] = Raw(msgspec.json.encode(domain))
-    is_as_it_came = is_believed and not left_out
-    return None if is_as_it_came else msgspec.json.encode(record), found
+    return None if is_believed and not left_out else msgspec.json.encode(record), found
 
 
 def _check_host(path: str, text: str, rules: Rules) -> None:
@@ -88,42 +86,29 @@ def _check_host(path: str, text: str, rules: Rules) -> None:
     rules.denials.check(path, host=domain.partition(":")[0], domain=domain)
 
 
-def _judge(endpoints: list[NamedEndpoint], rules: Rules) -> Iterator[LeftOut | Notice | None]:
-    """Yield for each endpoint why it is left out, or why its price is not believed, or None."""
-    for number, endpoint in enumerate(endpoints):
-        path = f"$.endpoints[{number}]"
-        try:
-            _check_url(f"{path}.url", endpoint.url, rules)
-            rules.denials.check(f"{path}.payTo", payees=[endpoint.payee])
-        except LeftOut as fault:
-            yield fault
-        else:
-            yield _doubt(f"{path}.pricing", endpoint.decode_pricing(), rules)
-
-
-def _doubt(path: str, pricing: Pricing, rules: Rules) -> Notice | None:
-    """Return why a price is not believed, or None."""
+def _find_fault(path: str, endpoint: NamedEndpoint, rules: Rules) -> LeftOut | Notice | None:
+    """Return why an endpoint is left out, or why its price is not believed, or None."""
+    try:
+        if parsed := find_url(endpoint.url):
+            check_address(f"{path}.url", parsed, rules)
+        else:  # the URL of a catalogue record may be any text
+            _check_host(f"{path}.url", endpoint.url, rules)
+        rules.denials.check(f"{path}.payTo", payees=[endpoint.payee])
+    except LeftOut as fault:
+        return fault
+    pricing = endpoint.decode_pricing()
     try:
         for amount in (pricing.amount, pricing.min_amount, pricing.max_amount):
             if amount:
-                check_price(path, Decimal(amount), pricing.currency, rules)
+                check_price(f"{path}.pricing", Decimal(amount), pricing.currency, rules)
     except LeftOut as fault:
         reason = f"{fault.reason}: the endpoint is listed, and its price is not believed"
         return Notice(fault.rule, fault.path, reason)
     return None
 
 
-def _check_url(path: str, url: str, rules: Rules) -> None:
-    parsed = find_url(url)
-    if parsed is None:  # the URL of a catalogue record may be any text
-        _check_host(path, url, rules)
-    else:
-        check_address(path, parsed, rules)
-
-
-def _first_domain(endpoints: Iterable[NamedEndpoint]) -> str:
-    """Return the domain of the first endpoint that has one; raises InvalidRecord without any."""
-    for endpoint in endpoints:
-        if parsed := find_url(endpoint.url):
-            return parsed.domain
+def _first_domain(urls: Iterable[str]) -> str:
+    """Return the domain of the first URL that has one; raises InvalidRecord without any."""
+    for parsed in filter(None, map(find_url, urls)):
+        return parsed.domain
     raise InvalidRecord("$.domain", "there is no domain, and ids of this source are not believed")

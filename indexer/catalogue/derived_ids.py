@@ -51,28 +51,25 @@ def derive_ids(
         if domain := decisions.owner_of(service_id):
             decisions.own(service_id, domain)
             owners[service_id] = domain
-    ids: dict[int, str] = {
-        number: each.given for number, each in enumerate(services) if each.given is not None
-    }
-    for is_rest in (False, True):
-        taken = set(ids.values()) if is_rest else set()
-        for number, (each, host) in enumerate(zip(services, hosts, strict=True)):
-            base = _base(host)
-            is_free = base not in taken and _valid.search(base) is not None
-            if number not in ids and each.is_rest == is_rest and is_free and owners[base] == host:
-                ids[number] = base
-    held = set(ids.values()) | owners.keys()
+    ids = [each.given or "" for each in services]
+    held = {*ids, *owners}
+    taken: set[str] = {*ids}
     names: dict[tuple[str, bool], str] = {}
-    for number, (each, host) in enumerate(zip(services, hosts, strict=True)):
-        if number not in ids:
-            key = host, each.is_rest
-            if key not in names:
-                names[key] = _suffixed(host, held)
-                held.add(names[key])
+    # Rests come last: another service of their domain has the plain id if there is one.
+    for number in sorted(range(len(services)), key=lambda number: services[number].is_rest):
+        each, host = services[number], hosts[number]
+        base, key = _base(host), (host, each.is_rest)
+        if each.given is None and key not in names:
+            is_plain = owners[base] == host and _valid.search(base) is not None
+            is_free = not each.is_rest or base not in taken
+            names[key] = base if is_plain and is_free else _suffixed(host, held)
+            held.add(names[key])
+        if each.given is None:
             ids[number] = names[key]
-        if each.given is None or each.given == _base(host):
+            taken.add(names[key])
+        if each.given in {None, base}:
             decisions.own(ids[number], host)
-    return [ids[number] for number in range(len(services))]
+    return ids
 
 
 def plain_id(domain: str) -> str:

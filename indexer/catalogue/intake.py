@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
+from copy import copy
 from datetime import datetime
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
 from indexer.catalogue.admission import admit
-from indexer.catalogue.catalogue import Catalogue, CatalogueEntry
-from indexer.catalogue.known_records import Stored
-from indexer.catalogue.normaliser import RecordNormaliser, Result
-from indexer.catalogue.record import Normalised, given_id
-from indexer.catalogue.refused import read_subject
-from indexer.documents.document import Document
+from indexer.catalogue.catalogue import Catalogue, ListedService
+from indexer.catalogue.reading import OTHER_KIND, Result, apply_rules, read_all
+from indexer.catalogue.records import Record, given_id, read_record
+from indexer.catalogue.table import decode_resource, row_of
 from indexer.errors import (
     IndexerError,
     InvalidRecord,
@@ -26,26 +25,23 @@ from indexer.errors import (
     SourceFailed,
     TooManyRejects,
 )
-from indexer.intake.findings import Findings, State, Tally
+from indexer.intake.findings import Findings, State, Subject, Tally, read_subject
 from indexer.intake.kept import AcceptedListings, KeptSource, remove_unused
-from indexer.intake.records import LISTS, SourceRecord, read_records
+from indexer.intake.lists import LIST_KINDS, SourceRecord, read_records
+from indexer.intake.rules import OLD, Denials, Rules, check_address
 from indexer.intake.sources import Input, distinct_name
-from indexer.intake.subjects import Subject
-from indexer.manifests.reading import read_manifest
-from indexer.mpp.reading import read_directory
-from indexer.openapi.reading import read_openapi
 from indexer.options import BuildOptions, Kind, OnError, Policy
+from indexer.processes.pool import Pool
 from indexer.progress import Stage
-from indexer.sources.denials import Denials
-from indexer.x402.discovery import Discovery, SourceResources
-from indexer.x402.outline import subject_of
-from indexer.x402.readings import ReadResource
-from indexer.x402.resource import given_url, read_resource
-from indexer.x402.rules import OLD, Rules
+from indexer.resources.assets import find_stablecoins
+from indexer.resources.documents import Described, Document
+from indexer.resources.manifest import read_manifest
+from indexer.resources.mpp import read_directory
+from indexer.resources.openapi import read_openapi
+from indexer.resources.x402 import read_resource, stated_identity
 
-OTHER_KIND = "records of another kind"
 DUPLICATE = "duplicate listings"
-READERS: Mapping[Kind, Callable[[Document], Iterator[SourceRecord]]] = {
+READERS: Mapping[Kind, Callable[[Document], Iterator[Described]]] = {
     Kind.OPENAPI: read_openapi,
     Kind.MPP: read_directory,
     Kind.MANIFEST: read_manifest,
@@ -56,8 +52,10 @@ Lists are read item by item."""
 
 
 class Reading(Struct):
-    """The content of one source, until the source is accepted.
+    """The content of one source.
 
+    kept: where its last accepted copy is
+    found: the numbers of its items by key
     left_out: URLs of listings that a new rule of the operator removed, and not the source
     notes: remarks on the source
     kind: of the document that it is, or as the operator names it
@@ -65,44 +63,31 @@ class Reading(Struct):
 
     input: Input
     tally: Tally
-    entries: list[CatalogueEntry]
-    found: SourceResources
-    listings: AcceptedListings
+    kept: KeptSource
+    entries: list[ListedService] = field(default_factory=list)
+    found: dict[str, int] = field(default_factory=dict)
+    listings: AcceptedListings = field(default_factory=AcceptedListings)
     left_out: set[str] = field(default_factory=set)
     notes: list[str] = field(default_factory=list)
     kind: Kind | None = None
 
 
-class AcceptedInput(NamedTuple):
-    """A source that was accepted as it is now, and where its last accepted copy is kept.
-
-    kind: as that of a Reading
-    """
-
-    input: Input
-    kind: Kind | None
-    tally: Tally
-    listings: AcceptedListings
-    source: KeptSource
-
-
 class Intake:
-    """Reads sources into a catalogue and a discovery."""
+    """Reads sources into a catalogue and its table."""
 
     def __init__(
         self,
         options: BuildOptions,
         rules: Rules,
         catalogue: Catalogue,
-        discovery: Discovery,
-        normaliser: RecordNormaliser,
+        pool: Pool,
         findings: Findings,
         now: datetime,
     ) -> None:
-        self.accepted: list[AcceptedInput] = []
+        self.accepted: list[Reading] = []
         self._options, self._rules, self._now = options, rules, now
-        self._catalogue, self._discovery = catalogue, discovery
-        self._normaliser, self._findings = normaliser, findings
+        self._catalogue, self._table = catalogue, catalogue.table
+        self._pool, self._findings = pool, findings
         self._public_names: dict[str, str] = {}
 
     def read(self, inputs: list[Input], progress: Stage) -> None:
@@ -114,30 +99,33 @@ class Intake:
     def _take(self, each: Input, progress: Stage) -> None:
         """Read one source, or what stands for it where it has failed."""
         tally = self._findings.tally(each.name, self._public_name(each))
-        source = KeptSource(self._options.out, each.options)
+        kept, last_item = KeptSource(self._options.out, each.options), self._table.last
         try:
             if each.failure is not None:
                 raise each.failure
-            reading = self._read(each, tally, progress, self._earlier_rules(source))
-            self._judge(reading, source)
+            reading = Reading(each, tally, kept)
+            self._read(reading, progress, self._earlier_rules(kept))
+            self._judge(reading)
         except (SourceError, TooManyRejects) as error:
-            last = self._fall_back(each, source, error)
+            last = self._fall_back(each, kept, error)
             self._findings.discard(tally)
+            self._table.remove_after(last_item)
             tally = self._findings.tally(each.name, self._public_name(each))
             tally.failure = str(error)
             tally.state = State.SKIPPED if last is None else State.LAST
             if last is None:
                 return
-            reading = self._read(last, tally, progress)
+            reading = Reading(last, tally, kept)
+            self._read(reading, progress)
         else:
-            self.accepted.append(AcceptedInput(each, reading.kind, tally, reading.listings, source))
+            self.accepted.append(reading)
         self._findings.notes += reading.notes
-        self._catalogue.accept(reading.entries)
-        self._discovery.accept(reading.found)
+        self._catalogue.records += reading.entries
+        reading.found.clear()  # as large as the source
 
-    def _earlier_rules(self, source: KeptSource) -> Rules | None:
+    def _earlier_rules(self, kept: KeptSource) -> Rules | None:
         """Return the rules that a source was accepted by, None where they are those of now."""
-        policy = None if source.state is None else source.state.policy
+        policy = None if kept.state is None else kept.state.policy
         if policy is None or policy == self._rules.decided:
             return None
         return Rules(replace(policy, max_age=None), Denials(policy.deny), self._now)
@@ -149,25 +137,17 @@ class Intake:
             names[each.source_name] = distinct_name(each.public_name, names.values())
         return names[each.source_name]
 
-    def _read(
-        self,
-        each: Input,
-        tally: Tally,
-        progress: Stage,
-        earlier: Rules | None = None,
-    ) -> Reading:
+    def _read(self, reading: Reading, progress: Stage, earlier: Rules | None = None) -> None:
         """Read a source; listings that `earlier` rules would have admitted are not missed."""
-        number = len(self._catalogue.sources) - 1
-        found = SourceResources(self._discovery, number, each.name, each.options.trust)
-        reading = Reading(each, tally, [], found, AcceptedListings())
-        tally.file = each.shown_file
-        tally.read_at = each.read_at or self._now
+        each, tally = reading.input, reading.tally
+        tally.file, tally.read_at = each.shown_file, each.read_at or self._now
         kind = reading.kind = each.options.kind
-        stablecoins = self._rules.policy.stablecoins
+        stablecoins = find_stablecoins(self._rules.policy.stablecoins)
 
         def read_document(kind: Kind, text: bytes) -> Iterator[SourceRecord]:
             reading.kind = kind
-            return READERS[kind](Document(text, each.options, self._rules.stablecoins))
+            check = partial(check_address, rules=Rules(self._rules.policy))  # without denials
+            return READERS[kind](Document(text, each.options, stablecoins, check))
 
         records = read_records(
             each.path,
@@ -178,62 +158,62 @@ class Intake:
             note=lambda text: reading.notes.append(f"{each.name}: {text}"),
             read_document=read_document,
         )
-        listed = kind if kind in LISTS else None
-        for record, result in self._normaliser.normalise(records, listed, stablecoins):
+        listed = kind if kind in LIST_KINDS else None
+        for record, result in read_all(self._pool, records, listed, self._rules, self._now):
             progress.advance(len(record.text) + 1)
             tally.records += 1
             try:
                 self._take_record(reading, record, result)
             except InvalidRecord as fault:
-                self._refuse(reading, record, fault)
+                place = tally, record.position, given_id(record.text)
+                self._findings.refuse(*place, fault, read_subject(record.text))
                 is_excused = isinstance(fault, LeftOut) and (
                     fault.rule == OLD or _is_admitted(record, earlier)
                 )
-                if is_excused and (url := given_url(record.text)):
+                if is_excused and (url := stated_identity(record.text)):
                     reading.left_out.add(url)
                 fault.__traceback__ = None  # refers to the record, which has the fault
         if tally.records and tally.left_out.get(OTHER_KIND) == tally.records:
             raise SourceError(_describe_other_kind(each))
-        return reading
 
     def _take_record(self, reading: Reading, record: SourceRecord, result: Result) -> None:
         """Add a record to a reading; raises InvalidRecord."""
-        if record.fault:
-            raise record.fault
-        kind = _kind_of(record, result, reading.input.options.kind)
-        readings = self._discovery.readings
-        if isinstance(result, ReadResource):
-            self._add_resource(reading, record, readings.judge(record, result))
-        elif kind is Kind.RESOURCES:
-            self._add_resource(reading, record, readings.read(record))
+        if isinstance(result, InvalidRecord):
+            raise result
+        if isinstance(result, Record):
+            self._add_record(reading, record, result)
         else:
-            self._add_record(reading, record, result or self._normaliser.known.normalise(record))
+            self._add_resource(reading, record, result)
 
-    def _add_resource(self, reading: Reading, record: SourceRecord, found: ReadResource) -> None:
-        outline = found.outline
-        worse = reading.found.add(record, found)
+    @property
+    def _source(self) -> int:
+        """The number of the source that is read."""
+        return len(self._catalogue.sources) - 1
+
+    def _add_resource(self, reading: Reading, record: SourceRecord, resource: bytes) -> None:
+        found = decode_resource(resource)
+        row = row_of(found, self._source, reading.input.options.trust, record.position)
+        text = b"" if isinstance(record, Described) else record.text
+        worse = self._table.add_item(reading.found, row, text, resource)
         if worse is None:
             reading.tally.published += 1
         else:
             fault = LeftOut(DUPLICATE, "$.resource", "is listed again, newer or more complete")
-            subject = subject_of(self._discovery.outline(worse))
+            position, other = worse
+            identity, subject = given_id(record.text), other.to_subject()
+            self._findings.refuse(reading.tally, position, identity, fault, subject)
+        for notice in found.notices:
             identity = given_id(record.text)
-            self._findings.refuse(reading.tally, worse.position, identity, fault, subject)
-        for notice in outline.notices:
-            identity = given_id(record.text)
-            subject = subject_of(outline)
+            subject = found.to_subject()
             self._findings.note(reading.tally, record.position, identity, notice, subject)
-        if worse is None or worse.position != record.position:
-            key = outline.given, outline.method, outline.tool
-            reading.listings.add(" ".join(filter(None, key)), outline.payees, outline.price)
+        if worse is None or worse[0] != record.position:
+            key = found.given, found.method, found.tool
+            reading.listings.add(" ".join(filter(None, key)), found.payees, found.price)
 
-    def _add_record(
-        self, reading: Reading, record: SourceRecord, valid: Normalised | Stored
-    ) -> None:
+    def _add_record(self, reading: Reading, record: SourceRecord, valid: Record) -> None:
         """Add a valid record of a catalogue as far as its source may say it; raises LeftOut."""
-        facts = valid.facts
-        reading.listings.add(facts.id or facts.domain, facts.payees, facts.highest)
-        text, faults = admit(record.text, facts, reading.input.options, self._rules)
+        reading.listings.add(valid.id or valid.domain, valid.payees, valid.highest)
+        text, faults = admit(record.text, valid, reading.input.options, self._rules)
         for fault, address in faults:
             subject = Subject(() if address is None else (address,))
             place = reading.tally, record.position, given_id(record.text)
@@ -242,32 +222,26 @@ class Intake:
             else:
                 self._findings.note(*place, fault, subject)
         if text is not None:
-            valid = self._normaliser.known.normalise(SourceRecord(record.position, text))
-        reading.entries.append(self._catalogue.spool(reading.found.source, record.position, valid))
+            valid = read_record(text)
+        reading.entries.append(self._catalogue.add(valid, self._source, record.position))
         reading.tally.published += 1
 
-    def _refuse(self, reading: Reading, record: SourceRecord, fault: InvalidRecord) -> None:
-        subject = read_subject(record.text)
-        self._findings.refuse(reading.tally, record.position, given_id(record.text), fault, subject)
-
-    def _judge(self, reading: Reading, source: KeptSource) -> None:
+    def _judge(self, reading: Reading) -> None:
         """Raise SourceFailed for a source that lost or changed too much since it was accepted."""
-        each, tally = reading.input, reading.tally
+        each, tally, kept = reading.input, reading.tally, reading.kept
         if not self._options.accept.isdisjoint({each.name, each.source_name}):
             return
-        if each.options.url and not tally.records and not source.was_empty():
+        if each.options.url and not tally.records and not kept.was_empty():
             advice = f"if that is right, --accept {each.source_name} takes it once"
             raise SourceFailed(f"{each.name}: gives no items; {advice}")
-        before = 0.0 if source.state is None else source.state.malformed
+        before = 0.0 if kept.state is None else kept.state.malformed
         is_of_sellers = reading.kind is not Kind.RECORDS and not reading.entries
-        if is_of_sellers and source.state is None:
-            before = tally.malformed / max(tally.records, 1)  # sellers write what a feed repeats
-            if tally.records and tally.malformed == tally.records:
-                before = 0.0
+        if is_of_sellers and kept.state is None and tally.malformed < tally.records:
+            before = tally.malformed / tally.records  # sellers write what a feed repeats
         self._findings.check(tally, self._options.max_rejects, before)
-        if source.state is None or each.file is None:
+        if kept.state is None or each.file is None:
             return
-        changes = source.find_changes(reading.listings, each.options.max_removed, reading.left_out)
+        changes = kept.find_changes(reading.listings, each.options.max_removed, reading.left_out)
         if changes:
             details = "\n  ".join(changes)
             raise SourceFailed(
@@ -276,13 +250,13 @@ class Intake:
                 f"\n  {details}"
             )
 
-    def _fall_back(self, each: Input, source: KeptSource, error: IndexerError) -> Input | None:
+    def _fall_back(self, each: Input, kept: KeptSource, error: IndexerError) -> Input | None:
         """Return the last accepted copy of a failed source, or None to skip it; else raise."""
         if each.options.on_error is OnError.SKIP:
             return None
         if each.options.on_error is OnError.FAIL:
             raise error
-        state, copy = source.state, source.copy
+        state, copy = kept.state, kept.copy
         if state is None or copy is None:
             raise type(error)(f"{error}\nthere is no accepted copy of {each.name} yet") from error
         age = (self._now - state.read_at).total_seconds()
@@ -298,7 +272,7 @@ class Intake:
 
 def store_accepted(
     artifacts: Path,
-    accepted: Iterable[AcceptedInput],
+    accepted: Iterable[Reading],
     policy: Policy,
     findings: Findings,
     now: datetime,
@@ -308,20 +282,17 @@ def store_accepted(
     `policy` has the rules that they were read by.
     """
     remove_unused(artifacts)
-    for each, _, tally, listings, source in accepted:
-        if each.file is None:
+    for each in accepted:
+        file, tally = each.input.file, each.tally
+        if file is None:
             continue
+        malformed = tally.malformed / max(tally.records, 1)
+        read_at, is_lines = tally.read_at or now, each.input.is_lines
         try:
-            source.store(
-                each.file,
-                listings,
-                tally.read_at or now,
-                tally.malformed / max(tally.records, 1),
-                policy,
-                is_lines=each.is_lines,
-            )
+            each.kept.store(file, each.listings, read_at, malformed, policy, is_lines=is_lines)
         except OSError as error:
-            findings.notes.append(f"{each.name}: is not kept for the next build: {error}")
+            note = f"{each.input.name}: is not kept for the next build: {error}"
+            findings.notes.append(note)
 
 
 def refresh_accepted(artifacts: Path, inputs: Iterable[Input], now: datetime) -> None:
@@ -336,22 +307,14 @@ def _is_admitted(record: SourceRecord, rules: Rules | None) -> bool:
     if rules is None:
         return False
     try:
-        read_resource(record, rules)
+        resource = copy(record.resource) if isinstance(record, Described) else None
+        apply_rules(
+            resource or read_resource(record.text, find_stablecoins(rules.policy.stablecoins)),
+            rules,
+        )
     except InvalidRecord:
         return False
     return True
-
-
-def _kind_of(record: SourceRecord, result: Result, declared: Kind | None) -> Kind:
-    """Return what a record is; raises LeftOut where its source gives records of another kind."""
-    is_resource = record.is_resource if result is None else isinstance(result, ReadResource)
-    kind = Kind.RESOURCES if is_resource else Kind.RECORDS
-    if declared not in LISTS or declared is kind:
-        return kind
-    if declared is Kind.RESOURCES and b'"endpoints"' not in record.text:
-        return declared
-    reason = f"is one of the {kind}, and this source gives {declared} alone"
-    raise LeftOut(OTHER_KIND, "$", reason)
 
 
 def _describe_other_kind(each: Input) -> str:

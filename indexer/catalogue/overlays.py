@@ -16,9 +16,9 @@ from msgspec.structs import replace
 from indexer.catalogue.derived_ids import ascii_domain
 from indexer.compressed import decompress
 from indexer.errors import InvalidRecord, SourceError
-from indexer.intake.records import source_errors
+from indexer.intake.lists import source_errors
+from indexer.intake.rules import normal_form
 from indexer.options import Denial
-from indexer.sources.denials import normal_form
 from indexer.text import (
     BYTE_ORDER_MARK,
     check_depth,

@@ -15,16 +15,16 @@ from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from indexer.catalogue.catalogue import Catalogue, ListedService
+from indexer.catalogue.table import decode_resource
 from indexer.intake.findings import Findings
+from indexer.intake.rules import Rules
 from indexer.intake.sources import Input
 from indexer.probes.drift import listed_terms
 from indexer.probes.read import Targets, read_probes
 from indexer.probes.verdicts import ProbeVerdicts
 from indexer.progress import Stage
-from indexer.x402.discovery import Discovery
+from indexer.resources.resource import Resource
 from indexer.x402.endpoints import decode_endpoints
-from indexer.x402.listing import Listing
-from indexer.x402.rules import Rules
 from service.schema.probes import NO_PROBE_FACTS, ProbeFacts, Terms
 
 MAX_TERMS = 2**14
@@ -57,14 +57,14 @@ class ProbedCatalogue:
         for each in services:
             service = self._services.get(each.id)
             if service is None:
-                yield from (NO_PROBE_FACTS for _ in range(each.entry.endpoints))
+                yield from (NO_PROBE_FACTS for _ in range(each.endpoints))
             else:
                 for index, number in enumerate(service.endpoints):
                     yield self._facts(number, is_tool=index in service.tools)
 
-    def of_listing(self, listing: Listing) -> ProbeFacts:
+    def of_listing(self, listing: Resource) -> ProbeFacts:
         """Return the facts of a listed resource."""
-        number = self.targets.find(listing.endpoint.url, listing.endpoint.method)
+        number = self.targets.find(listing.url, listing.method)
         return self._facts(number, is_tool=bool(listing.tool))
 
     def add_record(self, service_id: str, text: bytes) -> array[int]:
@@ -84,7 +84,6 @@ class ProbedCatalogue:
 def probe_catalogue(
     inputs: list[Input],
     catalogue: Catalogue,
-    discovery: Discovery,
     rules: Rules,
     findings: Findings,
     *,
@@ -100,23 +99,22 @@ def probe_catalogue(
     probed = ProbedCatalogue()
     listed: dict[int, int] = {}
     numbers: dict[str, array[int]] = {}
-    texts = catalogue.texts(catalogue.ids)
-    for (service_id, entry), text in zip(catalogue.entries(), texts, strict=True):
-        own = array("i", probed.add_record(service_id, text))
-        for place, listing in discovery.listings(entry.group):
-            endpoint = listing.endpoint
-            own.append(probed.targets.add(endpoint.url, endpoint.method, listing.url))
+    for each in catalogue.services.values():
+        own = array("i", probed.add_record(each.id, catalogue.text(each)))
+        for row, listing in catalogue.table.listings(each.number):
+            own.append(probed.targets.add(listing.url, listing.method, listing.stated_url))
             if not listing.tool:
-                listed.setdefault(own[-1], place.number)
-        numbers[service_id] = own
+                listed.setdefault(own[-1], row.number or 0)
+        numbers[each.id] = own
 
     @lru_cache(maxsize=MAX_TERMS)
     def terms_of(target: int) -> list[Terms]:
         number = listed.get(target)
         if number is None:
             return []
-        listing = discovery.readings.listing(number)
-        return listed_terms(_accepts.decode(listing.text).accepts, listing.offers)
+        listing = decode_resource(catalogue.table.resource(number))
+        offers = (each.to_offer() for each in listing.offers)
+        return listed_terms(_accepts.decode(listing.text).accepts, offers)
 
     probed.verdicts = read_probes(
         inputs,
@@ -129,6 +127,6 @@ def probe_catalogue(
         max_rejects=max_rejects,
         progress=progress,
     )
-    for service_id, entry in catalogue.entries():
-        entry.alive = probed.verdicts.alive_together(numbers[service_id])
+    for each in catalogue.services.values():
+        each.alive = probed.verdicts.alive_together(numbers[each.id])
     return probed

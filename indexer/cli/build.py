@@ -98,11 +98,10 @@ def _describe(report: Report, artifacts: Path) -> Iterator[str]:
     if len(stages) > 1:
         yield ", ".join(f"{name} {taken:.1f} s" for name, taken in stages.items())
     if report.segments:
-        known = f"{report.reused_records:,} known records"
         anew = f"{report.indexed:,} of {report.services:,} services indexed anew"
         merged = f", {report.merged} were merged" if report.merged else ""
         segments = f"{report.segments} segment{'s' * (report.segments != 1)}"
-        yield f"{known}; {anew}; {segments}{merged}"
+        yield f"{anew}; {segments}{merged}"
     yield from _describe_snapshot(report, artifacts)
 
 

@@ -25,7 +25,7 @@ from service.api.services import ListServices, SearchServices, ServiceSelection,
 from service.conditions import Sort
 from service.errors import InvalidParameter
 from service.networks import network_label
-from service.prices import endpoint_price, is_upto, offer_pricing, service_price
+from service.prices import endpoint_price, is_ceiling, offer_pricing, service_price
 from service.schema.records import Service, sum_calls
 from service.schema.responses import EndpointList, FoundEndpoint, ServiceList
 from service.snapshot.snapshot import Snapshot, open_snapshot
@@ -141,11 +141,11 @@ def networks_of(service: Service) -> list[str]:
 
 
 def price_of(service: Service) -> str:
-    """Return the range of the prices of a service, or their ceiling if all are of `upto`."""
+    """Return the range of the prices of a service, or their ceiling if all are ceilings."""
     prices = [endpoint.pricing for endpoint in service.endpoints]
     priced = [price for price in prices if price.amount or price.min_amount or price.max_amount]
-    is_ceiling = bool(priced) and all(map(is_upto, priced))
-    return shorten(str(service_price(service.price_summary, is_ceiling=is_ceiling)))
+    at_most = bool(priced) and all(map(is_ceiling, priced))
+    return shorten(str(service_price(service.price_summary, at_most=at_most)))
 
 
 def calls_of(service: Service) -> int:

@@ -19,6 +19,7 @@ from indexer.errors import IndexerError
 from indexer.text import shorten
 from service.api.documents.curl import curl
 from service.api.query_string import MAX_QUERY
+from service.bodies import explain_body, media_type_of
 from service.networks import network_label
 from service.prices import endpoint_price
 from service.probes import describe_liveness, warnings_of
@@ -130,8 +131,12 @@ def _draw_endpoint(console: Console, endpoint: Endpoint, facts: ProbeFacts) -> N
         _draw(console, 2, shorten(endpoint.description, MAX_TEXT))
     for parameter in endpoint.parameters or []:
         _draw(console, 4, (shorten(parameter.name), "bold"), f"  {_describe(parameter)}")
+    if endpoint.body_type:
+        _draw(console, 4, f"body: {media_type_of(endpoint)}")
     if command := curl(endpoint):
         _draw_line(console, 2, (command, "cyan"))
+    elif reason := explain_body(endpoint):
+        _draw(console, 2, (reason, "yellow"))
 
 
 def _draw_profile(console: Console, indent: int, profile: Profile | None) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from indexer.errors import IndexerError
 from indexer.text import one_line
-from service.api.documents.curl import escape_json
+from service.bodies import escape_json
 from service.errors import needs_extra
 
 if TYPE_CHECKING:  # rich is an optional dependency

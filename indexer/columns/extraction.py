@@ -11,7 +11,6 @@ from math import nan
 import msgspec
 import numpy as np
 
-from indexer.assets.testnets import mainnet_prices
 from indexer.columns.annotations import decode_annotations
 from indexer.columns.ragged import RaggedWriter, ragged_texts
 from indexer.columns.record_columns import (
@@ -36,8 +35,9 @@ from indexer.columns.records import (
     summarise,
     without_added_members,
 )
-from indexer.intake.subjects import Address, find_address
+from indexer.intake.findings import Address, find_address
 from indexer.record_store import KEY_SIZE, Keys
+from indexer.resources.assets import mainnet_prices
 from indexer.text import is_own_text
 from indexer.untrusted import string_of
 from service.conditions import ENDPOINT_KEYS, SERVICE_KEYS

@@ -15,13 +15,13 @@ from msgspec import Raw, Struct
 
 from indexer.columns.annotations import NO_ANNOTATIONS, Annotations
 from indexer.record_store import KEY_SIZE
+from indexer.resources.names import host_labels
+from indexer.resources.parameters import path_parameters, read_output
 from indexer.text import is_own_text
 from indexer.untrusted import string_of
-from indexer.x402.members.naming import host_labels
-from indexer.x402.members.output import read_output
-from indexer.x402.members.parameters import path_parameters
 from service.conditions import folded
 from service.networks import network_label
+from service.prices import CEILINGS
 from service.schema.listings import Advice
 from service.schema.profiles import Profile, searched_text
 from service.schema.values import NULL
@@ -71,12 +71,12 @@ class IndexedPrice(Struct, rename="camel", gc=False):
     def compared(self) -> str:
         """The amount that filters of endpoints compare: the most that a request may cost.
 
-        The ceiling of the scheme `upto`, else the fixed amount or the upper bound, else the lower
+        The ceiling of CEILINGS, else the fixed amount or the upper bound, else the lower
         bound; empty where none is given.
         """
         if not self.max_amount:
             return self.amount or self.min_amount
-        is_ceiling = not self.amount or folded(self.scheme) == "upto"
+        is_ceiling = not self.amount or folded(self.scheme) in CEILINGS
         return self.max_amount if is_ceiling else self.amount
 
     def without_amounts(self) -> IndexedPrice:

@@ -41,36 +41,32 @@ def check_feed(
     An IP address that the operator wrote is allowed, and so is `localhost`. Other names must have
     public addresses, or with `allow_private` private ones, but never those of instance metadata.
     """
-    where = _describe(host, ip)
     if (host, port) != feed:
-        if is_metadata(ip) or not is_public(ip):
-            raise ForbiddenAddress(
-                f"redirects to {where}, which is not a public address; to read the feed from "
-                "there, give that URL as the source"
-            )
-    elif is_ip_address(host) or (host == "localhost" and ip.is_loopback):
-        return
-    elif is_metadata(ip):
-        raise ForbiddenAddress(
-            f"{where} is a link-local or metadata address, where clouds serve credentials; "
-            "check the name, or give the address instead of the name if it is right"
-        )
-    elif not is_public(ip) and not allow_private:
-        raise ForbiddenAddress(
-            f"{where} is not a public address; if the feed is in a private network, add "
-            "--allow-private-feeds"
-        )
+        advice = "to read the feed from there, give that URL as the source"
+        check_listed(host, port, ip, allow_private=False, act="redirects to ", advice=f"; {advice}")
+    elif not is_ip_address(host) and not (host == "localhost" and ip.is_loopback):
+        advice = "if the feed is in a private network, add --allow-private-feeds"
+        if is_metadata(ip):
+            advice = "clouds serve credentials there; check the name, or give the address instead"
+        check_listed(host, port, ip, allow_private=allow_private, advice=f"; {advice}")
 
 
 def check_listed(
-    host: str, _port: int, ip: IPv4Address | IPv6Address, *, allow_private: bool
+    host: str,
+    _port: int,
+    ip: IPv4Address | IPv6Address,
+    *,
+    allow_private: bool,
+    act: str = "names ",
+    advice: str = "",
 ) -> None:
-    """Raise ForbiddenAddress unless a host that a listing names has a public address.
+    """Raise ForbiddenAddress unless a host that others name has a public address.
 
     With `allow_private` the address may be private, but never one of instance metadata.
     """
     if is_metadata(ip) or not (allow_private or is_public(ip)):
-        raise ForbiddenAddress(f"{_describe(host, ip)} is not a public address")
+        where = host if is_ip_address(host) else f"{host} at {ip}"
+        raise ForbiddenAddress(f"{act}{where}, which is not a public address{advice}")
 
 
 class Transport(httpx.AsyncBaseTransport):
@@ -100,7 +96,9 @@ class Transport(httpx.AsyncBaseTransport):
                 extensions=request.extensions,
             )
         )
-        return httpx.Response(response.status, headers=response.headers, stream=_Body(response))
+        return httpx.Response(
+            response.status, headers=response.headers, stream=_Body(response), request=request
+        )
 
     async def aclose(self) -> None:
         """Close all connections."""
@@ -189,7 +187,3 @@ async def _resolve(host: str, port: int) -> list[str]:
     except OSError as error:
         raise httpcore.ConnectError(f"{host} cannot be resolved: {error}") from error
     return [str(address[0]) for *_, address in found]
-
-
-def _describe(host: str, ip: IPv4Address | IPv6Address) -> str:
-    return host if is_ip_address(host) else f"{host} at {ip}"

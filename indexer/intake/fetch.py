@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import aclosing
+from functools import partial
+from http import HTTPStatus
 from pathlib import Path
 from time import time
 
 import httpx
-import msgspec
 from msgspec import Struct
 
 from indexer.errors import SourceError
@@ -21,28 +22,19 @@ from indexer.intake.http import (
     parse_feed_url,
 )
 from indexer.intake.kept import FETCHED_FORMAT, FetchedText, KeptSource, hash_request, validator
-from indexer.intake.walk import Page, PlainFile, Walk, fetch_first, is_static
-from indexer.options import Limits, SourceOptions
+from indexer.intake.walk import Page, Walk, parse_body, parse_page
+from indexer.options import Kind, Limits, SourceOptions
 from service.snapshot.manifest import sha256
 
 MAX_CONCURRENT = 8  # feeds
+PLAIN = (Kind.MANIFEST, Kind.PAYMENTS, Kind.OVERLAY, Kind.PROBES)
+"""Kinds of sources that are files and never pages."""
 PUNCTUAL = 0.9
 """Share of `every` after which a feed is walked: builds by a timer start a little early or late."""
 
 
-class FeedProgress(Struct, frozen=True):
-    """How far one feed is read.
-
-    name: of the source
-    bytes: transferred so far
-    items: received in the current walk
-    total: items of the feed as stated by the server, None if it does not state it
-    """
-
-    name: str
-    bytes: int
-    items: int
-    total: int | None
+ReportProgress = Callable[[int, int], object]
+"""Called with numbers of bytes and of items that were received since the last call."""
 
 
 class Feed(Struct, frozen=True):
@@ -66,7 +58,7 @@ def fetch_feeds(
     sources: Sequence[SourceOptions],
     artifacts: Path,
     limits: Limits,
-    progress: Callable[[FeedProgress], object] = lambda _: None,
+    progress: ReportProgress = lambda _, __: None,
     *,
     from_scratch: bool = False,
 ) -> list[Feed | SourceError]:
@@ -78,20 +70,8 @@ def fetch_feeds(
     `from_scratch` uses nothing that is kept. Returns the error in the place of a source that cannot
     be read, of which stays what was kept.
     """
-    return asyncio.run(_read_all(sources, artifacts, limits, progress, from_scratch=from_scratch))
 
-
-async def _read_all(
-    sources: Sequence[SourceOptions],
-    artifacts: Path,
-    limits: Limits,
-    progress: Callable[[FeedProgress], object],
-    *,
-    from_scratch: bool,
-) -> list[Feed | SourceError]:
-    slots = asyncio.Semaphore(MAX_CONCURRENT)
-
-    async def read(source: SourceOptions) -> Feed | SourceError:
+    async def read(source: SourceOptions, slots: asyncio.Semaphore) -> Feed | SourceError:
         try:
             async with slots:
                 reader = _FeedReader(source, artifacts, limits, progress)
@@ -99,7 +79,11 @@ async def _read_all(
         except SourceError as error:
             return error
 
-    return await asyncio.gather(*map(read, sources))
+    async def read_all() -> list[Feed | SourceError]:
+        slots = asyncio.Semaphore(MAX_CONCURRENT)
+        return await asyncio.gather(*(read(each, slots) for each in sources))
+
+    return asyncio.run(read_all())
 
 
 class _FeedReader:
@@ -110,24 +94,24 @@ class _FeedReader:
         source: SourceOptions,
         artifacts: Path,
         limits: Limits,
-        progress: Callable[[FeedProgress], object],
+        progress: ReportProgress,
     ) -> None:
         check_headers(source)
-        self._source = source
+        self._source, self._limits, self._report = source, limits, progress
         self._given = parse_feed_url(source.url)
         self._url = self._given.copy_with(userinfo=b"")
-        self._limits = limits
-        self._report = progress
-        self._started = 0.0
-        self._progress = FeedProgress(source.name, 0, 0, None)
+        self._started = time()
         self._kept = KeptSource(artifacts, source)
 
     async def read(self, *, from_scratch: bool) -> Feed:
         fetched = None if from_scratch else self._kept.fetched()
-        self._started = time()
-        if fetched and fetched.is_paged and self._is_recent(fetched):
-            return self._feed(fetched)  # a plain file is requested each time
-        client = FeedClient(self._source, self._given, self._limits, self._count)
+        if fetched and fetched.is_paged:  # a plain file is requested each time
+            if 0 <= self._started - fetched.walked_at < PUNCTUAL * self._source.every:
+                return self._feed(fetched)
+            fetched = None  # a first page that is not modified says nothing of the others
+        client = FeedClient(
+            self._source, self._given, self._limits, lambda size: self._report(size, 0)
+        )
         try:
             async with aclosing(client), asyncio.timeout_at(client.deadline):
                 with self._kept.workspace() as folder:
@@ -139,44 +123,39 @@ class _FeedReader:
                 "feed may take; try again later",
             ) from error
 
-    def _is_recent(self, fetched: FetchedText) -> bool:
-        return 0 <= self._started - fetched.walked_at < PUNCTUAL * self._source.every
-
     async def _read(self, client: FeedClient, folder: Path, fetched: FetchedText | None) -> Feed:
+        """Request the URL, and walk where it gives a page."""
         body, lines = folder / "body", folder / "lines"
-        # A first page that is not modified says nothing of the others.
-        conditions = fetched.conditions() if fetched and not fetched.is_paged else UNCONDITIONAL
-        response, page = await fetch_first(
-            client, self._source, self._url, self._limits, body, conditions
+        limits = self._limits
+
+        def parse_first(response: httpx.Response) -> Page:
+            if response.status_code == HTTPStatus.NOT_MODIFIED or self._source.kind in PLAIN:
+                return Page(response)
+            return parse_body(body, limits.page_bytes, response, self._source.kind)
+
+        async def request(url: httpx.URL, attempts: int | None) -> Page:
+            size = limits.page_bytes
+            parse = partial(parse_page, body, size)
+            return await client.get(url, body, parse, max_bytes=size, attempts=attempts)
+
+        conditions = fetched.conditions() if fetched else UNCONDITIONAL
+        page = await client.get(
+            self._url, body, parse_first, max_bytes=limits.bytes, conditions=conditions
         )
-        if fetched and page is None:
+        if fetched and page.response.status_code == HTTPStatus.NOT_MODIFIED:
             fetched.walked_at = self._started
             self._kept.store_fetched(fetched)
             return self._feed(fetched)
-        if not isinstance(page, Page):
-            is_lines = isinstance(page, PlainFile) and page.is_lines
-            return self._store(body, response, is_lines=is_lines)
+        if page.items is None:
+            return self._store(body, page.response, is_lines=page.is_lines)
         with lines.open("wb") as file:
             walk = Walk(
-                client, self._source, self._url, self._limits, body, file, self._count_items
+                request, self._source, self._url, limits, file, lambda count: self._report(0, count)
             )
-            if is_static(response, page):
-                walk.add(page)
-            else:
-                await walk.read(page)
-        has_validators = not response.headers.keys().isdisjoint(("etag", "last-modified"))
+            await walk.read(page)
+        has_validators = not page.response.headers.keys().isdisjoint(("etag", "last-modified"))
         is_paged = not (walk.is_one_page and has_validators)
-        return self._store(lines, response, is_lines=True, is_paged=is_paged, note=walk.note)
-
-    def _count(self, received: int) -> None:
-        self._update(bytes=self._progress.bytes + received)
-
-    def _count_items(self, items: int, total: int | None) -> None:
-        self._update(items=items, total=total)
-
-    def _update(self, **fields: int | None) -> None:
-        self._progress = msgspec.structs.replace(self._progress, **fields)
-        self._report(self._progress)
+        return self._store(lines, page.response, is_lines=True, is_paged=is_paged, note=walk.note)
 
     def _store(
         self,

@@ -1,7 +1,12 @@
-"""Findings: records that are not published as they came, counted by source and listed in a file."""
+"""Findings: records that are not published as they came, counted by source and listed in a file.
+
+Those of sources are published too: a seller finds the fate of a record by the URLs and payees that
+it names, each by its hash.
+"""
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -9,30 +14,110 @@ from contextlib import contextmanager
 from datetime import datetime
 from enum import StrEnum
 from fractions import Fraction
+from hashlib import blake2b
 from itertools import chain, islice, zip_longest
-from pathlib import Path
-from typing import BinaryIO
+from pathlib import Path, PurePath
+from struct import Struct as Layout
+from typing import Any, BinaryIO, NamedTuple
 
 import msgspec
-from msgspec import Struct, field
+import numpy as np
+import numpy.typing as npt
+from msgspec import UNSET, Struct, field
 
 from indexer.errors import IndexerError, InvalidRecord, LeftOut, Misuse, TooManyRejects
-from indexer.intake.fates import FateSpool
-from indexer.intake.subjects import NOTHING, Address, Subject
-from indexer.text import printable
-from service.schema.listings import Fate
+from indexer.intake.forms import mask_surrogates
+from indexer.record_store import Spool
+from indexer.text import check_depth, drop_ignorable, printable, shorten
+from indexer.untrusted import mapping, objects
+from service.schema.listings import FATES, Advice, Fate, ListingFate
 from service.schema.values import format_timestamp
+from service.snapshot.listings import ListingSource, host_hash, payee_hash, position_hash
 from service.storage.hash_table import text_hash
-from service.urls import key_of
+from service.urls import ParsedUrl, find_url, key_of
 
 MAX_EXAMPLES = 5
 MAX_REASONS = 100
 OTHER_REASONS = "for other reasons"
+MAX_UNLISTED = 100_000
+"""URLs of one source that are not listed, and as many notes: a build keeps no more."""
+MAX_URLS = 1_000
+"""URLs of one record: more than a discovered service has, and an endless list is cut."""
+NO_HOST = 0
+NO_ADVICE = Advice(0)
+ROW = np.dtype(
+    [
+        ("url", "<u8"),
+        ("host", "<u8"),
+        ("text", "<u8"),  # hash of it
+        ("number", "<i8"),  # in the spool
+        ("source", "<i4"),
+        ("fate", "<i4"),
+        ("advice", "<i4"),
+    ]
+)
+PAYEE = np.dtype([("payee", "<u8"), ("url", "<u8")])
 
 GivenIdentity = msgspec.Raw | str | None
 """The id of a record, or else its domain or its URL."""
+FateRows = npt.NDArray[np.void]
 
+# The same layout as the dtypes of these names.
+_row, _payee = Layout("<QQQqiii"), Layout("<QQ")
 _indexes = re.compile(r"\[\d+\]")
+_encode = msgspec.json.Encoder().encode
+
+
+class Address(NamedTuple):
+    """The hashes of a URL in normal form, and of its host."""
+
+    url: int
+    host: int
+
+
+class Subject(NamedTuple):
+    """The URLs and the payees of a record, by their hashes, and advice to its seller."""
+
+    addresses: tuple[Address, ...] = ()
+    payees: tuple[int, ...] = ()
+    advice: Advice = NO_ADVICE
+
+
+NOTHING = Subject()
+
+
+def address_of(url: ParsedUrl) -> Address:
+    """Return the hashes of a URL."""
+    return Address(text_hash(url.key), host_hash(url.host))
+
+
+def find_address(url: str) -> Address | None:
+    """Return the hashes of a URL, None if it is not one."""
+    parsed = find_url(url)
+    return address_of(parsed) if parsed else None
+
+
+def read_subject(text: bytes) -> Subject:
+    """Return the subject of a record of either kind, valid or not, as far as it can be read."""
+    try:
+        check_depth(text)
+        masked = mask_surrogates(text).decode()  # halves of pairs could not be encoded again
+        values = json.loads(masked, parse_int=float)  # of any number of digits
+    except (InvalidRecord, ValueError, RecursionError):
+        return NOTHING
+    endpoints = objects(values, "endpoints", MAX_URLS)
+    payers = endpoints or objects(values, "accepts", MAX_URLS)
+    urls = [each.get("url") for each in endpoints] or list(_urls_of(values))
+    found = [each for url in urls if isinstance(url, str) and (each := find_address(url))]
+    paid = [each for entry in payers if isinstance(each := entry.get("payTo"), str) and each]
+    return Subject(tuple(dict.fromkeys(found)), tuple(dict.fromkeys(map(payee_hash, paid))))
+
+
+def _urls_of(values: Any) -> Iterator[Any]:
+    """Yield what stands where a resource has its URL."""
+    if isinstance(values, dict):
+        yield from (values.get("resource"), mapping(values, "resource").get("url"))
+        yield values.get("url")
 
 
 class State(StrEnum):
@@ -119,6 +204,75 @@ class Tally(Struct):
         return any(reason in each or each == OTHER_REASONS for each in self.reasons)
 
 
+class FateSpool:
+    """Collects fates by hashes of URLs; their `texts` go to a spool in `folder`."""
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self.texts = Spool(folder)
+        self._sources: list[ListingSource] = []
+        self._counts: list[Counter[bool]] = []
+        self._rows: list[bytearray] = []  # one a source
+        self._payees: list[bytearray] = []
+
+    @property
+    def sources(self) -> list[ListingSource]:
+        """The sources, each with the number of its URLs that have no row."""
+        for source, counts in zip(self._sources, self._counts, strict=True):
+            source.more = max(0, counts[False] - MAX_UNLISTED)
+        return self._sources
+
+    def start(self, name: str, public_name: str) -> None:
+        """Start the next source; its public name is empty if it lists nothing."""
+        shown = shorten(drop_ignorable(public_name or PurePath(name).name))
+        self._sources.append(ListingSource(shown, is_read=bool(public_name)))
+        self._counts.append(Counter())
+        self._rows.append(bytearray())
+        self._payees.append(bytearray())
+
+    def discard(self) -> None:
+        """Forget the source that was started last."""
+        for each in (self._sources, self._counts, self._rows, self._payees):
+            each.pop()
+
+    def add(self, source: int, finding: Finding, path: str, reason: str, subject: Subject) -> None:
+        """Add a finding on a record of the source of a number, as its seller sees it.
+
+        A record without a URL is found by its position and the name of its source in reports. Other
+        records are not, as a source that is reordered would change the snapshot.
+        """
+        is_note = finding.fate is Fate.NOTED
+        addresses = subject.addresses
+        if not addresses and not is_note:
+            addresses = (Address(position_hash(finding.source, finding.position), NO_HOST),)
+        room = max(0, MAX_UNLISTED - self._counts[source][is_note])
+        self._counts[source][is_note] += len(addresses)
+        if not addresses[:room]:
+            return
+        shown = ListingFate(
+            source=self._sources[source].name,
+            fate=finding.fate,
+            reason=shorten(drop_ignorable(reason)),
+            path=shorten(drop_ignorable(path)) or UNSET,
+        )
+        text = _encode(shown)
+        digest = int.from_bytes(blake2b(text, digest_size=8).digest(), "little")
+        code, advice = FATES.index(finding.fate), int(subject.advice)
+        rest = digest, self.texts.add(text), source, code, advice
+        for url, host in addresses[:room]:
+            self._rows[source] += _row.pack(url, host, *rest)
+            if not is_note and host != NO_HOST:
+                for payee in subject.payees:
+                    self._payees[source] += _payee.pack(payee, url)
+
+    def rows(self) -> FateRows:
+        """Return the rows, as ROW, in the order in which they came."""
+        return np.frombuffer(b"".join(self._rows), ROW)
+
+    def payees(self) -> FateRows:
+        """Return the payees of the URLs, as PAYEE."""
+        return np.frombuffer(b"".join(self._payees), PAYEE)
+
+
 class Findings:
     """Collects findings: counts all, keeps the first few by source and writes each to a file.
 
@@ -149,7 +303,7 @@ class Findings:
 
     def discard(self, tally: Tally) -> None:
         """Forget the findings of the source whose counts were started last."""
-        self.tallies.remove(tally)
+        self.tallies.pop()
         self.fates.discard()
         self.count, end = self._mark
         for fate in Fate:
@@ -178,16 +332,17 @@ class Findings:
         subject: Subject = NOTHING,
     ) -> None:
         """Add a record that is malformed, or one that a rule leaves out; `subject` is its own."""
-        place = (tally.source, position, identity, fault.path, fault.reason)
+        fate = Fate.LEFT_OUT if isinstance(fault, LeftOut) else Fate.REJECTED
+        finding = Finding(tally.source, position, identity, fault.path, fault.reason, fate)
         if isinstance(fault, LeftOut):
             tally.left_out[fault.rule] += 1
-            self._add(tally, Finding(*place, Fate.LEFT_OUT), subject, fault.shown)
+            self._add(tally, finding, subject, fault.shown)
             return
         tally.malformed += 1
         reason = f"{_indexes.sub('[]', fault.path)}: {fault.reason}"
         is_counted = reason in tally.reasons or len(tally.reasons) < MAX_REASONS
         tally.reasons[reason if is_counted else OTHER_REASONS] += 1
-        self._add(tally, Finding(*place, Fate.REJECTED), subject)
+        self._add(tally, finding, subject)
 
     def withdraw(
         self,
@@ -205,21 +360,23 @@ class Findings:
         self, tally: Tally, position: str, identity: GivenIdentity, notice: Notice, subject: Subject
     ) -> None:
         """Add a record that is published and worth knowing of."""
-        tally.noted[notice.kind] += 1
-        place = (tally.source, position, identity)
-        self._add(tally, Finding(*place, notice.path, notice.reason, Fate.NOTED), subject)
+        is_counted = notice.kind in tally.noted or len(tally.noted) < MAX_REASONS
+        tally.noted[notice.kind if is_counted else OTHER_REASONS] += 1
+        place = tally.source, position, identity, notice.path, notice.reason
+        self._add(tally, Finding(*place, Fate.NOTED), subject)
 
     def note_conflict(self, conflict: Conflict) -> None:
         """Add a source that names another payee than the one that is served."""
-        tally = next(each for each in self.tallies if each.source == conflict.other)
-        served = next(each for each in self.tallies if each.source == conflict.served)
-        finding = Finding(conflict.other, "", conflict.url, "$.accepts", str(conflict), Fate.NOTED)
+        names = [each.source for each in self.tallies]
+        tally = self.tallies[names.index(conflict.other)]
+        served = self.fates.sources[names.index(conflict.served)].name
         tally.noted["conflicting payees"] += 1
         reason = (
             f"names the payee {conflict.other_payee}; {conflict.served_payee} is served, from "
-            f"{self.fates.sources[self._numbers[id(served)]].name}"
+            f"{served}"
         )
-        subject = Subject((Address(text_hash(key_of(conflict.url)), 0),))
+        finding = Finding(conflict.other, "", conflict.url, "$.accepts", str(conflict), Fate.NOTED)
+        subject = Subject((Address(text_hash(key_of(conflict.url)), NO_HOST),))
         self._add(tally, finding, subject, ("$.accepts", reason))
 
     def check(self, tally: Tally, allowed: Fraction, before: float = 0.0) -> None:
@@ -249,13 +406,12 @@ class Findings:
     ) -> None:
         self.count += 1
         path, reason = shown or (finding.path, finding.reason)
-        place = self._numbers[id(tally)], finding.source, finding.position
-        self.fates.add(*place, finding.fate, path, reason, subject)
+        self.fates.add(self._numbers[id(tally)], finding, path, reason, subject)
         examples = self._examples.setdefault((id(tally), finding.fate), [])
         if len(examples) < MAX_EXAMPLES:
             examples.append(finding)
         if self._file is not None:
-            self._file.write(msgspec.json.encode(finding) + b"\n")
+            self._file.write(_encode(finding) + b"\n")
 
 
 @contextmanager
@@ -267,26 +423,20 @@ def collect_findings(
     The file replaces an earlier one when the body ends or raises TooManyRejects; any other
     exception leaves the earlier one alone. Raises Misuse for a path that is one of the inputs.
     """
-    with _open_report(path, inputs) as file:
-        yield Findings(file, folder)
-
-
-@contextmanager
-def _open_report(path: Path | None, inputs: Iterable[str]) -> Iterator[BinaryIO | None]:
     if path is None:
-        yield None
+        yield Findings(None, folder)
         return
-    if any(_is_same(path, name) for name in inputs):
+    if path.exists() and any(Path(each).exists() and path.samefile(each) for each in inputs):
         raise Misuse(f"--rejects {path}: is a file to read; name another one")
     if path.exists() and not path.is_file():  # a pipe or a device cannot be replaced
         with path.open("wb") as file:
-            yield file
+            yield Findings(file, folder)
         return
     path = path.resolve()  # replace the target of a symbolic link and not the link
     fresh = path.with_name(f"{path.name}.new")
     try:
         with fresh.open("wb") as file:
-            yield file
+            yield Findings(file, folder)
     except TooManyRejects:
         fresh.replace(path)
         raise
@@ -299,10 +449,3 @@ def _open_report(path: Path | None, inputs: Iterable[str]) -> Iterator[BinaryIO 
         raise IndexerError(
             f"--rejects {path}: {error.strerror}; the list is in {fresh}, the snapshot published"
         ) from error
-
-
-def _is_same(path: Path, name: str) -> bool:
-    try:
-        return path.samefile(name)
-    except OSError:  # one of them does not exist, or is standard input
-        return False

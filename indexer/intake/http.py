@@ -7,8 +7,9 @@ import gzip
 import re
 import ssl
 import zlib
+from base64 import b64encode
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractAsyncContextManager, contextmanager
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from functools import partial
@@ -42,9 +43,8 @@ MAX_SHOWN = 200  # characters of a URL
 CHECK_URL = "check the URL: feeds are mostly at /v1/services or /discovery/resources"
 UNCONDITIONAL: Mapping[str, str] = MappingProxyType({})
 
-_header_name = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _bytes_of_response = re.compile(r":? (?:bytearray\()?b['\"]")
-_header_value = re.compile(r"[!-~](?:[ -~]*[!-~])?")
+_header = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+: [!-~](?:[ -~]*[!-~])?")
 
 Parsed = TypeVar("Parsed")
 
@@ -78,25 +78,25 @@ class FeedClient:
         source: SourceOptions,
         url: httpx.URL,
         limits: Limits,
-        on_bytes: Callable[[int], None],
+        on_bytes: Callable[[int], object],
     ) -> None:
         self.deadline = asyncio.get_running_loop().time() + limits.seconds
-        self._source = source
-        self._origin = origin(url)
-        self._auth = httpx.BasicAuth(url.username, url.password) if url.userinfo else None
-        check = partial(check_feed, feed=self._origin[1:], allow_private=limits.allow_private)
-        self._http = httpx.AsyncClient(
-            transport=Transport(check),
-            headers=HEADERS,
-            timeout=limits.silence,
-        )
-        self._limits = limits
-        self._on_bytes = on_bytes
         self.received = 0
+        self._limits, self._on_bytes, self._params = limits, on_bytes, source.params
+        self._origin = origin(url)
+        self._headers = httpx.Headers(HEADERS)
+        self._headers.update(source.headers)
+        if url.userinfo:
+            credentials = b64encode(f"{url.username}:{url.password}".encode()).decode()
+            self._headers["Authorization"] = f"Basic {credentials}"
+        timeouts = dict.fromkeys(("connect", "read", "write", "pool"), limits.silence)
+        self._extensions = {"timeout": timeouts}
+        check = partial(check_feed, feed=self._origin[1:], allow_private=limits.allow_private)
+        self._transport = Transport(check)
 
     async def aclose(self) -> None:
         """Close all connections."""
-        await self._http.aclose()
+        await self._transport.aclose()
 
     async def get(
         self,
@@ -156,33 +156,32 @@ class FeedClient:
     ) -> httpx.Response:
         visited = [url]
         while True:
-            current = visited[-1]
-            self._http.cookies.clear()  # those of a hostile server would grow with every page
-            async with self._request(current, conditions) as response:
+            response = await self._transport.handle_async_request(
+                self._request(visited[-1], conditions)
+            )
+            try:
                 if not response.has_redirect_location:
                     _check_status(url, response, conditional=bool(conditions))
                     await self._receive(url, response, path, max_bytes)
                     return response
-            target = redirect_target(current, response.headers["location"])
+            finally:
+                await response.aclose()
+            target = redirect_target(visited[-1], response.headers["location"])
             if target in visited:
                 raise feed_error(url, "redirects in a circle")
             if len(visited) > MAX_REDIRECTS:
                 raise feed_error(url, f"redirects more than {MAX_REDIRECTS} times")
             visited.append(target)
 
-    def _request(
-        self, url: httpx.URL, conditions: Mapping[str, str]
-    ) -> AbstractAsyncContextManager[httpx.Response]:
-        """Request a URL, on the server of the feed with what the source sends there."""
-        if origin(url) != self._origin:
-            return self._http.stream("GET", url, headers=conditions)
-        missing = {
-            name: value for name, value in self._source.params.items() if name not in url.params
-        }
-        headers = {**self._source.headers, **conditions}
-        return self._http.stream(
-            "GET", with_parameters(url, missing), headers=headers, auth=self._auth
-        )
+    def _request(self, url: httpx.URL, conditions: Mapping[str, str]) -> httpx.Request:
+        """Return the request of a URL, on the server of the feed with what the source sends."""
+        headers = httpx.Headers(HEADERS)
+        if origin(url) == self._origin:
+            headers = self._headers.copy()
+            given = {name: each for name, each in self._params.items() if name not in url.params}
+            url = with_parameters(url, given)
+        headers.update(conditions)
+        return httpx.Request("GET", url, headers=headers, extensions=self._extensions)
 
     async def _receive(
         self, url: httpx.URL, response: httpx.Response, path: Path, max_bytes: int
@@ -192,8 +191,7 @@ class FeedClient:
         The body is taken as received: the decoder of httpx drops the second member of gzip data,
         overlooks that it is cut short, and refuses text that is declared as gzip by mistake.
         """
-        encoding = response.headers.get("content-encoding", "").strip().lower()
-        if encoding not in ENCODINGS:
+        if response.headers.get("content-encoding", "").strip().lower() not in ENCODINGS:
             raise feed_error(url, "has another content coding than gzip, which was asked for")
 
         def check(size: int) -> None:
@@ -206,7 +204,7 @@ class FeedClient:
                 file.write(chunk)
                 self._on_bytes(len(chunk))
                 check(file.tell())
-        for _ in range(2 if encoding.endswith("gzip") else 1):
+        for _ in ("content coding", "file"):
             await _decompress(path, check)
         self.received += path.stat().st_size
 
@@ -214,14 +212,9 @@ class FeedClient:
 def check_headers(source: SourceOptions) -> None:
     """Raise SourceError for a header that cannot be sent, without its value."""
     for name, value in source.headers.items():
-        if not _header_name.fullmatch(name):
-            raise feed_error(source.url, f"{name!r} is not the name of a header")
-        if not _header_value.fullmatch(value):
-            raise feed_error(
-                source.url,
-                f"the value of the header {name} cannot be sent; it must be printable ASCII "
-                "without blanks at its ends",
-            )
+        if not _header.fullmatch(f"{name}: {value}"):
+            fault = f"the header {name!r} cannot be sent; its value must be printable ASCII"
+            raise feed_error(source.url, f"{fault} without blanks at its ends")
 
 
 @contextmanager
@@ -241,8 +234,6 @@ def _translated_errors(url: httpx.URL) -> Iterator[None]:
         raise TransientError(f"the {coding} data is damaged or cut short") from error
     except UnicodeError as error:
         raise feed_error(url, f"the host cannot be looked up: {error}") from error
-    except httpx.RemoteProtocolError as error:  # httpx parses the header even if told not to follow
-        raise feed_error(url, "redirects to an invalid URL, which cannot be requested") from error
 
 
 def _check_status(url: httpx.URL, response: httpx.Response, *, conditional: bool) -> None:
@@ -342,14 +333,11 @@ def with_parameters(url: httpx.URL, parameters: Mapping[str, str | int]) -> http
 
 def redirect_target(url: httpx.URL, location: str) -> httpx.URL:
     """Resolve a `Location` header; raises SourceError for a URL that may not be requested."""
-    shown = shown_url(location)
-    try:
-        target = parse_feed_url(str(url.join(location)))
-    except (SourceError, httpx.InvalidURL, UnicodeError) as error:
-        raise feed_error(url, f"redirects to {shown!r}, which cannot be requested") from error
+    target = _resolve(url, url, location, "redirects to {}")
     if url.scheme == "https" and target.scheme != "https":
+        shown = shown_url(location)
         raise feed_error(url, f"redirects from https to {shown!r}, which is not encrypted")
-    return target.copy_with(userinfo=b"", fragment=None)
+    return target
 
 
 def next_target(feed: httpx.URL, page: httpx.URL, link: str) -> httpx.URL:
@@ -357,15 +345,20 @@ def next_target(feed: httpx.URL, page: httpx.URL, link: str) -> httpx.URL:
 
     Raises SourceError for any other link.
     """
-    try:
-        target = parse_feed_url(str(page.join(link)))
-    except (SourceError, httpx.InvalidURL, UnicodeError) as error:
-        fault = f"names {shown_url(link)!r} as the next page, which cannot be requested"
-        raise feed_error(feed, fault) from error
+    target = _resolve(feed, page, link, "names {} as the next page")
     if origin(target) not in {origin(page), origin(feed)}:
         raise feed_error(
             feed,
             f"names {shown_url(target)!r} as the next page, which has another origin (scheme, "
             "host and port); to read the feed from there, give that URL as the source",
         )
+    return target
+
+
+def _resolve(feed: httpx.URL, base: httpx.URL, link: str, act: str) -> httpx.URL:
+    try:
+        target = parse_feed_url(str(base.join(link)))
+    except (SourceError, httpx.InvalidURL, UnicodeError) as error:
+        fault = act.format(repr(shown_url(link)))
+        raise feed_error(feed, f"{fault}, which cannot be requested") from error
     return target.copy_with(userinfo=b"", fragment=None)

@@ -137,11 +137,8 @@ class KeptSource:
         fetched = read_json(self.folder / FETCHED, FetchedText)
         if fetched is None or fetched.format != FETCHED_FORMAT:
             return None
-        if fetched.request != hash_request(self._source):
-            return None
-        with suppress(OSError):
-            return fetched if sha256(self.path(fetched)) == fetched.sha256 else None
-        return None
+        is_same = fetched.request == hash_request(self._source)
+        return fetched if is_same and _is_whole(self.path(fetched), fetched.sha256) else None
 
     def path(self, fetched: FetchedText) -> Path:
         """Return the path of a text."""
@@ -169,9 +166,7 @@ class KeptSource:
         if self.state is None or not self.state.copy:
             return None
         path = self.folder / self.state.copy
-        with suppress(OSError):
-            return path if sha256(path) == self.state.sha256 else None
-        return None
+        return path if _is_whole(path, self.state.sha256) else None
 
     def refresh(self, read_at: datetime) -> None:
         """Note that a source was still as it was accepted."""
@@ -194,18 +189,18 @@ class KeptSource:
         left_out: URLs of listings that a new rule of the operator removed
         """
         accepted, now = self._listings().facts(), listings.facts()
-        kinds: dict[str, list[str]] = {"are gone": [], "pay another address": [], "cost more": []}
+        gone = (name for name in accepted if name not in now)
+        same = [(name, *accepted[name], *now[name]) for name in accepted if name in now]
+        kinds = {
+            "are gone": [name for name in gone if name.partition(" ")[0] not in left_out],
+            "pay another address": [
+                name for name, payee, _, new_payee, _ in same if payee and new_payee != payee
+            ],
+            "cost more": [
+                name for name, _, price, _, new_price in same if 0 < price * PRICE_RISE <= new_price
+            ],
+        }
         limit = max(FLOOR, int(allowed * len(accepted)))
-        for name, (payee, price) in accepted.items():
-            if name not in now:
-                if name.partition(" ")[0] not in left_out:
-                    kinds["are gone"].append(name)
-                continue
-            new_payee, new_price = now[name]
-            if payee and new_payee != payee:
-                kinds["pay another address"].append(name)
-            if 0 < price * PRICE_RISE <= new_price:
-                kinds["cost more"].append(name)
         return [
             _describe(kind, names, len(accepted))
             for kind, names in kinds.items()
@@ -265,6 +260,13 @@ class KeptSource:
             return _listings.decode((self.folder / LISTINGS).read_bytes())
         except (OSError, msgspec.MsgspecError):
             return AcceptedListings()
+
+
+def _is_whole(path: Path, digest: str) -> bool:
+    try:
+        return sha256(path) == digest
+    except OSError:
+        return False
 
 
 def hash_request(source: SourceOptions) -> str:

@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain, islice
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 from msgspec import Struct
 
-from indexer.intake.splitting import pairs
+from indexer.intake.forms import pairs
 
 # Names are compared in lower case, without `_` and `-`. Of each group the first that has a value of
 # the right type counts.
-TOTALS = ("total", "totalitems", "totalcount", "totalresults", "count")
-CURSORS = ("nextcursor", "nextpagetoken", "nextpagecursor", "nexttoken", "continuationtoken")
-CURSOR = "cursor"
-END_CURSOR = "endcursor"
+COUNTS = {
+    "total": ("total", "totalitems", "totalcount", "totalresults", "count"),
+    "limit": ("limit", "pagesize", "perpage"),
+    "offset": ("offset",),
+    "page": ("page", "currentpage", "pagenumber"),
+    "pages": ("pages", "totalpages", "pagecount"),
+}
+CURSORS = (
+    *("nextcursor", "nextpagetoken", "nextpagecursor", "nexttoken", "continuationtoken"),
+    *("cursor", "endcursor", "nextoffset", "after"),
+)
 FLAGS = ("hasmore", "hasnextpage", "hasnext", "more", "partialresults")
-PAGES = ("pages", "totalpages", "pagecount")
-LIMITS = ("limit", "pagesize", "perpage")
-NUMBERS = ("page", "currentpage", "pagenumber")
 NEXT = ("next", "nextpage", "nexturl", "nextlink", "nextpageurl")
 PLACES = frozenset(
     ("meta", "metadata", "links", "link", "pagination", "paging", "pageinfo", "responsemetadata")
@@ -29,10 +34,14 @@ PLACES = frozenset(
 LOOKS_LIKE_MORE = frozenset(("next", "cursor", "token", "more", "after", "continuation"))
 """Words of the names of members that may lead to more items."""
 LOOKS_BACK = frozenset(("prev", "previous", "start", "first", "before", "current", "last", "self"))
-MAX_MEMBERS = 100
+MAX_MEMBERS = 10_000
+MAX_DIGITS = 16
+END_CURSOR = "endcursor"
 MAX_VALUE = 2**16  # bytes
 DEPTH = 3
 NOTHING: tuple[Any, ...] = (None, False, 0, "", "0", [], {})
+
+T = TypeVar("T")
 
 _words = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z]+(?![a-z])")
 _url_start = re.compile(r"[A-Za-z][\w+.-]*://|[/?]")
@@ -87,18 +96,20 @@ def read_pagination(beside: bytes, link: str = "") -> StatedPagination:
     """
     members = dict(_members(beside, DEPTH)) if beside else {}
     stated = {_fold(name): (name, value) for name, value in members.items()}
-    more = _flag(stated)
-    target = link or next(filter(None, (_target(stated.get(name)) for name in NEXT)), "")
-    is_url = bool(link) or _url_start.match(target) is not None or _is_link(stated)
+
+    def first(names: Iterable[str], read: Callable[[Any], T | None]) -> T | None:
+        found = (read(stated[name][1]) for name in names if name in stated)
+        return next((each for each in found if each is not None), None)
+
+    more = first(FLAGS, _flag)
+    target = link or first(NEXT, _target) or ""
+    is_object = any(isinstance(stated[name][1], dict) for name in NEXT if name in stated)
+    is_url = bool(link) or is_object or _url_start.match(target) is not None
     cursor = _cursor(stated, more=more)
     if cursor is None and target and not is_url:
-        cursor = Continuation(CURSOR, target)
+        cursor = Continuation("cursor", target)
     return StatedPagination(
-        total=_number(stated, TOTALS),
-        limit=_number(stated, LIMITS),
-        offset=_number(stated, ("offset",)),
-        page=_number(stated, NUMBERS),
-        pages=_number(stated, PAGES),
+        **{field: first(names, _count) for field, names in COUNTS.items()},
         cursor=cursor,
         next=target if is_url else "",
         more=more,
@@ -120,32 +131,26 @@ StatedMembers = dict[str, tuple[str, Any]]
 def _members(text: bytes, depth: int) -> Iterator[tuple[str, Any]]:
     """Yield the members that may state pagination, and after them those of objects of PLACES."""
     inner = []
-    for number, (name, raw) in enumerate(pairs(text)):
-        if len(raw) > MAX_VALUE or number > MAX_MEMBERS * MAX_MEMBERS:
-            continue
+    for name, raw in islice(pairs(text), MAX_MEMBERS):
         folded = _fold(name)
-        if folded in PLACES and depth and raw.startswith(b"{"):
-            inner.append(raw)
-        elif folded in PLACES and raw.startswith(b"["):
-            yield from _links(raw)
-        elif folded in _KNOWN or not LOOKS_LIKE_MORE.isdisjoint(words_of(name)):
-            try:
-                yield name, _value.decode(raw)
-            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-                continue
+        if len(raw) > MAX_VALUE or not (
+            folded in PLACES or folded in _KNOWN or not LOOKS_LIKE_MORE.isdisjoint(words_of(name))
+        ):
+            continue
+        if folded in PLACES and raw.startswith(b"{"):
+            inner += [raw] * bool(depth)
+            continue
+        try:
+            value = _value.decode(raw)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            continue
+        if folded not in PLACES:
+            yield name, value
+        for link in value if folded in PLACES and isinstance(value, list) else ():
+            if isinstance(link, dict) and "next" in (link.get("rel"), link.get("relation")):
+                yield "next", link
     for raw in inner:
         yield from _members(raw, depth - 1)
-
-
-def _links(text: bytes) -> Iterator[tuple[str, Any]]:
-    """Yield the link to the next page in a list of links."""
-    try:
-        links = _value.decode(text)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return
-    for link in links:
-        if isinstance(link, dict) and "next" in (link.get("rel"), link.get("relation")):
-            yield "next", link
 
 
 def words_of(name: str) -> set[str]:
@@ -165,12 +170,12 @@ def _promises(name: str, value: Any, more: bool | None) -> bool:
 
 def _cursor(stated: StatedMembers, *, more: bool | None) -> Continuation | None:
     """Return the parameter that asks for the next page, named after the member that states it."""
-    names = (*CURSORS, CURSOR, *([] if more is False else [END_CURSOR]), "nextoffset", "after")
-    for name in names:
+    for name in CURSORS:
         given, value = stated.get(name, ("", None))
-        if isinstance(value, bool) or not isinstance(value, (str, int)) or value in NOTHING:
+        is_text = isinstance(value, (str, int)) and not isinstance(value, bool)
+        if not is_text or value in NOTHING or (name == END_CURSOR and more is False):
             continue
-        if name in {"endcursor", "after"}:
+        if name in {END_CURSOR, "after"}:
             return Continuation("after", str(value))
         parameter = re.sub("^next[_-]?", "", given, flags=re.IGNORECASE)
         return Continuation(parameter[:1].lower() + parameter[1:], str(value))
@@ -178,44 +183,28 @@ def _cursor(stated: StatedMembers, *, more: bool | None) -> Continuation | None:
     return Continuation("page", str(page)) if type(page) is int and page else None
 
 
-def _target(member: tuple[str, Any] | None) -> str:
+def _target(value: Any) -> str | None:
     """Return the URL, or the opaque text, of a member that names the next page."""
-    value = None if member is None else member[1]
     if isinstance(value, dict):
         value = value.get("href") or value.get("url")
-    return value if isinstance(value, str) else ""
+    return value if isinstance(value, str) and value else None
 
 
-def _is_link(stated: StatedMembers) -> bool:
-    return any(isinstance(stated.get(name, ("", None))[1], dict) for name in NEXT)
+def _count(value: Any) -> int | None:
+    """Return a count, which may be a string of digits."""
+    if isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) < MAX_DIGITS:
+        return int(value)
+    return value if type(value) is int and value >= 0 else None
 
 
-def _number(stated: StatedMembers, names: Sequence[str]) -> int | None:
-    """Return the first count, which may be a string of digits."""
-    for name in names:
-        value = stated.get(name, ("", None))[1]
-        if isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) < 16:
-            return int(value)
-        if type(value) is int and value >= 0:
-            return value
-    return None
-
-
-def _flag(stated: StatedMembers) -> bool | None:
-    values = (stated.get(name, ("", None))[1] for name in FLAGS)
-    flags = {True: True, False: False, "true": True, "false": False}
-    return next(
-        (flags[each] for each in values if isinstance(each, (bool, str)) and each in flags), None
-    )
+def _flag(value: Any) -> bool | None:
+    if isinstance(value, str):
+        return {"true": True, "false": False}.get(value)
+    return value if isinstance(value, bool) else None
 
 
 def _fold(name: str) -> str:
     return name.replace("_", "").replace("-", "").lower()
 
 
-_KNOWN = frozenset(
-    (
-        *(*TOTALS, *CURSORS, CURSOR, END_CURSOR, *FLAGS, *PAGES, *NEXT, *LIMITS, *NUMBERS),
-        *("offset", "nextoffset"),
-    )
-)
+_KNOWN = frozenset((*chain(*COUNTS.values()), *CURSORS, *FLAGS, *NEXT))

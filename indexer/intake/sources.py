@@ -14,7 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from indexer.errors import IndexerError, SourceError
-from indexer.intake.records import STANDARD_INPUT, source_errors
+from indexer.intake.lists import STANDARD_INPUT, source_errors
 from indexer.options import BuildOptions, Kind, OnError, SourceOptions
 from indexer.progress import Progress
 from indexer.text import printable
@@ -22,7 +22,7 @@ from service.errors import needs_extra
 from service.urls import is_url
 
 if TYPE_CHECKING:  # httpx is an optional dependency
-    from indexer.intake.fetch import Feed, FeedProgress
+    from indexer.intake.fetch import Feed
 
 SUFFIXES = (".jsonl", ".ndjson", ".json")
 
@@ -84,18 +84,34 @@ class Input(Struct, frozen=True):
 
 
 class Inputs(Struct, frozen=True):
-    """The files of a build by what they hold, and notes on the feeds among its sources."""
+    """The files of a build, and notes on the feeds among its sources."""
 
-    sources: list[Input]
-    payments: list[Input]
-    overlays: list[Input]
-    probes: list[Input]
-    notes: list[str]
+    all: list[Input]
+    notes: list[str] = []
+
+    def of_kind(self, kind: Kind | None) -> list[Input]:
+        """Return the inputs of a kind, None for those of services and resources."""
+        return [each for each in self.all if _role(each.options) is kind]
 
     @property
-    def all(self) -> list[Input]:
-        """All inputs."""
-        return [*self.sources, *self.payments, *self.overlays, *self.probes]
+    def sources(self) -> list[Input]:
+        """The inputs of services and resources."""
+        return self.of_kind(None)
+
+    @property
+    def payments(self) -> list[Input]:
+        """The inputs of payments."""
+        return self.of_kind(Kind.PAYMENTS)
+
+    @property
+    def overlays(self) -> list[Input]:
+        """The overlays."""
+        return self.of_kind(Kind.OVERLAY)
+
+    @property
+    def probes(self) -> list[Input]:
+        """The inputs of observations."""
+        return self.of_kind(Kind.PROBES)
 
     @property
     def size(self) -> int:
@@ -118,23 +134,24 @@ def find_inputs(options: BuildOptions) -> Inputs:
 
     Raises SourceError for a folder or a pattern without files, and for a file that is missing.
     """
-    kinds = (Kind.PAYMENTS, Kind.OVERLAY, Kind.PROBES, None)
-    found: dict[Kind | None, list[Input]] = {kind: [] for kind in kinds}
+    inputs = Inputs([])
     for source in options.sources:
-        inputs = found.get(source.kind, found[None])
-        known = {each.path for each in inputs if source.kind is Kind.PAYMENTS}
-        for path in [""] if source.url else _expand(source, inputs):
+        others = inputs.of_kind(_role(source))
+        names = [each.name for each in others]
+        known = {each.path for each in others if source.kind is Kind.PAYMENTS}
+        try:
+            paths = [""] if source.url else _expand(source)
+        except SourceError as error:
+            if must_not_fail(source):
+                raise
+            inputs.all.append(Input(source, source.name, "", failure=error))
+            continue
+        for path in paths:
             if path not in known:  # several patterns of payments may match a file
                 given = source.name if path in {"", source.path} else printable(path)
-                name = distinct_name(given, [each.options.name for each in inputs])
-                inputs.append(_check(Input(replace(source, name=name), source.name, path)))
-    return Inputs(
-        sources=found[None],
-        payments=found[Kind.PAYMENTS],
-        overlays=found[Kind.OVERLAY],
-        probes=found[Kind.PROBES],
-        notes=[],
-    )
+                names.append(distinct_name(given, names))
+                inputs.all.append(Input(replace(source, name=names[-1]), source.name, path))
+    return inputs
 
 
 def fetch_feeds(inputs: Inputs, options: BuildOptions, progress: Progress) -> Inputs:
@@ -144,30 +161,24 @@ def fetch_feeds(inputs: Inputs, options: BuildOptions, progress: Progress) -> In
     sources that must not fail, as payments, overlays and trusted probes never may.
     """
     feeds = [each.options for each in inputs.all if each.options.url]
-    if not feeds:
-        return inputs
-    results = iter(_fetch(feeds, options, progress))
-    notes: list[str] = []
-    fatal: list[SourceError] = []
-
-    def fetched(each: Input) -> Input:
-        if not each.options.url:
-            return each
-        feed = next(results)
+    results = iter(_fetch(feeds, options, progress) if feeds else ())
+    found = Inputs([])
+    fatal: list[str] = []
+    for each in inputs.all:
+        feed = next(results) if each.options.url else None
         if isinstance(feed, SourceError):
-            if must_not_fail(each.options):
-                fatal.append(feed)
-            return replace(each, failure=feed)
-        if feed.note:
-            notes.append(f"{each.name}: {feed.note}")
-        read_at = datetime.fromtimestamp(feed.walked_at, UTC)
-        return replace(each, path=str(feed.path), is_lines=feed.is_lines, read_at=read_at)
-
-    kinds = (inputs.sources, inputs.payments, inputs.overlays, inputs.probes)
-    sources, payments, overlays, probes = ([fetched(each) for each in kind] for kind in kinds)
+            fatal += [str(feed)] * must_not_fail(each.options)
+            found.all.append(replace(each, failure=feed))
+        elif feed is None:
+            found.all.append(each)
+        else:
+            found.notes.extend([f"{each.name}: {feed.note}"] if feed.note else [])
+            read_at = datetime.fromtimestamp(feed.walked_at, UTC)
+            is_lines = feed.is_lines
+            found.all.append(replace(each, path=str(feed.path), is_lines=is_lines, read_at=read_at))
     if fatal:
-        raise SourceError("\n".join(map(str, fatal)))
-    return Inputs(sources, payments, overlays, probes, notes)
+        raise SourceError("\n".join(fatal))
+    return found
 
 
 def must_not_fail(source: SourceOptions) -> bool:
@@ -183,54 +194,32 @@ def distinct_name(name: str, taken: Collection[str]) -> str:
     return next(each for each in chain([name], numbered) if each not in taken)
 
 
-def _check(each: Input) -> Input:
-    """Return an input unless it is a file that is missing, and whose source must not fail."""
-    if each.path not in {"", STANDARD_INPUT} and must_not_fail(each.options):
-        with source_errors(each.name):
-            Path(each.path).stat()
-    return each
+def _role(source: SourceOptions) -> Kind | None:
+    return None if source.is_listed else source.kind
 
 
-def _expand(source: SourceOptions, inputs: list[Input]) -> list[str]:
-    """Return the files of a source: of a folder, or those that a pattern matches.
+def _expand(source: SourceOptions) -> list[str]:
+    """Return the files of a source: those of a folder by name, or those that a pattern matches.
 
-    A source without any, which may fail, is added to the inputs with its failure.
+    Raises SourceError for a folder or a pattern without files, and for a file that is missing and
+    whose source must not fail.
     """
-    try:
-        is_no_folder = source.kind is Kind.PAYMENTS or source.path == STANDARD_INPUT
-        if is_no_folder or not Path(source.path).is_dir():
-            return _expand_pattern(source.path)
-        return _expand_folder(source.path)
-    except SourceError as error:
-        if must_not_fail(source):
-            raise
-        inputs.append(Input(source, source.name, "", failure=error))
-        return []
-
-
-def _expand_folder(name: str) -> list[str]:
-    """Return the JSON files of a folder, by name; raises SourceError without any."""
-    paths = [str(path) for path in sorted(Path(name).iterdir()) if _is_json(path)]
-    if not paths:
+    name = source.path
+    if source.kind is not Kind.PAYMENTS and name != STANDARD_INPUT and Path(name).is_dir():
+        files = sorted(each for each in Path(name).iterdir() if each.is_file())
+        plain = {each: each.name.removesuffix(".gz").removesuffix(".zst") for each in files}
+        if paths := [str(each) for each in files if plain[each].endswith(SUFFIXES)]:
+            return paths
         raise SourceError(f"{name}: no file here ends in {', '.join(SUFFIXES)} (or .gz, .zst)")
-    return paths
-
-
-def _expand_pattern(name: str) -> list[str]:
-    """Return the files that match a shell pattern, or a file that exists.
-
-    Raises SourceError for a pattern that no file matches.
-    """
-    if not glob.has_magic(name) or os.path.lexists(name):
-        return [name]
-    matches = sorted({*glob.glob(name, recursive=True)})  # noqa: PTH207  # Path.glob needs a root
-    if not matches:
-        raise SourceError(f"{printable(name)}: there is no such file, and none matches it")
-    return matches
-
-
-def _is_json(path: Path) -> bool:
-    return path.name.removesuffix(".gz").removesuffix(".zst").endswith(SUFFIXES) and path.is_file()
+    if glob.has_magic(name) and not os.path.lexists(name):
+        matches = sorted({*glob.glob(name, recursive=True)})  # noqa: PTH207  # Path.glob needs a root
+        if not matches:
+            raise SourceError(f"{printable(name)}: there is no such file, and none matches it")
+        return matches
+    if name != STANDARD_INPUT and must_not_fail(source):
+        with source_errors(printable(name)):
+            Path(name).stat()
+    return [name]
 
 
 def _fetch(
@@ -240,18 +229,12 @@ def _fetch(
         from indexer.intake import fetch  # noqa: PLC0415  # needs httpx
     except ImportError as error:
         raise IndexerError(needs_extra("fetching feeds", "indexer")) from error
-    by_name: dict[str, FeedProgress] = {}
     with progress.stage("fetch feeds") as stage:
+        received = [0, 0]
 
-        def report(feed: FeedProgress) -> None:
-            by_name[feed.name] = feed
-            states = by_name.values()
-            totals = [state.total for state in states if state.total is not None]
-            stage.update(
-                sum(state.items for state in states),
-                sum(totals) if len(totals) == len(states) else None,
-                f"{sum(state.bytes for state in states) / 1e6:,.1f} MB",
-            )
+        def report(size: int, items: int) -> None:
+            received[:] = received[0] + size, received[1] + items
+            stage.update(received[1], None, f"{received[0] / 1e6:,.1f} MB")
 
         scratch = options.from_scratch
         return fetch.fetch_feeds(feeds, options.out, options.limits, report, from_scratch=scratch)

@@ -5,9 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import os
-from collections.abc import Callable, Iterator, Mapping
-from functools import partial
-from http import HTTPStatus
+from collections.abc import Awaitable, Callable, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import BinaryIO
@@ -17,11 +15,9 @@ import msgspec
 from msgspec import Struct
 
 from indexer.errors import SourceError
-from indexer.intake.forms import NoList, known_members
+from indexer.intake.forms import NoList, known_members, mask_surrogates
 from indexer.intake.http import (
     CHECK_URL,
-    UNCONDITIONAL,
-    FeedClient,
     NotFound,
     PermanentError,
     TransientError,
@@ -30,13 +26,7 @@ from indexer.intake.http import (
     with_parameters,
 )
 from indexer.intake.lists import BeyondBounds, DamagedText, open_list
-from indexer.intake.pagination import (
-    NONE,
-    StatedPagination,
-    describe_shortfall,
-    read_pagination,
-)
-from indexer.intake.splitting import mask_surrogates
+from indexer.intake.pagination import NONE, StatedPagination, describe_shortfall, read_pagination
 from indexer.options import Kind, Limits, SourceOptions
 from indexer.text import MAX_RECORD
 
@@ -47,8 +37,6 @@ MAX_REPEATS = 3
 """Pages in a row without a new item after which links and cursors lead nowhere."""
 MAX_DIGITS = 15  # of a number in a URL
 KEY_BYTES = 16  # small, since the keys of a million items are held in memory
-PLAIN = (Kind.MANIFEST, Kind.PAYMENTS, Kind.OVERLAY, Kind.PROBES)
-"""Kinds of sources that are files and never pages."""
 REPEATS = "a page repeats although the server promises another one"
 ADVICE = "check how the server names the next page, or request all with ?limit="
 
@@ -56,116 +44,122 @@ _one_line = bytes.maketrans(b"\r\n", b"  ")  # JSON has line breaks only between
 
 
 class Page(Struct):
-    """Items as received, and what the server states of other pages.
+    """A response, its items as received, and what it states of other pages.
 
-    url: of this page
-    snapshot: the `Ratecard-Snapshot` header
+    items: None for a plain file: JSON lines (`is_lines`), an array, a document or a record
     """
 
-    items: list[bytes]
-    pagination: StatedPagination
-    url: httpx.URL
-    snapshot: str
+    response: httpx.Response
+    items: list[bytes] | None = None
+    pagination: StatedPagination = NONE
+    is_lines: bool = False
+
+    @property
+    def url(self) -> httpx.URL:
+        """The URL of this page."""
+        return self.response.url
+
+    @property
+    def is_static(self) -> bool:
+        """Whether a list is a file on a web server, which says nothing of pages."""
+        is_file = self.url.path.endswith(".json") and not self.url.query
+        return is_file and "last-modified" in self.response.headers and self.pagination == NONE
 
 
-class PlainFile(Struct):
-    """JSON lines (`is_lines`), an array, a document or a single record: a text without pages."""
-
-    is_lines: bool
-
-
-def is_static(response: httpx.Response, page: Page) -> bool:
-    """Whether a list is a file on a web server, which says nothing of pages and when it changed."""
-    url = response.url
-    is_file = url.path.endswith(".json") and not url.query and "last-modified" in response.headers
-    return is_file and page.pagination == NONE
+RequestPage = Callable[[httpx.URL, int | None], Awaitable[Page]]
+"""Requests a page in so many attempts, or in those that the limits allow."""
 
 
 class Walk:
     """A walk by the links, cursors or page numbers of the first page, or by offset.
 
-    Distinct items are written to `lines`, one a line. `on_page` is called with the number of items
-    so far, and the stated total.
+    Distinct items are written to `lines`, one a line. `on_page` is called with the number of
+    items of each page.
 
     received: items of pages with a new one, duplicates included
-    pages: pages with a new item
     note: a remark for the operator
-    repeats: whether the server sends the same page at every offset
     """
 
     def __init__(
         self,
-        client: FeedClient,
+        request: RequestPage,
         source: SourceOptions,
         url: httpx.URL,
         limits: Limits,
-        body: Path,
         lines: BinaryIO,
-        on_page: Callable[[int, int | None], None],
+        on_page: Callable[[int], object],
     ) -> None:
-        self._client, self._source, self._url, self._limits = client, source, url, limits
-        self._body, self._lines, self._on_page = body, lines, on_page
+        self._request, self._source, self._url = request, source, url
+        self._max_pages, self._lines, self._on_page = limits.pages, lines, on_page
         self._start, self._limit = self._parameter("offset"), self._parameter("limit")
         self._keys: set[bytes] = set()
         self._visited = {url}
-        self._longest = self._requests = self._barren = 0
+        self._longest = self._requests = self._pages = 0
         self._total: int | None = None
         self._snapshot = ""
-        self._is_new = False
-        self.received = self.pages = 0
+        self._repeats = False  # the server sends the same page at every offset
+        self.received = 0
         self.note = ""
-        self.repeats = False
 
     @property
     def is_one_page(self) -> bool:
         """Whether the first page has all items, as it says or as it comes at every offset."""
-        return self.pages <= 1 and (self.repeats or not self._requests)
+        return self._pages <= 1 and (self._repeats or not self._requests)
 
     async def read(self, page: Page) -> None:
         """Read from the first page to the last; raises SourceError unless all items were read."""
-        self._snapshot = page.snapshot
-        self.add(page)
-        self._end = page
-        number = page.pagination.page
-        self._first_number = min(number or 0, 1)
-        ends = page.pagination.last_page is not None or page.pagination.total is not None
-        by_number = number is not None and page.pagination.offset is None and ends
-        by_offset = not by_number and self._link(page) is None
-        following: Page | None = page
-        while following is not None:
-            page = self._end = following
-            if by_offset:
-                following = await self._next_by_offset(page)
-            else:
-                following = await self._next_by_link(page)
-        self._check_end(self._end)
+        self._add(page)
+        if page.is_static:
+            return
+        self._snapshot = _snapshot(page)
+        stated = page.pagination
+        self._first_number = min(stated.page or 0, 1)
+        has_end = stated.last_page is not None or stated.total is not None
+        is_numbered = stated.page is not None and stated.offset is None and has_end
+        if is_numbered or self._link(page) is not None:
+            page = await self._follow_links(page)
+        else:
+            page = await self._follow_offsets(page)
+        self._check_end(page)
 
-    async def _next_by_offset(self, page: Page) -> Page | None:
-        """Return the page at the next offset, None after the last one."""
-        if self._is_last(page):
-            return None
-        limit = self._limit or len(page.items)
-        place = {"limit": limit, "offset": self._start + self.received}
-        try:
-            following = await self._request_longer(page, with_parameters(self._url, place))
-        except NotFound:
-            if self._promises(page) or len(page.items) >= self._longest:
-                raise
-            return None
-        is_promised = page.pagination.promises and following.pagination.more is not False
-        if not self.add(following) and (is_promised or self._promises(following)):
-            # Once more, for a transient fault.
-            following = await self._fetch(with_parameters(self._url, place))
-            self.add(following)
-        if self._is_new:
-            return following
-        self.repeats = self.pages == 1 and len(following.items) > 0
-        if following.items and self._total is None:
-            self.note = (
-                f"repeats a page instead of an end: its {len(self._keys):,} items count as all"
-            )
-        self._end = page if is_promised else following
-        return None
+    async def _follow_links(self, page: Page) -> Page:
+        """Follow links, cursors or page numbers; returns the last page."""
+        barren = 0
+        while (target := self._link(page)) is not None and not _names_itself(page):
+            if target in self._visited or (barren >= MAX_REPEATS and page.items):
+                raise self._fault(REPEATS)
+            self._visited.add(target)
+            has_cursor = page.pagination.cursor is not None and not page.pagination.next
+            page = await self._fetch(target, page if has_cursor else None)
+            barren = 0 if self._add(page) else barren + 1
+        return page
+
+    async def _follow_offsets(self, page: Page) -> Page:
+        """Request the next offset until a page ends the feed; returns the one that tells."""
+        while not self._is_last(page):
+            limit = self._limit or len(page.items or ())
+            place = {"limit": limit, "offset": self._start + self.received}
+            target = with_parameters(self._url, place)
+            try:
+                following = await self._fetch(target, page)
+            except NotFound:
+                if self._promises(page) or len(page.items or ()) >= self._longest:
+                    raise
+                return page
+            is_promised = page.pagination.promises and following.pagination.more is not False
+            is_new = self._add(following)
+            if not is_new and (is_promised or self._promises(following)):
+                # Once more, for a transient fault.
+                following = await self._fetch(with_parameters(self._url, place))
+                is_new = self._add(following)
+            if not is_new:
+                self._repeats = self._pages == 1 and bool(following.items)
+                if following.items and self._total is None:
+                    count = f"its {len(self._keys):,} items count as all"
+                    self.note = f"repeats a page instead of an end: {count}"
+                return page if is_promised else following
+            page = following
+        return page
 
     def _is_last(self, page: Page) -> bool:
         """Whether a page ends the feed.
@@ -178,41 +172,32 @@ class Walk:
         is_full = len(page.items) >= self._longest
         return page.pagination.more is False or (self._total is not None and not is_full)
 
-    async def _next_by_link(self, page: Page) -> Page | None:
-        """Return the page that a page leads to, None after the last one."""
-        target = self._link(page)
-        if target is None or _names_itself(page):
-            return None
-        if target in self._visited:
-            raise self._fault(REPEATS)
-        self._visited.add(target)
-        has_cursor = page.pagination.cursor is not None and not page.pagination.next
-        request = partial(self._request_longer, page) if has_cursor else self._fetch
-        following = await request(target)
-        self._barren = 0 if self.add(following) else self._barren + 1
-        if self._barren == MAX_REPEATS and following.items:
-            raise self._fault(REPEATS)
-        return following
+    async def _fetch(self, url: httpx.URL, before: Page | None = None) -> Page:
+        """Request a page; the one behind a short first page with PAGE_SIZE items, if it may be."""
+        page = None
+        is_short = before is not None and len(before.items or ()) < PAGE_SIZE
+        is_second = not self._requests and not self._parameter("limit")
+        if before is not None and is_short and is_second and self._promises(before):
+            try:
+                page = await self._request(with_parameters(url, {"limit": PAGE_SIZE}), 1)
+                self._limit = PAGE_SIZE
+            except SourceError:  # some servers refuse a limit above their default
+                pass
+        page = page or await self._request(url, None)
+        self._requests += 1
+        if self._requests >= self._max_pages:
+            raise feed_error(self._url, f"has more than {self._max_pages:,} pages")
+        if "" != _snapshot(page) != self._snapshot != "":
+            raise feed_error(self._url, "changed while it was read; try again later")
+        return page
 
-    async def _request_longer(self, page: Page, url: httpx.URL) -> Page:
-        """Request the second page with PAGE_SIZE items, and as before where that is refused."""
-        is_short = len(page.items) < PAGE_SIZE and not self._parameter("limit")
-        if self._requests or not is_short or not self._promises(page):
-            return await self._fetch(url)
-        try:
-            longer = await self._request(with_parameters(url, {"limit": PAGE_SIZE}), attempts=1)
-        except SourceError:  # some servers refuse a limit above their default
-            return await self._fetch(url)
-        self._limit = PAGE_SIZE
-        return self._count(longer)
-
-    def add(self, page: Page) -> bool:
+    def _add(self, page: Page) -> bool:
         """Write the items that are new; returns whether there are any."""
-        before = len(self._keys)
-        self._longest = max(self._longest, len(page.items), page.pagination.limit or 0)
+        before, items = len(self._keys), page.items or []
+        self._longest = max(self._longest, len(items), page.pagination.limit or 0)
         if page.pagination.total is not None:
             self._total = page.pagination.total
-        for item in page.items:
+        for item in items:
             text = item.translate(_one_line)
             key = hashlib.blake2b(text, digest_size=KEY_BYTES).digest()
             if key not in self._keys:
@@ -224,12 +209,12 @@ class Walk:
                 f"has more than {self._source.max_items:,} items; raise `max_items` of the source "
                 "if it is right",
             )
-        self._is_new = len(self._keys) > before
-        if self._is_new:
-            self.pages += 1
-            self.received += len(page.items)
-            self._on_page(self.received, self._total)
-        return self._is_new
+        is_new = len(self._keys) > before
+        if is_new:
+            self._pages += 1
+            self.received += len(items)
+            self._on_page(len(items))
+        return is_new
 
     def _missing(self) -> int:
         """Return how many items the walk falls short of the total that was stated last."""
@@ -246,9 +231,8 @@ class Walk:
                 f"its last page has `{promises[0]}`, and no page with a new item follows"
             )
         if self._missing():
-            total = (self._total or 0) - self._start
-            shortfall = describe_shortfall(total, len(self._keys))
-            where = ", the same at every offset" if self.repeats else ""
+            shortfall = describe_shortfall((self._total or 0) - self._start, len(self._keys))
+            where = ", the same at every offset" if self._repeats else ""
             raise feed_error(self._url, f"{shortfall}{where}; {ADVICE}, or try again later")
 
     def _fault(self, fault: str) -> SourceError:
@@ -267,35 +251,17 @@ class Walk:
         if stated.last_page is not None:
             more = stated.page - self._first_number + 1 < stated.last_page
         elif stated.total is not None:
-            more = len(page.items) > 0 and self._missing() > 0
+            more = bool(page.items) and self._missing() > 0
         return with_parameters(page.url, {"page": stated.page + 1}) if more else None
-
-    async def _fetch(self, url: httpx.URL) -> Page:
-        return self._count(await self._request(url))
-
-    def _count(self, page: Page) -> Page:
-        """Check the bounds of a walk, and that it is one of one snapshot."""
-        self._requests += 1
-        if self._requests >= self._limits.pages:
-            raise feed_error(self._url, f"has more than {self._limits.pages:,} pages")
-        if page.snapshot and self._snapshot and page.snapshot != self._snapshot:
-            raise feed_error(self._url, "changed while it was read; try again later")
-        return page
-
-    async def _request(self, url: httpx.URL, attempts: int | None = None) -> Page:
-        max_bytes = self._limits.page_bytes
-        return await self._client.get(
-            url,
-            self._body,
-            partial(parse_page, self._body, max_bytes),
-            max_bytes=max_bytes,
-            attempts=attempts,
-        )
 
     def _parameter(self, name: str) -> int:
         """Return a number from the query of the feed, or 0."""
         text = self._url.params.get(name, self._source.params.get(name, ""))
         return int(text) if text.isascii() and text.isdecimal() and len(text) <= MAX_DIGITS else 0
+
+
+def _snapshot(page: Page) -> str:
+    return str(page.response.headers.get("ratecard-snapshot", ""))
 
 
 def _names_itself(page: Page) -> bool:
@@ -304,26 +270,6 @@ def _names_itself(page: Page) -> bool:
     if cursor is None or page.items or page.pagination.more:
         return False
     return bool(page.url.params.get(cursor.parameter) == cursor.value)
-
-
-async def fetch_first(
-    client: FeedClient,
-    source: SourceOptions,
-    url: httpx.URL,
-    limits: Limits,
-    body: Path,
-    conditions: Mapping[str, str] = UNCONDITIONAL,
-) -> tuple[httpx.Response, Page | PlainFile | None]:
-    """Request the URL of a source; returns the response, and its body unless it is not modified."""
-
-    def parse(response: httpx.Response) -> tuple[httpx.Response, Page | PlainFile | None]:
-        if response.status_code == HTTPStatus.NOT_MODIFIED:
-            return response, None
-        if source.kind in PLAIN:
-            return response, PlainFile(is_lines=False)
-        return response, parse_body(body, limits.page_bytes, response, source.kind)
-
-    return await client.get(url, body, parse, max_bytes=limits.bytes, conditions=conditions)
 
 
 def parse_page(path: Path, max_bytes: int, response: httpx.Response) -> Page:
@@ -335,14 +281,14 @@ def parse_page(path: Path, max_bytes: int, response: httpx.Response) -> Page:
         page = parse_body(path, max_bytes, response)
     except PermanentError as error:
         raise TransientError(str(error)) from error
-    if isinstance(page, PlainFile):
+    if page.items is None:
         raise TransientError("is a plain file where a page is expected")
     return page
 
 
 def parse_body(
     path: Path, max_bytes: int, response: httpx.Response, kind: Kind | None = None
-) -> Page | PlainFile:
+) -> Page:
     """Parse a body of up to `max_bytes`, of a declared kind; JSON lines may be longer.
 
     Raises TransientError for damaged or truncated content, and PermanentError for another text.
@@ -359,29 +305,24 @@ def parse_body(
         if found.is_lines:
             _check_lines(found.items, file)
         if not found.key:
-            return PlainFile(found.is_lines)
+            return Page(response, is_lines=found.is_lines)
         items = [text for _, text in islice(found.items, MAX_PAGE_ITEMS + 1)]
     if len(items) > MAX_PAGE_ITEMS:
         raise PermanentError(f"has more than {MAX_PAGE_ITEMS:,} items on one page")
     link = response.links.get("next", {}).get("url", "")
-    snapshot = response.headers.get("ratecard-snapshot", "")
-    return Page(items, read_pagination(found.beside, link), response.url, snapshot)
+    return Page(response, items, read_pagination(found.beside, link))
 
 
 def _check_lines(lines: Iterator[tuple[str, bytes]], file: io.BufferedReader) -> None:
     """Raise TransientError for lines that are none, or cut short as after a lost connection."""
     _, first = next(lines)
-    _check_line(first, "is not JSON, or cut short")
     size = file.seek(0, os.SEEK_END)
     file.seek(max(0, size - MAX_RECORD))
-    if last := file.read().rpartition(b"\n")[2].strip():
-        _check_line(last, "ends within a line")
-
-
-def _check_line(line: bytes, fault: str) -> None:
-    try:
-        known_members(mask_surrogates(line))
-    except (msgspec.ValidationError, RecursionError) as error:
-        raise PermanentError(f"is not a list of services or resources; {CHECK_URL}") from error
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise TransientError(fault) from error
+    last = file.read().rpartition(b"\n")[2].strip()
+    for line, fault in ((first, "is not JSON, or cut short"), (last, "ends within a line")):
+        try:
+            known_members(mask_surrogates(line or b"{}"))
+        except (msgspec.ValidationError, RecursionError) as error:
+            raise PermanentError(f"is not a list of services or resources; {CHECK_URL}") from error
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise TransientError(fault) from error

@@ -6,15 +6,14 @@ from collections.abc import Iterable, Iterator
 from decimal import Decimal
 from typing import NamedTuple
 
-from indexer.assets.stablecoins import is_usd
+from indexer.resources.assets import is_usd
+from indexer.resources.resource import Resource
 from indexer.x402.endpoints import decode_endpoints
-from indexer.x402.listing import Listing
 from service.networks import network_key
+from service.prices import EXACT
 from service.urls import find_url
 
 NO_ENDPOINT = -1
-NOT_EXACT = "upto"
-"""The scheme whose amount is a maximum."""
 
 
 class Claim(NamedTuple):
@@ -52,14 +51,14 @@ def claims_of_record(text: bytes, owner: str, trust: int) -> Iterator[Claim]:
     for number, endpoint in enumerate(decode_endpoints(text)):
         if payee := endpoint.payee:
             pricing = endpoint.decode_pricing()
-            is_exact = (pricing.scheme or "").casefold() != NOT_EXACT and is_usd(pricing.currency)
+            is_exact = is_usd(pricing.currency) and _is_exact(pricing.scheme or "")
             price = Decimal(pricing.amount) if pricing.amount and is_exact else None
             network = network_key(pricing.network or "")
             yield Claim(number, owner, _host(endpoint.url), payee, network, "", price, trust)
 
 
 def claims_of_listings(
-    text: bytes, owner: str, listings: Iterable[tuple[int, Listing]]
+    text: bytes, owner: str, listings: Iterable[tuple[int, Resource]]
 ) -> Iterator[Claim]:
     """Yield the claims of the entries of listings, each after the trust in its source.
 
@@ -69,14 +68,18 @@ def claims_of_listings(
     for number, endpoint in enumerate(decode_endpoints(text)):
         numbers.setdefault((endpoint.url, endpoint.method), number)
     for trust, listing in listings:
-        own = listing.endpoint
-        number, host = numbers.get((own.url, own.method), NO_ENDPOINT), _host(own.url)
+        number = numbers.get((listing.url, listing.method), NO_ENDPOINT)
+        host = _host(listing.url)
         for entry in listing.entries:
             if entry.pay_to:
-                is_exact = entry.scheme.casefold() != NOT_EXACT and entry.is_usd
-                price = Decimal(entry.amount) if entry.amount and is_exact else None
+                is_priced = entry.price and entry.is_usd and _is_exact(entry.scheme)
+                price = Decimal(entry.price) if is_priced else None
                 network = network_key(entry.network)
                 yield Claim(number, owner, host, entry.pay_to, network, entry.asset, price, trust)
+
+
+def _is_exact(scheme: str) -> bool:
+    return (scheme or EXACT).casefold() == EXACT
 
 
 def _host(url: str) -> str:

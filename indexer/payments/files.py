@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from indexer.compressed import ZSTD_MAGIC, unzip
 from indexer.errors import IndexerError, SourceError
-from indexer.intake.records import source_errors
+from indexer.intake.lists import source_errors
 from indexer.text import BYTE_ORDER_MARK, describe_encoding, printable
 
 MAX_ROW = 2 * 2**20  # bytes; DuckDB takes several times as many

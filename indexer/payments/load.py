@@ -13,17 +13,16 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from indexer.assets.stablecoins import KNOWN_STABLECOINS, Stablecoins
-from indexer.assets.testnets import is_test_network
 from indexer.errors import IndexerError, InvalidRecord, SourceError
 from indexer.intake.findings import Findings
-from indexer.intake.records import source_errors
+from indexer.intake.lists import source_errors
 from indexer.payments import readers, rules
 from indexer.payments.columns import COLUMNS
 from indexer.payments.files import PaymentInput, read_version, spool, sql_text
 from indexer.payments.rules import FAULTS
 from indexer.processes.resources import duckdb_memory
 from indexer.progress import Progress
+from indexer.resources.assets import KNOWN_STABLECOINS, Stablecoins, is_test_network
 from indexer.text import printable
 from service.errors import needs_extra
 

@@ -7,12 +7,12 @@ from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from typing import Any
 
+from indexer.intake.rules import fold_address
 from indexer.probes.observation import Quote
-from indexer.sources.denials import fold_address
+from indexer.resources.entries import AMOUNT_KEYS, MAX_NAME, MPP, base_units
 from indexer.untrusted import line
-from indexer.x402.members.offers import MPP
-from indexer.x402.members.prices import AMOUNT_KEYS, MAX_NAME, base_units
 from service.networks import network_key
+from service.prices import CEILINGS
 from service.schema.offers import PaymentOffer
 from service.schema.probes import Terms
 
@@ -32,7 +32,7 @@ def compare_terms(listed: Iterable[Terms], quoted: Iterable[Terms]) -> Compariso
     """Compare listed ways to pay with quoted ones, by scheme, network and asset.
 
     A group drifts when no quote of the group has the payee and the amount of any listed way. Ways
-    with an absent member never drift, nor does the scheme `upto`, whose amount is a ceiling.
+    with an absent member never drift, nor do the schemes CEILINGS, whose amount is one.
     """
     ours, theirs = _by_way(listed), _by_way(quoted)
     outcome = UNKNOWN
@@ -113,6 +113,6 @@ def _by_way(terms: Iterable[Terms]) -> dict[tuple[str, str, str], list[Terms]]:
     for each in terms:
         scheme = each.scheme.strip().casefold()
         way = scheme, network_key(each.network), fold_address(each.asset)
-        if all(way) and scheme != "upto":
+        if all(way) and scheme not in CEILINGS:
             groups[way].append(each)
     return groups

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from indexer.text import decode_or_invalid
-from indexer.x402.members.dates import parse_moment
+from indexer.untrusted import parse_moment
 from service.urls import MAX_URL
 
 MAX_QUOTES = 100

@@ -15,16 +15,15 @@ import msgspec
 
 from indexer.errors import InvalidRecord, LeftOut
 from indexer.intake.findings import Findings
-from indexer.intake.records import read_records
+from indexer.intake.lists import read_records
+from indexer.intake.rules import Rules
 from indexer.intake.sources import Input
 from indexer.probes.drift import DRIFTED, Comparison, compare_terms, quoted_terms
 from indexer.probes.observation import Observation, Outcome, Quote, decode_observation
 from indexer.probes.verdicts import ProbeVerdicts, judge
 from indexer.progress import Stage
-from indexer.untrusted import url_or_invalid
+from indexer.untrusted import NEVER, url_or_invalid
 from indexer.x402.endpoints import split_methods
-from indexer.x402.members.dates import NEVER
-from indexer.x402.rules import Rules
 from service.schema.probes import Terms
 from service.urls import find_url
 

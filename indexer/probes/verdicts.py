@@ -13,7 +13,7 @@ import numpy as np
 from msgspec import UNSET, Struct
 
 from indexer.errors import IndexerError
-from indexer.x402.members.dates import MICROSECOND, SECOND, since_epoch
+from indexer.untrusted import MICROSECOND, SECOND, since_epoch
 from service.errors import needs_extra
 from service.schema.probes import NO_PROBE_FACTS, Drift, Probe, ProbeFacts, Terms
 from service.schema.values import EPOCH, Timestamp, format_timestamp

@@ -17,7 +17,7 @@ from indexer.probing.options import ProbeOptions
 from indexer.probing.targets import Site, find_targets, group_by_site
 from indexer.probing.visits import OriginVisit, ProbeClient, observe
 from indexer.progress import Progress
-from indexer.x402.members.dates import NEVER, SECOND, since_epoch
+from indexer.untrusted import NEVER, SECOND, since_epoch
 from service.snapshot.snapshot import open_snapshot
 
 MAX_SITES = 8

@@ -18,8 +18,8 @@ import httpx
 from indexer.errors import InvalidRecord
 from indexer.probes.drift import read_terms
 from indexer.probes.observation import MAX_QUOTES, Quote
+from indexer.resources.listing import VERSIONS
 from indexer.untrusted import decode_object, objects
-from indexer.x402.listing import VERSIONS
 
 HEADER = "payment-required"
 CHALLENGES = "www-authenticate"

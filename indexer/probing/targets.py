@@ -10,9 +10,9 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, field
 from msgspec.structs import replace
 
+from indexer.resources.names import registrable_domain
+from indexer.resources.parameters import is_template
 from indexer.x402.endpoints import split_methods
-from indexer.x402.members.naming import registrable_domain
-from indexer.x402.members.parameters import is_template
 from service.filtering.offers import NONE
 from service.schema.records import ParameterDescriptor
 from service.schema.values import NULL

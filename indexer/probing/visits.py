@@ -25,7 +25,7 @@ from indexer.probes.observation import REFUSED, Observation, Outcome
 from indexer.probing.options import ProbeOptions
 from indexer.probing.quotes import read_quotes
 from indexer.probing.targets import Target
-from indexer.x402.members.naming import registrable_domain
+from indexer.resources.names import registrable_domain
 from service.cli import version
 from service.schema.values import format_timestamp
 from service.urls import DEFAULT_PORTS

@@ -10,12 +10,11 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from indexer.assets.stablecoins import is_usd
-from indexer.assets.testnets import is_test_network
 from indexer.columns.ragged import AnyIntegers, Ragged, is_first, ragged_texts, rank_texts
 from indexer.columns.record_columns import EMPTY, RecordColumns, of_strings
+from indexer.resources.assets import is_test_network, is_usd
+from indexer.resources.entries import Entry
 from indexer.search.filters import FacetValues
-from indexer.x402.listing import EntryKeys
 from service.conditions import OFFER_KEYS
 from service.filtering.offers import NONE
 from service.networks import network_label
@@ -65,7 +64,7 @@ class OfferWriter:
     def __len__(self) -> int:
         return len(self._prices)
 
-    def add(self, entry: EntryKeys, position: int) -> None:
+    def add(self, entry: Entry, position: int) -> None:
         """Add the next entry of `accepts`, of the resource that is stored at a position."""
         columns = self._columns
         columns["network"].add(entry.network)
@@ -73,7 +72,7 @@ class OfferWriter:
         columns["asset"].add(entry.asset)
         columns["payTo"].add(entry.pay_to)
         self._currencies.add(entry.currency)
-        price = float(entry.amount) if entry.amount else nan
+        price = float(entry.price) if entry.price else nan
         self._prices.append(price)
         self._usd_prices.append(price if entry.is_usd else nan)
         self._starts.append(position + entry.start)

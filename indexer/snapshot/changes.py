@@ -16,7 +16,7 @@ from typing import NamedTuple, TypeAlias
 import msgspec
 from msgspec import Raw, Struct
 
-from service.prices import Price, is_upto
+from service.prices import Price, is_ceiling
 from service.schema.records import Pricing
 from service.schema.values import NULL
 from service.storage.container import open_arrays
@@ -132,9 +132,9 @@ class _ComparedEndpoint(Struct, rename="camel"):
 
     @property
     def price(self) -> Price:
-        """The amount, or the ceiling of the scheme `upto`."""
+        """The amount, or the ceiling of a scheme that has one."""
         pricing = self.pricing
-        ceiling = (pricing.max_amount or "") if is_upto(pricing) else ""
+        ceiling = (pricing.max_amount or "") if is_ceiling(pricing) else ""
         return Price(ceiling or pricing.amount, pricing.currency)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from decimal import Decimal
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
@@ -22,9 +21,8 @@ from indexer.columns.record_columns import RecordColumns
 from indexer.columns.records import ENDPOINT_FIELDS, IndexedEndpoint, decode_service
 from indexer.encoder.encoding import TextEncoder, open_pieces
 from indexer.encoder.quantising import EncodedTexts
-from indexer.intake.records import SourceRecord
-from indexer.options import Policy
 from indexer.record_store import write_record_store
+from indexer.resources.x402 import read_resource
 from indexer.search.filters import FacetValues, write_conditions
 from indexer.search.offers import OfferWriter
 from indexer.search.parts import Documents, Part, part_of, place_documents
@@ -34,8 +32,6 @@ from indexer.segments.texts import TokenFields
 from indexer.snapshot.resources import ListedResources
 from indexer.untrusted import string_of
 from indexer.x402.endpoints import identify_endpoint
-from indexer.x402.resource import read_resource
-from indexer.x402.rules import Rules
 from service.conditions import ENDPOINT_KEYS, EndpointConditions
 from service.filtering.offers import NONE
 from service.schema.profiles import EndpointFacts
@@ -74,7 +70,6 @@ class _Annotated(Struct):
 
 _endpoint = msgspec.json.Decoder(IndexedEndpoint)
 _annotated = msgspec.json.Decoder(_Annotated)
-_any = Rules(Policy(allow_http=True, allow_private=True, max_price=Decimal("Infinity")))
 
 
 def write_endpoints(
@@ -251,8 +246,8 @@ class _Join:
         return endpoint.contents(output, _annotated.decode(text).ratecard.profile or None)
 
     def _read(self, text: bytes) -> tuple[IndexedEndpoint, str]:
-        declared, _ = read_resource(SourceRecord("", text), _any)
-        return _endpoint.decode(declared.endpoint), declared.output
+        declared = read_resource(text)
+        return _endpoint.decode(msgspec.json.encode(declared.to_endpoint())), declared.output
 
     def _match_normalised(self, service: int, resources: Sequence[int]) -> None:
         """Match resources whose URL or method a catalogue record spells otherwise.

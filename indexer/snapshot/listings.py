@@ -12,8 +12,7 @@ import numpy.typing as npt
 
 from indexer.columns.ragged import is_first
 from indexer.columns.record_columns import RecordColumns, packer
-from indexer.intake.fates import NO_HOST, FateRows, FateSpool
-from indexer.intake.subjects import NO_ADVICE, Subject
+from indexer.intake.findings import NO_ADVICE, NO_HOST, FateRows, FateSpool, Subject
 from indexer.record_store import write_record_store
 from service.schema.listings import Advice
 from service.snapshot.listings import NO_SOURCE, NOTED

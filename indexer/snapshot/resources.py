@@ -13,8 +13,9 @@ import numpy.typing as npt
 from indexer.columns.extraction import endpoint_key
 from indexer.probes.verdicts import verdict_of
 from indexer.record_store import write_record_store
+from indexer.resources.listing import encode_listing
+from indexer.resources.resource import Resource
 from indexer.search.offers import OfferWriter, StringNumbers
-from indexer.x402.listing import Listing
 from service.schema.probes import NO_PROBE_FACTS, ProbeFacts
 from service.schema.profiles import Profile
 from service.storage.container import Arrays, write_arrays
@@ -48,7 +49,7 @@ class ServiceListing(NamedTuple):
 
     ordinal: int
     service_id: str
-    listing: Listing
+    listing: Resource
     in_record: bool
     probed: ProbeFacts = NO_PROBE_FACTS
     profile: Profile | None = None
@@ -72,8 +73,9 @@ def write_resources(
             listing = listed.listing
             services.append(listed.ordinal)
             beyond[listed.ordinal] += not listed.in_record
-            keys.append(endpoint_key(listing.endpoint.url, listing.endpoint.method, listing.tool))
-            text = listing.encode(
+            keys.append(endpoint_key(listing.url, listing.method, listing.tool))
+            text = encode_listing(
+                listing,
                 listed.service_id,
                 listed.probed,
                 in_record=listed.in_record,
@@ -112,23 +114,23 @@ class _Columns:
         self._url_starts = array("q")
         self._position = 0
 
-    def add(self, listing: Listing, size: int) -> None:
+    def add(self, listing: Resource, size: int) -> None:
         """Add the values of the next resource, whose JSON has so many bytes."""
         numbered, strings = self._numbered, self._strings
-        numbered["types"].append(strings[listing.type])
+        numbered["types"].append(strings[listing.listed_type])
         for entry in listing.entries:
             numbered["networks"].append(strings[entry.network])
             numbered["schemes"].append(strings[entry.scheme])
             self._offers.add(entry, self._position)
         for key in listing.extensions:
             numbered["extensions"].append(strings[key])
-        for tag in listing.tags:
+        for tag in listing.listed_tags:
             numbered["tags"].append(strings[tag])
         for name, items in (("entry", "networks"), ("extension", "extensions"), ("tag", "tags")):
             self._offsets[name].append(len(numbered[items]))
-        self._registration.append(bool(listing.call.requires))
+        self._registration.append(bool(listing.requires))
         self._url_starts.append(len(self._urls))
-        self._urls += listing.url.lower().encode() + b"\n"
+        self._urls += listing.stated_url.lower().encode() + b"\n"
         self._position += size + 1
 
     def arrays(self, strings: Path) -> Arrays:

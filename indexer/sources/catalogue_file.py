@@ -16,9 +16,9 @@ from msgspec import NODEFAULT, Struct
 
 from indexer.declarations import Declaration, declarations
 from indexer.errors import Misuse
-from indexer.intake.records import STANDARD_INPUT, source_errors
+from indexer.intake.lists import STANDARD_INPUT, source_errors
+from indexer.intake.rules import fold_host, named, normal_form
 from indexer.options import DENIED, SCOPES, Denial, Kind, OnError, Policy, SourceOptions
-from indexer.sources.denials import fold_host, named, normal_form
 from indexer.text import printable, shorten
 from service.urls import parse_url
 

@@ -8,7 +8,7 @@ from collections import defaultdict
 import msgspec
 from msgspec import Raw, Struct
 
-from indexer.sources.denials import fold_address
+from indexer.intake.rules import fold_address
 from indexer.untrusted import string_of
 from service.schema.records import METHODS, Pricing
 from service.schema.values import NULL

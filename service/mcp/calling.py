@@ -15,12 +15,13 @@ from msgspec.structs import replace
 from pydantic import Field, Json, StrictBool, StrictFloat, StrictInt, TypeAdapter
 
 from service.api.documents.curl import body_of, curl, path_parameters
+from service.bodies import explain_body, media_type_of
 from service.conditions import EndpointFilters
 from service.errors import InvalidParameter
 from service.mcp.rows import MAX_NAME, endpoint_of, endpoint_row
 from service.mcp.texts import clean, decode_printable, escape_ignorable
 from service.mcp.tools import ALL_ENDPOINTS, Network, Reference, ToolCall, result_of, snapshot_for
-from service.prices import CONTRADICTION, describe_offer
+from service.prices import describe_offer
 from service.probes import warnings_of
 from service.schema.discovery import ToolFacts
 from service.schema.records import Endpoint, ParameterDescriptor
@@ -95,15 +96,18 @@ async def how_to_call(
     described = _fitting([*map(msgspec.json.encode, parameters)], MAX_PARAMETERS)
     accepts = _fitting([*map(bytes, listing.accepts)], MAX_ACCEPTS)
     offers = (record.payment_offers or [])[:MAX_DOCUMENTED]
-    contradictions = [CONTRADICTION] if record.prices_contradict is True else []
     optional = {
         "first_register_or_sign_in": msgspec.to_builtins(listing.ratecard.requires),
         "example_url": clean(listing.ratecard.example_url, MAX_COMMAND),
         "tool": _tool_call(tool, body_of(parameters, given)) if tool else {},
+        "body_type": media_type_of(record) if record.body_type else "",
         "parameters_left_out": len(parameters) - len(described),
         "accepts_left_out": len(listing.accepts) - len(accepts),
         "documents_say": [clean(describe_offer(offer), MAX_LONG_SAYS) for offer in offers],
-        "warnings": [*contradictions, *warnings_of(snapshot.endpoints.probe_facts(ordinal))],
+        "warnings": [
+            *filter(None, [explain_body(record)]),
+            *warnings_of(snapshot.endpoints.probe_facts(ordinal)),
+        ],
     }
     row = endpoint_row(snapshot, ordinal, filters, MAX_LONG_SAYS)
     facts = {

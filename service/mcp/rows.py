@@ -18,7 +18,7 @@ from service.conditions import EndpointFilters
 from service.errors import InvalidParameter, ServiceNotFound
 from service.mcp.texts import clean
 from service.networks import network_label
-from service.prices import endpoint_price, format_decimal, service_price
+from service.prices import CEILINGS, endpoint_price, format_decimal, service_price
 from service.schema.profiles import Profile, describe
 from service.schema.records import MAX_STATUS, Pricing, Service
 from service.snapshot import Snapshot
@@ -133,7 +133,7 @@ def line_of(row: EndpointRow | ServiceRow) -> str:
     else:
         facts, words = [row.method], [clean(row.url, MAX_LINE_URL), row.price, row.network]
         if row.price_usd is not None:
-            ceiling = "at most " if row.scheme == "upto" else ""
+            ceiling = "at most " if row.scheme in CEILINGS else ""
             facts.append(f"{ceiling}${format_decimal(row.price_usd)}")
     words.append(clean(row.seller_says, MAX_LINE_SAYS))
     line = " ".join(filter(None, (f"[{row.id}]", *facts)))

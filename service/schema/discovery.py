@@ -45,12 +45,13 @@ class ResourceFacts(EndpointFacts, kw_only=True):
     """Facts of this catalogue about a listed resource.
 
     `price` is left out where none is known. `paymentOffers` are ways to pay that documents state,
-    beside `accepts`; `pricesContradict` is true where two prices of one way to pay cannot both
-    hold. `inRecord` is false for an endpoint beyond the bounds of the record of its service, and
-    left out otherwise. `exampleUrl` can be called in place of a template, `tool` is the MCP tool,
-    and `requires` is what has to be done before paying; each is left out where the listing does not
-    say so. Where the feed has an object `resource`, its members became members of the listed
-    resource; those whose names were taken are here.
+    beside `accepts`. `inRecord` is false for an endpoint beyond the bounds of the record of its
+    service, and left out otherwise. `exampleUrl` can be called in place of a template, `tool` is
+    the MCP tool, `requires` is what has to be done before paying, and `bodyType` the media type of
+    the body where it is not JSON; `wholeBody` says that the parameter of the body is the body
+    itself. Each is left out where the listing does not say so. Where the feed has an object
+    `resource`, its members became members of the listed resource; those whose names were taken are
+    here.
     """
 
     service: ServiceId
@@ -58,10 +59,11 @@ class ResourceFacts(EndpointFacts, kw_only=True):
     in_record: bool | UnsetType = field(name="inRecord", default=UNSET)
     price: Pricing | UnsetType = UNSET
     payment_offers: list[PaymentOffer] | UnsetType = field(name="paymentOffers", default=UNSET)
-    prices_contradict: bool | UnsetType = field(name="pricesContradict", default=UNSET)
     example_url: str | UnsetType = field(name="exampleUrl", default=UNSET)
     tool: ToolFacts | UnsetType = UNSET
     requires: list[Requirement] | UnsetType = UNSET
+    body_type: str | UnsetType = field(name="bodyType", default=UNSET)
+    whole_body: bool | UnsetType = field(name="wholeBody", default=UNSET)
     resource: dict[str, Any] | UnsetType = UNSET
 
 

@@ -14,17 +14,20 @@ MAX_DECIMALS = 36
 class PaymentOffer(Struct, rename="camel", omit_defaults=True, frozen=True, kw_only=True):
     """A way to pay for a request; members are left out where the document has none.
 
-    `protocol` is `x402`, `mpp` or another one; `method` and `intent` are terms of MPP. `amount` is
-    a fixed one in units of `currency`, `minAmount` and `maxAmount` are bounds; each pays for one
-    `unit`, where there is one, and else for a request. `baseAmount` is in base units of an `asset`
-    whose `decimals` are not known, or differ among the methods of one payment. `payTo` is the
-    address that is paid, where it is stated. `statedBy` is the kind of the document.
+    `protocol` is `x402`, `mpp` or another one; `method` and `intent` are terms of MPP, `scheme` and
+    `network` of x402. `amount` is a fixed one in units of `currency`, `minAmount` and `maxAmount`
+    are bounds; each pays for one `unit`, where there is one, and else for a request. `baseAmount`
+    is in base units of an `asset` whose `decimals` are not known, or differ among the methods of
+    one payment. `payTo` is the address that is paid, where it is stated. `statedBy` is the kind of
+    the document.
     """
 
     protocol: str
     stated_by: str
     method: str = ""
     intent: str = ""
+    scheme: str = ""
+    network: str = ""
     amount: DecimalAmount = ""
     min_amount: DecimalAmount = ""
     max_amount: DecimalAmount = ""

@@ -103,8 +103,18 @@ class Endpoint(Struct, rename="camel", kw_only=True):
         Annotated[list[PaymentOffer], Meta(description="Ways to pay that documents state.")]
         | UnsetType
     ) = UNSET
-    prices_contradict: (
-        Annotated[bool, Meta(description="Whether two prices of one way to pay cannot both hold.")]
+    body_type: (
+        Annotated[
+            Any,
+            Meta(
+                description="The media type of the body, where it is another one than JSON.",
+                examples=["multipart/form-data", "text/plain"],
+            ),
+        ]
+        | UnsetType
+    ) = UNSET
+    whole_body: (
+        Annotated[Any, Meta(description="True where the parameter of the body is the body itself.")]
         | UnsetType
     ) = UNSET
 

@@ -78,6 +78,7 @@ def term_of(word: str) -> str:
 
 def name_key(text: str) -> str:
     """Return the folded letters and digits of a name, equal for all spellings of it."""
+    text = _spell_signs(text)
     if text.isascii():
         return text.lower().encode().translate(None, _NOT_IN_NAMES).decode()
     normalised = _normalise(text, LONGEST_NORMALISED)
@@ -146,6 +147,13 @@ _PART = re.compile(
     rf"|\d+|(?:(?![A-Za-z_{_UNSPACED_CHARACTERS}]|\d)(?:{_WORD_CHARACTER}))+"
 )
 _PUNCTUATION = ".,;:!?()[]{}<>'\"`*"
+_OPENING = _PUNCTUATION.removeprefix(".")
+_SIGNED_NAMES = (
+    (re.compile(r"(?<![^\W_])([a-z])#(?![a-z_#+])", re.IGNORECASE), r"\1sharp"),
+    (re.compile(r"(?<![^\W_])([a-z])\+\+(?![a-z_#+])", re.IGNORECASE), r"\1plusplus"),
+    (re.compile(r"(?:(?<![^\W_])|(?<=\basp))\.net(?![^\W_])", re.IGNORECASE), " dotnet"),
+)
+"""Names whose signs are letters, and how people spell them without signs."""
 _NOT_IN_NAMES = bytes(code for code in range(128) if not chr(code).isalnum())
 _NAME_CHARACTERS = re.compile(rf"(?:{_WORD_CHARACTER})+")
 _LETTERS_WITHOUT_DECOMPOSITION = str.maketrans(
@@ -184,12 +192,22 @@ def _is_not_accent(character: str) -> bool:
     return not (combining_class >= 200 or 10 <= combining_class <= 36)
 
 
+def _spell_signs(text: str) -> str:
+    """Spell the signs of names such as C#, C++20 and .NET, which analysis would cut off."""
+    if "#" in text or "++" in text or ".net" in text.lower():
+        for name, spelling in _SIGNED_NAMES:
+            text = name.sub(spelling, text)
+    return text
+
+
 def _words_of_piece(piece: str) -> tuple[Word, ...]:
-    bare = piece.strip(_PUNCTUATION)
+    bare = piece.rstrip(_PUNCTUATION).lstrip(_OPENING)
     if bare.isascii() and bare.isalpha() and (bare.islower() or bare.istitle() or bare.isupper()):
         # Nine pieces in ten are plain words, for which the slow chain has the same result.
         return (Word(bare.lower(), False),)
-    return tuple(Word(token.text.casefold(), token.redundant) for token in ANALYZER(piece))
+    return tuple(
+        Word(token.text.casefold(), token.redundant) for token in ANALYZER(_spell_signs(piece))
+    )
 
 
 _cached_words = lru_cache(maxsize=CACHED_PIECES)(_words_of_piece)

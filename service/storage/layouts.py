@@ -229,7 +229,7 @@ LISTINGS = Layout(
 )
 
 
-class Entry(NamedTuple):
+class _Entry(NamedTuple):
     """A file of a snapshot, or several whose names match a pattern.
 
     layout: None for a file that is no container
@@ -241,55 +241,57 @@ class Entry(NamedTuple):
 
 FILES = MappingProxyType(
     {
-        "manifest.json": Entry("format, id, times, counts, sources, and the hash of every file"),
-        "decisions.json": Entry("decisions of builds that later builds keep to"),
-        "records.json": Entry("the services in listing order, joined by commas"),
-        "records.arrays": Entry("the place and the hash of each service", RECORDS),
-        "summaries.arrays": Entry("the services with empty `endpoints`", RECORD_STORE),
-        "ids.arrays": Entry("the ids of the services", RECORD_STORE),
-        "id_hashes.arrays": Entry("from ids to services", HASH_TABLE),
-        "postings/header.json": Entry("counts, and the parameters of the search"),
-        "postings/postings.arrays": Entry("the postings, unless a cluster has them", POSTINGS),
-        "postings/groups.arrays": Entry("the groups of documents", GROUPS),
-        "postings/lexicon.arrays": Entry("the columns of terms and words", LEXICON),
-        "postings/names.arrays": Entry("the names of the services", NAMES),
-        "postings/terms.arrays": Entry("the terms of the index", STRING_TABLE),
-        "postings/words.arrays": Entry("the folded words of the texts", STRING_TABLE),
-        "postings/one_deletion.arrays": Entry("from words without a letter to words", HASH_TABLE),
-        "postings/two_deletions.arrays": Entry("from words without two letters", HASH_TABLE),
-        "encoder.arrays": Entry("the encoder of queries, with vectors only", ENCODER),
-        "vectors.arrays": Entry("the vectors, unless the build has none", VECTORS),
-        "filters.arrays": Entry("facets, prices and orders of services", SERVICE_FILTERS),
-        "endpoints/endpoints.arrays": Entry("endpoints and documents of the index", ENDPOINTS),
-        "endpoints/filters.arrays": Entry(
+        "manifest.json": _Entry("format, id, times, counts, sources, and the hash of every file"),
+        "decisions.json": _Entry("decisions of builds that later builds keep to"),
+        "records.json": _Entry("the services in listing order, joined by commas"),
+        "records.arrays": _Entry("the place and the hash of each service", RECORDS),
+        "summaries.arrays": _Entry("the services with empty `endpoints`", RECORD_STORE),
+        "ids.arrays": _Entry("the ids of the services", RECORD_STORE),
+        "id_hashes.arrays": _Entry("from ids to services", HASH_TABLE),
+        "postings/header.json": _Entry("counts, and the parameters of the search"),
+        "postings/postings.arrays": _Entry("the postings, unless a cluster has them", POSTINGS),
+        "postings/groups.arrays": _Entry("the groups of documents", GROUPS),
+        "postings/lexicon.arrays": _Entry("the columns of terms and words", LEXICON),
+        "postings/names.arrays": _Entry("the names of the services", NAMES),
+        "postings/terms.arrays": _Entry("the terms of the index", STRING_TABLE),
+        "postings/words.arrays": _Entry("the folded words of the texts", STRING_TABLE),
+        "postings/one_deletion.arrays": _Entry("from words without a letter to words", HASH_TABLE),
+        "postings/two_deletions.arrays": _Entry("from words without two letters", HASH_TABLE),
+        "encoder.arrays": _Entry("the encoder of queries, with vectors only", ENCODER),
+        "vectors.arrays": _Entry("the vectors, unless the build has none", VECTORS),
+        "filters.arrays": _Entry("facets, prices and orders of services", SERVICE_FILTERS),
+        "endpoints/endpoints.arrays": _Entry("endpoints and documents of the index", ENDPOINTS),
+        "endpoints/filters.arrays": _Entry(
             "facets, prices and orders of endpoints", ENDPOINT_FILTERS
         ),
-        "endpoints/facts.arrays": Entry("the facts of each service beside endpoints", RECORD_STORE),
-        "endpoints/rewritten.arrays": Entry(
+        "endpoints/facts.arrays": _Entry(
+            "the facts of each service beside endpoints", RECORD_STORE
+        ),
+        "endpoints/rewritten.arrays": _Entry(
             "endpoints without their own members `service` and `match`", RECORD_STORE
         ),
-        "endpoints/urls.arrays": Entry("from URLs to endpoints", HASH_TABLE),
-        "offers/offers.arrays": Entry("the ways to pay", OFFERS),
-        "offers/strings.arrays": Entry("their values and currencies", STRING_TABLE),
-        "resources/resources.arrays": Entry("filters of the listed resources", RESOURCES),
-        "resources/strings.arrays": Entry("their values", STRING_TABLE),
-        "resources/texts.arrays": Entry("the listed resources", RECORD_STORE),
-        "listings/listings.arrays": Entry("which sources name a URL", LISTINGS),
-        "listings/fates.arrays": Entry("why URLs are not listed", RECORD_STORE),
-        "listings/sources.arrays": Entry(
+        "endpoints/urls.arrays": _Entry("from URLs to endpoints", HASH_TABLE),
+        "offers/offers.arrays": _Entry("the ways to pay", OFFERS),
+        "offers/strings.arrays": _Entry("their values and currencies", STRING_TABLE),
+        "resources/resources.arrays": _Entry("filters of the listed resources", RESOURCES),
+        "resources/strings.arrays": _Entry("their values", STRING_TABLE),
+        "resources/texts.arrays": _Entry("the listed resources", RECORD_STORE),
+        "listings/listings.arrays": _Entry("which sources name a URL", LISTINGS),
+        "listings/fates.arrays": _Entry("why URLs are not listed", RECORD_STORE),
+        "listings/sources.arrays": _Entry(
             "the public name of each source, and how many of its URLs are left out here",
             RECORD_STORE,
         ),
-        "probes.arrays": Entry(
+        "probes.arrays": _Entry(
             "what probers saw of each endpoint, empty without observations", RECORD_STORE
         ),
-        "profiles.arrays": Entry("the owners of the profiles", PROFILES),
-        "profile_texts.arrays": Entry("what the operator says of them", RECORD_STORE),
-        "demand.arrays": Entry(
+        "profiles.arrays": _Entry("the owners of the profiles", PROFILES),
+        "profile_texts.arrays": _Entry("what the operator says of them", RECORD_STORE),
+        "demand.arrays": _Entry(
             "the demand of each service, then of none, and the services with most payments",
             RECORD_STORE,
         ),
-        "ecosystem.arrays": Entry(
+        "ecosystem.arrays": _Entry(
             "the number of rows of each ecosystem table, then their rows", RECORD_STORE
         ),
     }

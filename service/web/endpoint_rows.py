@@ -13,7 +13,8 @@ from msgspec import UNSET, Raw, UnsetType
 
 from service.api.documents.curl import curl
 from service.api.endpoints import EndpointSummary
-from service.prices import CONTRADICTION, describe_offer, endpoint_price, is_upto, offer_pricing
+from service.bodies import explain_body, media_type_of
+from service.prices import describe_offer, endpoint_price, is_ceiling, offer_pricing
 from service.probes import describe_liveness, warnings_of
 from service.schema.discovery import ToolFacts
 from service.schema.profiles import describe
@@ -67,6 +68,8 @@ def details_of(snapshot: Snapshot, ordinals: Sequence[int]) -> list[SimpleNamesp
     All are brief after the first MAX_DETAILED bytes: without parameters and command.
     tool: how it is called as an MCP tool, empty for any other endpoint
     example: a URL that can be called in place of a template
+    body_type: the media type of the body, where it is not JSON
+    no_curl: why there is no command, empty where there is another reason
     offers: ways to pay that documents state
     sign_in: the methods of what has to be done before paying
     profile: the labels and the words of the operator
@@ -79,13 +82,13 @@ def details_of(snapshot: Snapshot, ordinals: Sequence[int]) -> list[SimpleNamesp
         endpoint = _endpoint.decode(text)
         facts = CallFacts() if is_brief else snapshot.endpoints.listing_of(ordinal).ratecard
         row = _row_of(snapshot, ordinal, endpoint, MAX_TEXT if is_brief else None)
-        if endpoint.prices_contradict is True:
-            row["warnings"].insert(0, _sentence(CONTRADICTION))
         tool = tool_of(endpoint.url, facts)
         details.append(
             SimpleNamespace(
                 **row,
                 curl="" if is_brief or tool else curl(endpoint),
+                body_type=media_type_of(endpoint) if endpoint.body_type else "",
+                no_curl="" if is_brief or tool else explain_body(endpoint),
                 tool=_tool(tool) if tool else "",
                 example=facts.example_url,
                 offers=[describe_offer(each)[:MAX_TEXT] for each in endpoint.payment_offers or []],
@@ -148,7 +151,7 @@ def _tool(tool: ToolFacts) -> str:
 
 def _scheme(pricing: Pricing) -> str:
     lowest, ceiling = pricing.min_amount or pricing.amount, pricing.max_amount or pricing.amount
-    is_bounded = is_upto(pricing) and lowest.strip("0.") and lowest != ceiling
+    is_bounded = is_ceiling(pricing) and lowest.strip("0.") and lowest != ceiling
     return f"{pricing.scheme}{f', from {lowest}' if is_bounded else ''}" if pricing.scheme else ""
 
 

@@ -15,10 +15,9 @@ from msgspec import Struct
 from msgspec.structs import fields
 
 import service
-from indexer.catalogue.record import normalise
+from indexer.catalogue.records import read_record
 from indexer.cli.main import COMMANDS
 from indexer.declarations import declarations
-from indexer.intake.records import SourceRecord
 from indexer.options import BuildOptions, Limits, Policy, SourceOptions
 from indexer.payments.columns import COLUMNS
 from indexer.probing.options import ProbeOptions
@@ -272,7 +271,7 @@ def test_every_file_and_every_name_in_a_file_exists(name: str) -> None:
 def test_the_smallest_record_is_a_record(name: str) -> None:
     pattern = r'^```json\n\[?(\{"id".+?)\]?\n```'
     (record,) = re.findall(pattern, DOCUMENTS[name], re.MULTILINE | re.DOTALL)
-    assert normalise(SourceRecord("line 1", record.encode())).facts.id == "tidewatch-example"
+    assert read_record(record.encode()).id == "tidewatch-example"
 
 
 @pytest.mark.skipif(not (which("jq") and which("curl")), reason="needs curl and jq")

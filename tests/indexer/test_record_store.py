@@ -1,13 +1,12 @@
-"""Writing the records: whole, whatever the sizes of records and of runs."""
+"""Writing the records: whole, whatever their sizes."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from indexer.record_store import record_key, run_of, write_record_store, write_records
-from indexer.segments.reuse import KeptRecords
+from indexer.record_store import record_key, write_record_store, write_records
 from service.storage.record_store import Records, RecordStore
-from tests.support.sources.columns import columns_of_texts, stored
+from tests.support.sources.columns import stored
 
 SIZES = (1, 90, 1_000, 7)
 TEXTS = [
@@ -16,22 +15,9 @@ TEXTS = [
 
 
 def test_records_of_all_sizes_are_written_whole(tmp_path: Path) -> None:
-    write_records(tmp_path, map(run_of, TEXTS))
+    keys = write_records(tmp_path, TEXTS)
     check(tmp_path, TEXTS)
-
-
-def test_a_long_run_of_kept_records_is_copied_whole(tmp_path: Path) -> None:
-    before, after = tmp_path / "before", tmp_path / "after"
-    before.mkdir()
-    after.mkdir()
-    write_records(before, map(run_of, TEXTS))
-    kept = KeptRecords(before, columns_of_texts(TEXTS))
-    fresh = stored({"id": "two", "name": "b", "description": "", "endpoints": []})
-    runs = [kept.run(1, 4), run_of(fresh), kept.run(0, 3)]
-    keys = write_records(after, runs)
-    texts = [*TEXTS[1:], fresh, *TEXTS[:3]]
-    check(after, texts)
-    assert [key.tobytes() for key in keys] == [*map(record_key, texts)]
+    assert [key.tobytes() for key in keys] == [*map(record_key, TEXTS)]
 
 
 def check(folder: Path, texts: list[bytes]) -> None:

@@ -33,13 +33,6 @@ def test_default_ignorable_characters_are_dropped(name: str) -> None:
     assert drop_ignorable(name) == NAMES[name]
 
 
-@pytest.mark.parametrize(
-    "name", ["می\u200cخواهم", "क्\u200dष", "അവന്\u200d", "👩🏽\u200d🔬", "❤\ufe0f\u200d🔥", "☀\ufe0e"]
-)
-def test_joiners_and_styles_stay_where_a_script_needs_them(name: str) -> None:
-    assert drop_ignorable(name) == name
-
-
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be"])
 def test_utf_16_is_told_from_utf_8(encoding: str) -> None:
     text = '{"id":"é"}'

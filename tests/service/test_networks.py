@@ -16,6 +16,11 @@ from service.networks import network_key
         ("mainnet", "Ethereum"),
         ("sepolia", "eip155:11155111"),
         ("avalanche-testnet", "eip155:43113"),
+        ("stellar-mainnet", "stellar:pubnet"),
+        ("algorand-mainnet", "Algorand"),
+        ("hedera:mainnet", "hedera_mainnet"),
+        ("bsc-mainnet", "BNB Chain"),
+        ("xlayer", "eip155:196"),
         ("solana-mainnet-beta", "solana:5eykt4UsFv8P8NJdTREpY1vzqKqZKvdp"),
     ],
 )

@@ -48,4 +48,4 @@ def test_the_price_of_a_service_is_its_range_or_its_ceiling() -> None:
         currency="USDC",
     )
     assert service_price(summary) == ("1–2", "USDC")
-    assert service_price(summary, is_ceiling=True) == ("at most 2", "USDC")
+    assert service_price(summary, at_most=True) == ("at most 2", "USDC")

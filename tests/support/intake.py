@@ -20,6 +20,7 @@ from indexer.intake.sources import find_inputs
 from indexer.options import BuildOptions, Kind, SourceOptions
 from indexer.processes.pool import Pool
 from indexer.progress import Progress
+from indexer.resources.listing import encode_listing
 from indexer.segments.reuse import ReuseStore
 from indexer.sources.decisions import FILE, DecisionTable
 from service.conditions import NO_RESOURCE_FILTERS
@@ -187,18 +188,15 @@ def _take_in(
     context.built.mkdir()
     assembler = Assembler(context, served or DecisionTable())
     with assembler.assemble(find_inputs(options)) as assembled:
-        entries = assembled.listing
-        texts = assembled.catalogue.texts([each.id for each in entries])
-        services = {each.id: text for each, text in zip(entries, texts, strict=True)}
-        records = {
-            each.entry.domain: services[each.id] for each in entries if each.entry.discovered
-        }
+        entries, catalogue = assembled.listing, assembled.catalogue
+        services = {each.id: catalogue.text(each) for each in entries}
+        records = {each.domain: services[each.id] for each in entries if each.discovered}
         found = {
-            (each.entry.domain, listing.endpoint.url, listing.endpoint.method, listing.tool): (
-                listing.encode(each.id)
+            (each.domain, listing.url, listing.method, listing.tool): (
+                encode_listing(listing, each.id)
             )
             for each in entries
-            for _, listing in assembled.discovery.listings(each.entry.group)
+            for _, listing in catalogue.table.listings(each.number)
         }
     assembled.decisions.write(staging)
     decisions = msgspec.json.decode((staging / FILE).read_bytes(), type=DecisionTable)

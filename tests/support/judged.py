@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
 
-from indexer.x402.grouping import MAX_DESCRIPTION
+from indexer.catalogue.services import MAX_DESCRIPTION
 from tests.support.running import SHARED, Json, write_lines
 
 RELEVANCE = SHARED / "relevance"

@@ -20,7 +20,7 @@ from itertools import accumulate, combinations
 
 from msgspec import Struct
 
-from indexer.x402.grouping import MAX_DESCRIPTION
+from indexer.catalogue.services import MAX_DESCRIPTION
 from service.snapshot.snapshot import Snapshot
 from tests.support.running import Json, endpoint, service
 

@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from indexer.__main__ import main
-from indexer.catalogue.record import normalise
-from indexer.intake.records import SourceRecord
+from indexer.catalogue.records import read_record
 from tests.support.running import SHARED, serve
 
 PAGE = SHARED / "agentic" / "services_page_2026-05.json"
@@ -53,5 +52,5 @@ def test_real_records_are_served_unchanged_with_correct_totals(tmp_path: Path) -
 def test_derived_price_summaries_equal_those_of_the_real_page() -> None:
     for record in json.loads(PAGE.read_text())["services"]:
         expected = record.pop("priceSummary")
-        derived = normalise(SourceRecord("line 1", json.dumps(record).encode())).text
+        derived = read_record(json.dumps(record).encode()).text
         assert json.loads(derived)["priceSummary"] == expected, record["id"]

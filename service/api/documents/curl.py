@@ -12,6 +12,7 @@ from urllib.parse import quote, unquote_plus, urlencode
 import msgspec
 from msgspec import UNSET, Raw
 
+from service.bodies import curl_words, media_type_of, text_of
 from service.schema.records import METHODS, Endpoint, ParameterDescriptor
 
 URL_CHARACTERS = "%/:?#[]@!$&()*+,;=~{}"
@@ -32,12 +33,13 @@ NO_VALUES: Mapping[str, Raw] = MappingProxyType({})
 
 WORD = re.compile(r"[A-Z]+")
 _path_parameter = re.compile(r"\{(\w+)\}|(?<=/):([A-Za-z_]\w*)")
-_string = msgspec.json.Decoder(str)
 _array = msgspec.json.Decoder(list[Raw])
 
 
 def curl(endpoint: Endpoint, values: Mapping[str, Raw] = NO_VALUES) -> str:
-    """Return a curl command, or an empty string if the URL is not HTTP or the call is too long.
+    """Return a curl command, or an empty string.
+
+    There is none if the URL is not HTTP, the call too long, or the body in an unknown form.
 
     The command sends these values of parameters as they are, and examples of the other required
     parameters, or of all of a body that requires none.
@@ -68,8 +70,11 @@ def curl(endpoint: Endpoint, values: Mapping[str, Raw] = NO_VALUES) -> str:
         words += ["-X", method]
     words.append(url)
     if content:
-        words += ["-H", "Content-Type: application/json"]
-        words += ["-d", escape_json(msgspec.json.encode(content).decode())]
+        is_whole = endpoint.whole_body is True
+        sent = curl_words(media_type_of(endpoint), content, is_whole=is_whole)
+        if sent is None:
+            return ""
+        words += sent
     return shlex.join(words)
 
 
@@ -102,13 +107,6 @@ def known_methods(text: str) -> list[str]:
 def path_parameters(url: str) -> list[str]:
     """Return the names of the placeholders of a URL."""
     return [match[1] or match[2] for match in _path_parameter.finditer(url.partition("#")[0])]
-
-
-def escape_json(text: str) -> str:
-    """Return equivalent JSON on one line, with unprintable characters escaped."""
-    if text.isprintable():
-        return text
-    return "".join(letter if letter.isprintable() else _escape(letter) for letter in text)
 
 
 def _url(
@@ -145,18 +143,4 @@ def _url_text(raw: Raw) -> str:
         values = _array.decode(raw)
     except msgspec.MsgspecError:
         values = [raw]
-    return ",".join(map(_unquote, values))
-
-
-def _unquote(raw: Raw) -> str:
-    try:
-        return _string.decode(raw)
-    except msgspec.MsgspecError:
-        return bytes(raw).decode()
-
-
-def _escape(letter: str) -> str:
-    if letter in "\t\n\r":  # JSON has these between tokens only
-        return " "
-    units = letter.encode("utf-16-be")
-    return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))
+    return ",".join(map(text_of, values))

@@ -14,15 +14,16 @@ from msgspec import Raw
 from starlette.requests import Request
 
 from service.api.services import find_service
+from service.bodies import media_type_of
 from service.http.context import context_of, snapshot_of
 from service.http.responses import Cacheable
-from service.prices import is_upto
+from service.prices import CEILINGS, is_ceiling, is_fixed
 from service.schema.offers import PaymentOffer
 from service.schema.records import METHODS, Endpoint, ParameterDescriptor, Pricing, Service
 from service.schema.values import Json
 from service.urls import key_of
 
-X402_SCHEMES = frozenset(("", "exact", "upto", "dynamic"))
+X402_SCHEMES = frozenset(("", "exact", "dynamic", *CEILINGS))
 STARTS = {"string": b'"', "array": b"[", "object": b"{", "boolean": b"tf", "number": b"-0123456789"}
 """The first bytes of JSON values by type."""
 
@@ -61,7 +62,7 @@ def describe_service(service: Service, accepts: Iterable[Sequence[Raw]], beyond:
             "description": endpoint.description,
             "tags": [*dict.fromkeys(endpoint.tags or ())],
             "servers": [{"url": server}] if server != first_server else [],
-            **_describe_input(endpoint.parameters or (), names),
+            **_describe_input(endpoint, names),
             "x-payment-info": _describe_payment(endpoint, entries),
             "responses": {"402": {"description": "Payment required"}},
         }
@@ -101,9 +102,9 @@ def _locate(url: str) -> tuple[str, str, list[str]]:
     return (match[1], path, names) if match and is_template else ("", "", [])
 
 
-def _describe_input(given: Iterable[ParameterDescriptor], names: Iterable[str]) -> Json:
+def _describe_input(endpoint: Endpoint, names: Iterable[str]) -> Json:
     """Return the parameters of path and query, and the body; each placeholder has a parameter."""
-    known = {(each.group, each.name): each for each in given}
+    known = {(each.group, each.name): each for each in endpoint.parameters or ()}
     body = {each.name: each for each in known.values() if each.group == "body"}
     placed = [
         known.get(("path", name)) or ParameterDescriptor(group="path", name=name, type="string")
@@ -123,7 +124,9 @@ def _describe_input(given: Iterable[ParameterDescriptor], names: Iterable[str]) 
     required = [name for name, each in body.items() if each.required is True]
     properties = {name: _describe_schema(each) for name, each in body.items()}
     schema = {"type": "object", "properties": properties, "required": required}
-    content = {"application/json": {"schema": schema}}
+    if endpoint.whole_body is True and properties:
+        (schema,) = properties.values()
+    content = {media_type_of(endpoint): {"schema": schema}}
     request = {"content": content, "required": bool(required)} if body else {}
     return {"parameters": parameters, "requestBody": request}
 
@@ -146,7 +149,8 @@ def _describe_schema(parameter: ParameterDescriptor) -> Json:
 def _describe_payment(endpoint: Endpoint, accepts: Iterable[Raw]) -> Json:
     """Return the price of a request, and the terms of each way to pay; may be empty."""
     pricing, offers = endpoint.pricing, endpoint.payment_offers or []
-    price, scheme = _price_of(pricing, is_ceiling=is_upto(pricing)), pricing.scheme or ""
+    scheme = pricing.scheme or ""
+    price = _price_of(pricing, is_ceiling=is_ceiling(pricing), is_fixed=is_fixed(pricing))
     ways: list[Json] = [{"x402": entry} for entry in accepts]
     terms = _known({"scheme": scheme, "network": pricing.network})
     if not ways and (pricing.network or not offers) and (price or terms):
@@ -160,9 +164,11 @@ def _terms_of(offer: PaymentOffer, shared: Json) -> Json:
     """Return the terms of an offer, with its price unless that is the shared one."""
     price = _price_of(offer)
     terms = {
+        "scheme": offer.scheme,
+        "network": offer.network,
         "method": offer.method,
         "intent": offer.intent,
-        "currency": offer.asset,
+        "asset" if offer.protocol == "x402" else "currency": offer.asset,
         "payTo": offer.pay_to,
         "amount": offer.base_amount,
         "unitType": offer.unit,
@@ -171,9 +177,15 @@ def _terms_of(offer: PaymentOffer, shared: Json) -> Json:
     return _known(terms)
 
 
-def _price_of(stated: Pricing | PaymentOffer, *, is_ceiling: bool = False) -> Json:
-    """Return a fixed price or its bounds, empty where there are neither."""
+def _price_of(
+    stated: Pricing | PaymentOffer, *, is_ceiling: bool = False, is_fixed: bool = True
+) -> Json:
+    """Return a fixed price or its bounds, empty where there are neither.
+
+    The amount of an unknown scheme has no mode.
+    """
     if stated.amount and not is_ceiling:
-        return {"mode": "fixed", "currency": stated.currency, "amount": stated.amount}
+        price = {"currency": stated.currency, "amount": stated.amount}
+        return {"mode": "fixed"} | price if is_fixed else price
     bounds = _known({"min": stated.min_amount, "max": stated.max_amount or stated.amount})
     return {"mode": "dynamic", "currency": stated.currency} | bounds if bounds else {}

@@ -7,14 +7,11 @@ import json
 import pytest
 
 from indexer.catalogue.admission import Admitted, admit
-from indexer.catalogue.record import normalise
+from indexer.catalogue.records import read_record
 from indexer.errors import InvalidRecord, LeftOut
-from indexer.intake.findings import Notice
-from indexer.intake.records import SourceRecord
-from indexer.intake.subjects import find_address
+from indexer.intake.findings import Notice, find_address
+from indexer.intake.rules import TAKEN_DOWN, Denials, Rules
 from indexer.options import Denial, Policy, SourceOptions
-from indexer.sources.denials import TAKEN_DOWN, Denials
-from indexer.x402.rules import Rules
 from tests.support.running import Json, endpoint, service
 
 OURS, THEIRS = (SourceOptions(name="source", curated=curated) for curated in (True, False))
@@ -29,7 +26,7 @@ def admitted(
     record: Json | str, source: SourceOptions = OURS, within: Rules | None = None
 ) -> Admitted:
     text = (record if isinstance(record, str) else json.dumps(record)).encode()
-    return admit(text, normalise(SourceRecord("", text)).facts, source, within or rules())
+    return admit(text, read_record(text), source, within or rules())
 
 
 def text_of(outcome: Admitted) -> Json:
@@ -141,4 +138,4 @@ def test_a_record_without_endpoints_and_texts_that_are_no_urls_break_no_rule() -
 def test_a_record_above_one_mebibyte_is_rejected() -> None:
     text = json.dumps(service(description="x" * 2**20)).encode()
     with pytest.raises(InvalidRecord, match=r"has 1,048,\d+ bytes; a service has at most"):
-        normalise(SourceRecord("", text))
+        read_record(text)

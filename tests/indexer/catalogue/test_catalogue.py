@@ -13,8 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from indexer.build import build_snapshot
-from indexer.catalogue.record import normalise
-from indexer.intake.records import SourceRecord
+from indexer.catalogue.records import read_record
 from indexer.options import BuildOptions, Kind, SourceOptions
 from indexer.report import Report
 from indexer.search_options import RankingOptions
@@ -46,7 +45,7 @@ def ids(artifacts: Path) -> list[str]:
 
 def summary(*endpoints: Json) -> Json | None:
     text = json.dumps(service(endpoints=list(endpoints))).encode()
-    record = json.loads(normalise(SourceRecord("line 1", text)).text)
+    record = json.loads(read_record(text).text)
     price_summary: Json | None = record["priceSummary"]
     return price_summary
 

@@ -1,4 +1,4 @@
-"""Discovered services over several builds: known resources are judged anew, and not read anew."""
+"""Discovered services over several builds, which do not depend on what was built before."""
 
 from __future__ import annotations
 
@@ -20,9 +20,8 @@ from indexer.build import build_snapshot
 from indexer.options import BuildOptions, Denial, Policy, SourceOptions, Stablecoin
 from indexer.report import Report
 from indexer.search_options import RankingOptions
-from indexer.x402.grouping import group_resources
 from service.snapshot.manifest import read_manifest
-from tests.support.artifacts import folder, listed
+from tests.support.artifacts import folder
 from tests.support.running import Json, endpoint, examples, service, write_lines
 from tests.support.sources.x402 import accept, resource, v1, v2
 
@@ -147,11 +146,6 @@ def publish(
     return served, [tallies, msgspec.json.encode(report.first_findings)]
 
 
-def unlike(files: dict[str, str], others: dict[str, str]) -> set[str]:
-    """Return the names of the files that are not the same."""
-    return {name for name in {*files, *others} if files.get(name) != others.get(name)}
-
-
 def build(base: Path, step: Step, *, from_scratch: bool = False) -> Report:
     base.mkdir(exist_ok=True)
     sources = tuple(
@@ -175,63 +169,3 @@ def build(base: Path, step: Step, *, from_scratch: bool = False) -> Report:
         accept=frozenset(step.sources),
     )
     return build_snapshot(options)
-
-
-def step_of(*given: Json, **policy: Any) -> Step:
-    return Step({"one": [*given]}, {"one": 0}, Policy(**policy), 1)
-
-
-def of_host(host: str, count: int = 2, **fields: Any) -> list[Json]:
-    return [resource(f"https://{host}/{number}", **fields) for number in range(count)]
-
-
-def test_only_new_resources_are_read_and_only_their_services_are_made(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    first, second = of_host("one.example"), of_host("two.example")
-    build(tmp_path, step_of(*first, *second))
-    grouped: list[str] = []
-
-    def group(domain: str, *arguments: Any) -> Any:
-        grouped.append(domain)
-        return group_resources(domain, *arguments)
-
-    monkeypatch.setattr("indexer.catalogue.discovered.group_resources", group)
-    changed = of_host("two.example", 1, description="Rain")
-    report = build(tmp_path, step_of(*first, *second[1:], *changed))
-    assert (report.reused_records, grouped) == (3, ["two.example"])
-    assert report.indexed == 1
-    monkeypatch.setattr("indexer.x402.readings.read_resource", None)
-    report = build(tmp_path, step_of(*first))
-    assert (report.reused_records, len(listed(tmp_path / "artifacts"))) == (2, 1)
-
-
-def test_rules_judge_known_resources_without_reading_those_that_stay(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    given = [*of_host("one.example"), resource("http://one.example/plain")]
-    dear = resource("https://one.example/dear", accept("2000000000"))
-    build(tmp_path, step_of(*given, dear))
-    monkeypatch.setattr("indexer.x402.readings.read_unjudged", None)
-    for policy, count in (
-        ({"allow_http": True}, 4),
-        ({"max_price": Decimal(1)}, 2),
-        ({"deny": (Denial(url="https://one.example/0"),)}, 2),
-        ({"allow_http": True, "deny": (Denial(host="one.example"),)}, 0),
-        ({}, 3),
-    ):
-        report = build(tmp_path, step_of(*given, dear, **policy))
-        assert (report.sources[0].published, report.reused_records) == (count, 4)
-
-
-def test_a_known_resource_may_be_merged_with_that_of_another_source(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (given,) = of_host("one.example", 1)
-    other = given | {"accepts": [accept("5", network="solana", asset="x")]}
-    step = Step({"one": [given], "other": [other]}, {"one": 0, "other": 0}, Policy(), 1)
-    first = publish(tmp_path, step)
-    monkeypatch.setattr("indexer.x402.readings.read_resource", None)
-    sources = step.sources | {"one": [given, *of_host("one.example", 1)]}
-    again = publish(tmp_path, step._replace(sources=sources))[0]
-    assert unlike(first[0], again) == {"listings/fates.arrays", "listings/listings.arrays"}

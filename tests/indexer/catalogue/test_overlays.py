@@ -19,9 +19,8 @@ from indexer.catalogue.overlays import (
     merge_patch,
     read_overlays,
 )
-from indexer.catalogue.record import normalise
+from indexer.catalogue.records import read_record
 from indexer.errors import InvalidRecord, SourceError
-from indexer.intake.records import SourceRecord
 from indexer.options import Denial
 from tests.support.running import Json, endpoint, service
 
@@ -313,11 +312,11 @@ def test_the_id_stays_the_first_member(named: Json, tmp_path: Path) -> None:
 
 def test_a_derived_price_summary_is_derived_again_from_patched_prices(tmp_path: Path) -> None:
     bare = service("a", later=1)
-    derived = json.loads(normalise(SourceRecord("line 1", json.dumps(bare).encode())).text)
+    derived = json.loads(read_record(json.dumps(bare).encode()).text)
     assert derived["priceSummary"]["maxAmount"] == "0.01"
     overlay: Json = {"id": "a", "endpoints": [endpoint("0.5")]}
     result = apply(tmp_path, derived, overlay, derived=True)
-    again = json.loads(normalise(SourceRecord("line 1", json.dumps(result).encode())).text)
+    again = json.loads(read_record(json.dumps(result).encode()).text)
     assert again["priceSummary"]["maxAmount"] == "0.5"
     assert list(again) == list(derived)
     assert apply(tmp_path, derived, overlay) == derived | {"endpoints": [endpoint("0.5")]}

@@ -158,7 +158,6 @@ def test_the_json_report_is_one_line_with_the_same_figures(
         "endpoints": 1,
         "resources": 0,
         "payments": 1,
-        "reusedRecords": 0,
         "indexed": 1,
         "segments": 1,
         "merged": 0,

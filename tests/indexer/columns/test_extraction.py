@@ -16,13 +16,13 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from indexer.assets.testnets import is_test_network
 from indexer.columns.annotations import Annotations
 from indexer.columns.extraction import Extractor, endpoint_key
 from indexer.columns.record_columns import RecordColumns
 from indexer.columns.records import ENDPOINT_FIELDS, SERVICE_FIELDS, Contents
 from indexer.columns.summaries import write_summaries
-from indexer.record_store import run_of, write_records
+from indexer.record_store import write_records
+from indexer.resources.assets import is_test_network
 from service.conditions import folded
 from service.networks import network_key, network_label
 from service.snapshot.endpoints import ADDED_MEMBERS
@@ -194,7 +194,7 @@ ODD = {
 
 def summaries_of(folder: Path, texts: list[bytes], columns: RecordColumns) -> list[bytes]:
     """Write and read the summaries of stored services."""
-    write_records(folder, map(run_of, texts))
+    write_records(folder, texts)
     write_summaries(folder, columns)
     summaries = RecordStore(folder, "summaries")
     return [summaries.text(ordinal) for ordinal in range(len(summaries))]

@@ -90,7 +90,7 @@ def test_localhost_that_resolves_elsewhere_needs_the_option_too(
     server: Server, cache: Path, resolve: Resolve
 ) -> None:
     resolve("localhost", "10.0.0.1")
-    with pytest.raises(SourceError, match=r"localhost at 10\.0\.0\.1 is not a public address"):
+    with pytest.raises(SourceError, match=r"localhost at 10\.0\.0\.1, which is not a public"):
         fetch_feed(url_with_host(server, "localhost"), cache)
 
 
@@ -106,7 +106,7 @@ def test_a_name_at_an_address_of_instance_metadata_is_never_read(
     limits: Limits, address: str, server: Server, cache: Path, resolve: Resolve
 ) -> None:
     resolve("feeds.example", address)
-    with pytest.raises(SourceError, match=r"metadata address, where clouds serve credentials"):
+    with pytest.raises(SourceError, match=r"not a public address; clouds serve credentials"):
         fetch_feed(url_with_host(server, "feeds.example"), cache, limits)
 
 
@@ -114,7 +114,7 @@ def test_one_private_address_among_several_is_enough_to_refuse_a_name(
     server: Server, cache: Path, resolve: Resolve
 ) -> None:
     resolve("feeds.example", "8.8.8.8", "127.0.0.1")
-    message = r"feeds\.example at 127\.0\.0\.1 is not a public address"
+    message = r"feeds\.example at 127\.0\.0\.1, which is not a public address"
     with pytest.raises(SourceError, match=message):
         fetch_feed(url_with_host(server, "feeds.example"), cache)
 

@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 from indexer.__main__ import main
+from indexer.errors import InvalidRecord
 from indexer.intake.findings import MAX_EXAMPLES, Findings
-from indexer.intake.subjects import NOTHING
-from service.schema.listings import Fate
 from service.snapshot.snapshot import open_snapshot
 from tests.support.running import Build, Json, endpoint, payment, service, write_lines
 from tests.support.sources.feeds import misbehaving, sending
@@ -269,10 +268,10 @@ def test_every_reject_is_one_line_of_json(
 def test_a_source_that_is_discarded_leaves_those_before_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("indexer.intake.fates.MAX_UNLISTED", 0)
+    monkeypatch.setattr("indexer.intake.findings.MAX_UNLISTED", 0)
     findings = Findings(None)
     first = findings.tally("first.jsonl", "first")
-    findings.fates.add(0, "first.jsonl", "line 1", Fate.REJECTED, "$", "malformed", NOTHING)
+    findings.refuse(first, "line 1", None, InvalidRecord("$", "malformed"))
     findings.discard(findings.tally("second.jsonl", "second"))
     assert findings.tallies == [first]
     assert [(each.name, each.more) for each in findings.fates.sources] == [("first", 1)]

@@ -197,7 +197,7 @@ REDIRECTS = {
         "'file:/etc/passwd', which cannot be requested",
     ),
     "to an invalid URL": (redirecting("http://[bad]/"), "which cannot be requested"),
-    "to an invalid host": (redirecting("http://xn--a.example/"), "cannot be looked up"),
+    "to an invalid host": (redirecting("http://xn--a.example/"), "which cannot be requested"),
     "to an invalid port": (redirecting("http://a.example:99999/"), "which cannot be requested"),
     "with a password": (
         redirecting("ftp://user:secret@a.example/"),

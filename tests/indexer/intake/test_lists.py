@@ -12,10 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indexer.intake import lists, splitting
-from indexer.intake.forms import NoList
+from indexer.intake import forms, lists
+from indexer.intake.forms import NoList, pairs, scan, split
 from indexer.intake.lists import BeyondBounds, DamagedText, ItemList, open_list
-from indexer.intake.splitting import pairs, scan, split
 from indexer.options import Kind
 from tests.support.running import Json, service
 from tests.support.sources.manifests import HOST, MANIFESTS, described, items, objects, urls
@@ -301,7 +300,7 @@ def test_a_hostile_page_takes_at_most_four_times_its_length(
 ) -> None:
     size = 16 * 2**20 // SCALE  # and the bounds with it: tracing 16 MiB takes minutes
     monkeypatch.setattr(lists, "CHUNK", lists.CHUNK // SCALE)
-    monkeypatch.setattr(splitting, "MAX_COMMAS", splitting.MAX_COMMAS // 1024 // SCALE)
+    monkeypatch.setattr(forms, "MAX_COMMAS", forms.MAX_COMMAS // 1024 // SCALE)
     text = form.encode() % (HOSTILE[element] * (size // len(HOSTILE[element])))
     file = reader(text)
     tracemalloc.start()

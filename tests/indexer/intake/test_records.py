@@ -15,7 +15,7 @@ import pytest
 
 from indexer.cli.main import main
 from indexer.errors import SourceError
-from indexer.intake.records import SourceRecord, read_records
+from indexer.intake.lists import SourceRecord, read_records
 from indexer.text import MAX_RECORD
 from service.snapshot.snapshot import open_snapshot
 from service.storage.zstd import zstd
@@ -262,7 +262,7 @@ BOMBS = {
 def test_memory_for_json_lines_is_bounded_by_the_size_of_a_record(
     bomb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in ("intake.lists", "intake.records"):
+    for module in ("intake.lists",):
         monkeypatch.setattr(f"indexer.{module}.MAX_RECORD", LIMIT * 2**20)
     source = tmp_path / "bomb.jsonl.gz"
     start, filler, end = BOMBS[bomb]
@@ -289,7 +289,7 @@ def test_a_record_after_too_much_white_space_is_rejected(tmp_path: Path) -> None
 def test_an_array_over_the_size_limit_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("indexer.intake.records.MAX_DOCUMENT", 2**20)
+    monkeypatch.setattr("indexer.intake.lists.MAX_DOCUMENT", 2**20)
     source = tmp_path / "large.json"
     source.write_text("[\n" + " " * 2**21 + "x" * 2**21 + "]")
     with pytest.raises(SourceError, match=r"more than 1,048,576 bytes; write it as JSON lines"):

@@ -263,7 +263,7 @@ def test_a_parameter_of_the_url_is_not_sent_twice(cache: Path) -> None:
 def test_a_header_that_cannot_be_sent_is_an_error_without_its_value(
     value: str, cache: Path
 ) -> None:
-    with pytest.raises(SourceError, match="the value of the header X-Key cannot be sent") as raised:
+    with pytest.raises(SourceError, match="the header 'X-Key' cannot be sent") as raised:
         fetch_feed(source_of("https://a.example/", headers={"X-Key": value}), cache)
     assert value not in str(raised.value) or not value
 

@@ -14,15 +14,12 @@ from duckdb import DuckDBPyConnection
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from indexer.intake.records import SourceRecord
-from indexer.options import Policy
 from indexer.payments.claims import NO_ENDPOINT, Claim, claims_of_listings, claims_of_record
 from indexer.payments.credit import count_credits
 from indexer.payments.rules import MACROS
+from indexer.resources.resource import Resource
+from indexer.resources.x402 import read_resource
 from indexer.sources.decisions import FILE, Decisions, DecisionTable
-from indexer.x402.listing import Listing
-from indexer.x402.resource import read_resource
-from indexer.x402.rules import Rules
 from tests.indexer.payments.test_credit import PAYMENTS
 from tests.support.running import Json, endpoint, service
 from tests.support.sources.x402 import TEST_USDC, USDC, accept, resource
@@ -40,11 +37,8 @@ def paid(url: str = PLACES[0], payee: str = "0xA", network: str = "Base") -> Jso
     return endpoint(network=network) | {"url": url, "payTo": payee}
 
 
-def listing_of(record: Json) -> Listing:
-    source = SourceRecord("", json.dumps(record).encode())
-    _, listing = read_resource(source, Rules(Policy()))
-    assert listing is not None
-    return listing
+def listing_of(record: Json) -> Resource:
+    return read_resource(json.dumps(record).encode())
 
 
 @pytest.fixture(scope="module")

@@ -13,11 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from indexer.assets.stablecoins import Stablecoins
-from indexer.assets.testnets import is_test_network
 from indexer.errors import SourceError
 from indexer.options import Stablecoin
 from indexer.payments.files import PaymentInput
+from indexer.resources.assets import Stablecoins, is_test_network
 from service.networks import NETWORK_KEYS, network_key
 from tests.support.running import Build, Json, examples, payment, service, write_lines
 from tests.support.sources.payments import (

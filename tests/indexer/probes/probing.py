@@ -11,13 +11,13 @@ from typing import Any
 import msgspec
 
 from indexer.intake.findings import Findings
+from indexer.intake.rules import Rules
 from indexer.intake.sources import Input
 from indexer.options import Kind, Policy, SourceOptions
 from indexer.probes.drift import listed_terms
 from indexer.probes.read import Targets, read_probes
 from indexer.probes.verdicts import ProbeVerdicts
 from indexer.progress import Stage
-from indexer.x402.rules import Rules
 
 NOW = datetime(2026, 5, 20, 12, tzinfo=UTC)
 URL = "https://weather.example/v1/now"

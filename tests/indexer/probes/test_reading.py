@@ -14,7 +14,7 @@ from msgspec import UNSET
 from indexer.errors import SourceError
 from indexer.intake.findings import Findings
 from indexer.probes.verdicts import ALIVE, DEAD, UNDECIDED, ProbeVerdicts
-from indexer.x402.members.dates import since_epoch
+from indexer.untrusted import since_epoch
 from service.schema.listings import Fate
 from service.schema.probes import ProbeFacts
 from service.schema.values import format_timestamp

@@ -14,7 +14,7 @@ from indexer.__main__ import main
 from indexer.columns.record_columns import open_columns
 from indexer.processes.pool import Pool
 from indexer.processes.resources import GIB
-from indexer.record_store import run_of, write_records
+from indexer.record_store import write_records
 from indexer.segments import indexing
 from indexer.segments.indexing import index_in_parts, part_count, write_annotations
 from indexer.segments.segment import read_segment
@@ -49,7 +49,7 @@ def test_items_are_divided_by_weight(weights: list[float], parts: int) -> None:
 
 def index(folder: Path, texts: list[bytes], jobs: int) -> list[indexing.Indexed]:
     """Store and index services in a folder."""
-    keys = write_records(folder, map(run_of, texts))
+    keys = write_records(folder, texts)
     ordinals = np.arange(len(texts))
     with Pool(jobs, 64 * GIB) as pool:
         annotated = write_annotations(folder / "annotations", [b""] * len(texts))

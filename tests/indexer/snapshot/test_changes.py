@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indexer.record_store import run_of, write_ids, write_records
+from indexer.record_store import write_ids, write_records
 from indexer.snapshot.changes import compare_services
 from service.storage.container import open_arrays, write_arrays
 from service.storage.layouts import RECORDS
@@ -31,7 +31,7 @@ def text(service_id: str, version: int) -> bytes:
 def stored(folder: Path, listing: list[tuple[str, bytes]]) -> Path:
     """Write the files of a snapshot that are compared."""
     folder.mkdir(parents=True)
-    write_records(folder, (run_of(content) for _, content in listing))
+    write_records(folder, (content for _, content in listing))
     write_ids(folder, [service_id for service_id, _ in listing])
     return folder
 

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from indexer.errors import Misuse
-from indexer.record_store import run_of, write_ids, write_records
+from indexer.record_store import write_ids, write_records
 from indexer.snapshot.compare import (
     ChangeCounts,
     compare,
@@ -40,7 +40,7 @@ def stored(folder: Path, records: list[Json]) -> Path:
     folder.mkdir(parents=True)
     manifest = Manifest(FORMAT, folder.name, BUILT_AT, Counts(0, 0, 0, 0), [], {})
     (folder / MANIFEST).write_bytes(msgspec.json.encode(manifest))
-    write_records(folder, (run_of(json.dumps(record).encode()) for record in records))
+    write_records(folder, (json.dumps(record).encode() for record in records))
     write_ids(folder, [record["id"] for record in records])
     return folder
 

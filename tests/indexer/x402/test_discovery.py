@@ -12,15 +12,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from indexer.assets.testnets import is_test_network
 from indexer.catalogue.derived_ids import Identity, derive_ids
+from indexer.catalogue.reading import apply_rules
+from indexer.catalogue.services import HostItems
 from indexer.errors import InvalidRecord, LeftOut
-from indexer.intake.records import SourceRecord
-from indexer.record_store import Spool
+from indexer.resources.assets import is_test_network
+from indexer.resources.x402 import read_resource
 from indexer.sources.decisions import Decisions
-from indexer.sources.fact_store import FactStore
-from indexer.x402.discovery import Discovery, Grouped, SourceResources
-from indexer.x402.readings import Readings
 from tests.support.running import SHARED, Json, examples
 from tests.support.sources.x402 import (
     RULES,
@@ -28,7 +26,6 @@ from tests.support.sources.x402 import (
     TEST_USDC,
     Feed,
     accept,
-    describe,
     resource,
     v1,
     v2,
@@ -41,12 +38,12 @@ VERSION_2 = SHARED / "bazaar" / "resources_v2_2026-06.json"
 Discover = Callable[..., list[Json]]
 
 
-def group(feeds: Sequence[Feed]) -> list[tuple[Grouped, Json]]:
-    return list(describe(discover_feeds(feeds)))
+def group(feeds: Sequence[Feed]) -> list[tuple[HostItems, Json]]:
+    return [*discover_feeds(feeds).groups()]
 
 
-def group_equal(*sources: Sequence[Json]) -> list[tuple[Grouped, Json]]:
-    """Group resources of equally trusted sources."""
+def group_equal(*sources: Sequence[Json]) -> list[tuple[HostItems, Json]]:
+    """HostItems resources of equally trusted sources."""
     return group([Feed(each, f"feed {number}") for number, each in enumerate(sources)])
 
 
@@ -136,7 +133,7 @@ def test_the_place_of_a_service_is_that_of_its_newest_resource() -> None:
     records = [at("/a"), at("/b", lastUpdated="2026-01-02T00:00:00Z")]
     other = [at("/c", lastUpdated="2026-01-01T00:00:00Z")]
     ((service, _),) = group_equal(records, other)
-    assert (service.source, service.position) == (0, "items[1]")
+    assert (service.newest.source, service.newest.position) == (0, "items[1]")
 
 
 def test_payers_are_not_added_up(discover: Discover) -> None:
@@ -204,25 +201,23 @@ def test_services_do_not_depend_on_the_order_of_resources_or_of_sources_with_oth
 @pytest.mark.skipif(not VERSION_2.exists(), reason="the real data is not available")
 def test_the_real_resources_become_services() -> None:
     fates: Counter[str] = Counter()
-    readings = Readings(FactStore(), RULES)
-    discovery = Discovery(Spool(), readings, Decisions())
-    for source, path in enumerate((VERSION_1, VERSION_2)):
-        found = SourceResources(discovery, source, path.name, 0)
-        for index, record in enumerate(json.loads(path.read_text())["resources"]):
-            text = SourceRecord(f"resources[{index}]", json.dumps(record).encode())
+    feeds = [
+        Feed(json.loads(path.read_text())["resources"], path.name)
+        for path in (VERSION_1, VERSION_2)
+    ]
+    for feed in feeds:
+        for record in feed.records:
             try:
-                read = readings.read(text)
+                read = read_resource(json.dumps(record).encode())
+                apply_rules(read, RULES)
             except LeftOut as left_out:
                 fates[left_out.rule] += 1
             except InvalidRecord as fault:
                 fates[fault.reason.partition(":")[0]] += 1
             else:
                 fates["listed"] += 1
-                fates.update(notice.kind for notice in read.outline.notices)
-                found.add(text, read)
-        discovery.accept(found)
-    discovery.merge()
-    records = {each.domain: service for each, service in describe(discovery)}
+                fates.update(notice.kind for notice in read.notices)
+    records = {each.domain: service for each, service in group(feeds)}
     assert fates == {"listed": 1420, "http resources": 40, "without a price": 2}
     networks = [each["networks"] for each in records.values()]
     assert all(is_test_network(each[0]) == (each == ["Base Sepolia"]) for each in networks)

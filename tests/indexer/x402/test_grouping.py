@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from itertools import compress
 
 import pytest
 
-from indexer.intake.records import SourceRecord
+from indexer.catalogue.services import MAX_ENDPOINTS_BYTES, describe_group
+from indexer.catalogue.table import encode_resource
 from indexer.options import Policy
-from indexer.x402.grouping import MAX_ENDPOINTS_BYTES, GroupedResource, group_resources
-from indexer.x402.resource import read_resource
+from indexer.resources.x402 import read_resource
 from tests.support.running import Json
-from tests.support.sources.x402 import RULES, Feed, accept, describe, discover, resource
+from tests.support.sources.x402 import Feed, accept, discover, resource
 
 HOST = "https://api.one.example"
 ICON = f"{HOST}/icon.png"
@@ -25,7 +26,7 @@ def group() -> Group:
     """Return a function that returns the service of resources of one host."""
 
     def group(*feeds: Feed) -> Json:
-        ((_, service),) = describe(discover(feeds))
+        ((_, service),) = discover(feeds).groups()
         return service
 
     return group
@@ -122,11 +123,11 @@ def test_a_single_description_is_unchanged_and_joined_ones_are_limited(group: Gr
 
 def group_within(records: list[Json], policy: Policy) -> tuple[list[Json], list[str]]:
     """Return the endpoints of a service, and the URLs of the resources that its record has."""
-    texts = [SourceRecord("", json.dumps(each).encode()) for each in records]
-    grouped = [GroupedResource(read_resource(text, RULES)[0], 0) for text in texts]
-    service, _ = group_resources("api.one.example", grouped, policy.endpoints_per_service)
-    in_record = [each.resource.identity for each in grouped if each.in_record]
-    return [json.loads(bytes(each)) for each in service["endpoints"]], in_record
+    found = [read_resource(json.dumps(each).encode()) for each in records]
+    members = [(encode_resource(each), 0) for each in found]
+    described = describe_group("id", "api.one.example", members, policy.endpoints_per_service)
+    in_record = [each.identity for each in compress(found, described.in_record)]
+    return json.loads(described.record.text)["endpoints"], in_record
 
 
 def test_a_record_has_as_many_endpoints_as_the_policy_allows_the_most_called_first() -> None:

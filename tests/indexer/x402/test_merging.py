@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from io import BytesIO
 from itertools import permutations
 from pathlib import Path
 from typing import NamedTuple
@@ -14,9 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from indexer.intake.findings import Conflict
+from indexer.resources.listing import MAX_ENTRIES, MAX_LISTING, encode_listing
 from indexer.sources.decisions import FILE, Decisions, DecisionTable
-from indexer.x402.discovery import Dropped
-from indexer.x402.listing import MAX_ENTRIES, MAX_LISTING
 from tests.support.running import Json, examples
 from tests.support.sources.x402 import (
     SOLANA_USDC,
@@ -25,7 +25,6 @@ from tests.support.sources.x402 import (
     USDC,
     Feed,
     accept,
-    describe,
     discover,
     resource,
     v1,
@@ -42,7 +41,7 @@ class Outcome(NamedTuple):
 
     services: list[Json]
     listings: list[Json]
-    dropped: list[Dropped]
+    dropped: list[str]
     conflicts: set[Conflict]
     table: DecisionTable
 
@@ -62,14 +61,16 @@ def merge_in(folder: Path, feeds: Sequence[Feed], served: DecisionTable | None =
     decisions = Decisions(served)
     services: list[Json] = []
     listings: list[Json] = []
-    discovery = discover(feeds, decisions)
-    for grouped, service in describe(discovery):
+    file = BytesIO()
+    discovery = discover(feeds, decisions, file=file)
+    for group, service in discovery.groups():
         services.append(service)
-        texts = [listing.encode("id") for _, listing in discovery.listings(grouped.group)]
-        listings += map(json.loads, texts)
+        listings += (json.loads(encode_listing(each, "id")) for each in discovery.listings(group))
+    found = map(json.loads, file.getvalue().splitlines())
+    dropped = [f"{each['source']} {each['position']}" for each in found if each["fate"] != "noted"]
     decisions.write(folder)
     table = msgspec.json.decode((folder / FILE).read_bytes(), type=DecisionTable)
-    return Outcome(services, listings, discovery.dropped, decisions.conflicts, table)
+    return Outcome(services, listings, dropped, decisions.conflicts, table)
 
 
 @pytest.fixture
@@ -146,7 +147,7 @@ def test_a_less_trusted_source_adds_nothing_but_usage_to_a_url_that_a_more_trust
     (get,) = outcome.listings
     assert get.pop("quality") == {"l30DaysTotalCalls": 5}
     assert [get] == alone.listings
-    assert sorted(each.place.method for each in outcome.dropped) == ["", "POST"]
+    assert outcome.dropped == ["liar items[1]", "liar items[2]"]
     assert outcome.services[0]["name"] == alone.services[0]["name"]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
@@ -11,13 +10,10 @@ import pytest
 from msgspec import structs
 
 from indexer.errors import LeftOut
-from indexer.intake.records import SourceRecord
+from indexer.intake.rules import TAKEN_DOWN, Denials, Rules
 from indexer.options import Denial, Policy
-from indexer.sources.denials import TAKEN_DOWN, Denials
-from indexer.x402.members.dates import NEVER
-from indexer.x402.members.tools import NO_SELLER
-from indexer.x402.resource import read_resource
-from indexer.x402.rules import Rules
+from indexer.resources.x402 import NO_SERVER
+from indexer.untrusted import NEVER
 from tests.support.running import Json
 from tests.support.sources.x402 import URL, accept, read, resource, v2
 
@@ -39,10 +35,8 @@ def test_a_date_more_than_an_hour_past_the_build_counts_as_none(
     updated: Any, is_known: bool
 ) -> None:
     rules = Rules(Policy(), now=NOW)
-    text = SourceRecord("", json.dumps(resource(lastUpdated=updated)).encode())
-    parsed, listing = read_resource(text, rules)
-    assert listing is not None
-    assert (parsed.updated != NEVER) == (b"lastUpdated" in listing.text) == is_known
+    parsed = read(resource(lastUpdated=updated), rules)
+    assert (parsed.updated != NEVER) == (b"lastUpdated" in parsed.text) == is_known
     assert (rules.holds_until is None) == is_known
 
 
@@ -137,7 +131,7 @@ def test_a_public_address_is_listed(host: str) -> None:
         ),
         (resource("https://api.example@evil.example/"), "URLs with credentials", None),
         (resource("mcp://server/weather"), "resources not over https", None),
-        (resource("mcp://tool/weather", accept(payTo="")), NO_SELLER, None),
+        (resource("mcp://tool/weather", accept(payTo="")), NO_SERVER, None),
         (
             resource("mcp://tool/weather", metadata={"serverUrl": "http://mcp.example/mcp"}),
             "http resources",

@@ -19,12 +19,13 @@ from tests.support.sources.x402 import SERVER, TOOL, accept, resource, tool, v2
 HINTS = {"auth-hints": {"info": {"authRequirements": [{"methods": [{"type": "oauth2"}]}]}}}
 PLACES = "https://api.places.example/v1/places/:place"
 LISBON = "https://api.places.example/v1/places/lisbon"
+OTHER = "https://mcp.other.example"
 OPEN = "https://api.open.example/v1/soil"
 CLOSED = "https://api.closed.example/v1/soil"
 RESOURCES = [
     tool(accept("2000"), server=SERVER, serviceName="Weather"),
-    tool(accept("3000", payTo="0xSecond"), serviceName="Second seller"),
-    tool(accept("4000", payTo="0xThird"), url="mcp://tool/a%3Cb%3E", name="a<b>"),
+    tool(accept("3000", payTo="0xSecond"), server=f"{OTHER}/a", serviceName="Second seller"),
+    tool(accept("4000"), server="https://third.example/m", url="mcp://tool/a%3Cb%3E", name="a<b>"),
     tool(accept(payTo=""), url="mcp://tool/orphan", name="orphan"),
     v2({"type": "mcp", "toolName": "tides"}) | {"type": "mcp", "resource": "https://sea.example/m"},
     v2({"method": "GET"}, exampleUrl=LISBON) | {"resource": PLACES, "description": "A place"},
@@ -63,7 +64,7 @@ def test_the_type_mcp_finds_the_tools_of_all_sellers(client: httpx.Client) -> No
     assert len(listed) == 4
     assert len({each["ratecard"]["service"] for each in listed}) == 4
     servers = {each["ratecard"]["tool"].get("server") for each in listed}
-    assert servers == {SERVER, "https://sea.example/m", None}
+    assert servers == {SERVER, f"{OTHER}/a", "https://third.example/m", "https://sea.example/m"}
     found = get(client, "/discovery/search", type="mcp", query="forecast")["resources"]
     assert {each["resource"] for each in found[:2]} == {TOOL}
 
@@ -106,7 +107,7 @@ def test_resources_that_require_a_registration_can_be_left_out(
     )
     assert {each["resource"] for each in with_one} == {CLOSED, "https://wallet.example/soil"}
     assert all(each["ratecard"]["requires"] for each in with_one)
-    assert len(without) == len(RESOURCES) - 3  # two, and the tool without a seller
+    assert len(without) == len(RESOURCES) - 3  # two, and the tool without a server
     assert all("requires" not in each["ratecard"] for each in without)
 
 
@@ -134,7 +135,7 @@ def test_an_identifier_of_a_tool_that_is_not_listed_says_why(client: httpx.Clien
     report = get(client, "/v1/listings", url="mcp://tool/orphan")
     (fate,) = report["fates"]
     assert (report["listed"], fate["fate"]) == (False, "left out")
-    assert "names neither the server" in fate["reason"]
+    assert "names no server" in fate["reason"]
     unknown = get(client, "/v1/listings", url="mcp://tool/unknown")
     assert (unknown["listed"], unknown["fates"]) == (False, [])
     assert [each["code"] for each in unknown["advice"]] == ["not_named"]
@@ -146,7 +147,7 @@ def test_pages_show_tools_examples_and_sign_ins_and_link_to_none(client: httpx.C
     text = "\n".join(client.get(path).text for path in paths)
     assert not re.search(r"href=.?mcp:", text, re.IGNORECASE)
     assert f"MCP tool forecast of {SERVER}, over streamable-http" in text
-    assert "MCP tool a&lt;b&gt;, of a server that the listing does not name" in text
+    assert "MCP tool a&lt;b&gt; of https://third.example/m, over" in text
     assert f"For example <code>{LISBON}</code>" in text
     assert "Register or sign in before paying, by <bdi>oauth2</bdi>" in text
     assert "curl -i mcp:" not in text

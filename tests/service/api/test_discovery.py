@@ -155,10 +155,10 @@ def test_limits_are_applied_and_reported(client: httpx.Client) -> None:
     [
         ({"type": "mcp"}, 1),
         ({"type": "MCP"}, 0),
-        ({"network": "base"}, 1),
+        ({"network": "base"}, 2),
         ({"network": "base-sepolia"}, 1),
-        ({"network": " base "}, 1),
-        ({"payTo": "x" * 300}, 1),
+        ({"network": " base "}, 0),
+        ({"payTo": "x" * 300}, 0),
         ({"network": "eip155:8453"}, LISTED - 3),
         ({"network": "eip155:999999999"}, 0),
         ({"network": "!!!"}, 0),

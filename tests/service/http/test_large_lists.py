@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from indexer.__main__ import main
-from indexer.catalogue.record import MAX_SERVICE
+from indexer.catalogue.records import MAX_SERVICE
 from indexer.processes.resources import anonymous_memory
 from tests.support.processes import run_service
 from tests.support.running import (

@@ -18,8 +18,8 @@ LISBON = "https://api.places.example/v1/places/lisbon"
 REQUIRED = [{"acceptIndexes": [0], "methods": [{"type": "oauth2"}, {"type": "sign-in-with-x"}]}]
 RESOURCES = [
     tool(accept("2000"), server=SERVER, serviceName="Weather"),
-    tool(accept("3000", payTo="0xSecond"), serviceName="Second"),
-    tool(accept("5000"), url="mcp://tool/tide", name="tide"),
+    tool(accept("3000", payTo="0xSecond"), server="https://two.example/m", serviceName="Second"),
+    tool(accept("5000"), server="https://sea.example/m", url="mcp://tool/tide", name="tide"),
     v2({"method": "GET"}, exampleUrl=LISBON)
     | {"resource": "https://api.places.example/v1/places/:place"},
     resource(
@@ -61,12 +61,6 @@ def test_a_tool_is_called_with_arguments_and_paid_in_meta(artifacts: Path) -> No
     assert '_meta["x402/payment"]' in call["payment"]
     assert "@x402/mcp" in found["pays_with"]
     assert found["accepts"][0]["amount"] == "2000"
-
-
-def test_a_tool_whose_server_is_unknown_has_none(artifacts: Path) -> None:
-    found = instructions(artifacts, "forecast", 0.003)
-    assert found["tool"]["server"] == ""
-    assert found["tool"]["arguments"] == {"city": "..."}
 
 
 def test_an_identifier_of_one_seller_is_enough(artifacts: Path) -> None:

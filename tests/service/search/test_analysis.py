@@ -55,6 +55,22 @@ PUNCTUATION = " .,;:!?-_/()[]{}<>'\"`*~^|&+=@#$%\n\t"
         ("हिन्दी", ["हिन्दी"]),
         ("Погода Λύκος", ["погода", "λυκοσ"]),
         ("שָׁלוֹם مَرْحَبًا", ["שלום", "مرحبا"]),
+        (
+            "C# (F#), C++20 and .NET/ASP.NET",
+            [
+                "csharp",
+                "fsharp",
+                "cplusplus",
+                "20",
+                "cplusplus20",
+                "and",
+                "dotnet",
+                "asp",
+                "dotnet",
+            ],
+        ),
+        ("csharp CSharp", ["csharp", "sharp", "csharp"]),
+        ("issue#5 example.net a+b #1", ["issue", "5", "example", "net", "a", "b", "1"]),
         ("😀 !!", []),
         ("", []),
     ],
@@ -230,3 +246,8 @@ def test_hostile_queries_do_not_fill_memory(separator: str) -> None:
 )
 def test_english_words_that_are_no_stop_words_have_vectors(word: str, expected: bool) -> None:
     assert is_encodable(word) == expected
+
+
+def test_names_with_signs_have_keys_of_their_own() -> None:
+    assert len({name_key(name) for name in ("C", "C#", "C++")}) == 3
+    assert name_key("C#") == name_key("C Sharp")

@@ -12,12 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from indexer.intake.records import SourceRecord
-from indexer.options import Policy
+from indexer.resources.x402 import read_resource
 from indexer.search.offers import OfferWriter
 from indexer.snapshot.resources import ServiceListing, write_resources
-from indexer.x402.resource import read_resource
-from indexer.x402.rules import Rules
 from service.conditions import NO_RESOURCE_FILTERS, OFFER_KEYS, ResourceFilters
 from service.filtering.offers import Offers
 from service.filtering.urls import Urls
@@ -85,9 +82,7 @@ def write(folder: Path, fields: list[Json]) -> Resources:
     def listings() -> Any:
         for number, each in enumerate(fields):
             text = json.dumps(resource(f"https://a.example/{number}") | each).encode()
-            _, listing = read_resource(SourceRecord("", text), Rules(Policy()))
-            assert listing is not None
-            yield ServiceListing(0, "a", listing, in_record=True)
+            yield ServiceListing(0, "a", read_resource(text), in_record=True)
 
     offers = OfferWriter()
     assert len(write_resources(folder, listings(), 1, offers).keys) == len(fields)

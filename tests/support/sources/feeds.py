@@ -23,7 +23,7 @@ import pytest
 from indexer.errors import SourceError
 from indexer.intake.fetch import Feed, fetch_feeds
 from indexer.intake.http import shown_url
-from indexer.intake.records import read_records
+from indexer.intake.lists import read_records
 from indexer.options import Limits, SourceOptions
 from tests.support.running import Json, service
 

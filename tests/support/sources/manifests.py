@@ -7,10 +7,9 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from indexer.documents.document import Document
-from indexer.intake.records import SourceRecord
-from indexer.manifests.reading import read_manifest
 from indexer.options import SourceOptions
+from indexer.resources.documents import Described, Document
+from indexer.resources.manifest import read_manifest
 from tests.support.running import Json
 from tests.support.sources.x402 import accept
 
@@ -78,7 +77,11 @@ KEYS = (
         "extensions",
         "bazaar",
         "endpoints",
-        "x-ratecard",
+        "price",
+        "payment",
+        "payTo",
+        "network",
+        "path",
         "outputSchema",
     ),
 )
@@ -105,7 +108,7 @@ entries = st.one_of(
 )
 
 
-def read(manifest: Any, source: SourceOptions = FETCHED) -> list[SourceRecord]:
-    """Return the records of a manifest."""
+def read(manifest: Any, source: SourceOptions = FETCHED) -> list[Described]:
+    """Return what a manifest describes."""
     text = manifest if isinstance(manifest, bytes) else json.dumps(manifest).encode()
     return [*read_manifest(Document(text, source))]

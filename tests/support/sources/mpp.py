@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from indexer.documents.document import Document
-from indexer.intake.records import SourceRecord
-from indexer.mpp.reading import read_directory
 from indexer.options import SourceOptions
+from indexer.resources.documents import Described, Document
+from indexer.resources.mpp import read_directory
 from tests.support.running import Json
 
 CURATED = SourceOptions(name="directory", path="directory.json", curated=True, trust=1)
@@ -39,8 +38,8 @@ def directory(*services: Any, **fields: Any) -> Json:
     return {"version": 1, "services": list(services)} | fields
 
 
-def read(values: Any, source: SourceOptions = CURATED) -> list[SourceRecord]:
-    """Return the records of a directory."""
+def read(values: Any, source: SourceOptions = CURATED) -> list[Described]:
+    """Return what a directory describes."""
     return [*read_directory(Document(json.dumps(values).encode(), source))]
 
 

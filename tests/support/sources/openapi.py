@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
-from indexer.documents.document import Document
-from indexer.intake.records import SourceRecord
-from indexer.openapi.reading import read_openapi
-from indexer.options import SourceOptions
+from indexer.intake.rules import Rules, check_address
+from indexer.options import Policy, SourceOptions
+from indexer.resources.assets import find_stablecoins
+from indexer.resources.documents import Described, Document
+from indexer.resources.openapi import read_openapi
+from indexer.resources.resource import Resource
 from tests.support.running import Json
 
 CURATED = SourceOptions(name="own", path="own.json", curated=True, trust=1)
@@ -148,12 +151,18 @@ DOCUMENTS: dict[str, Json] = {
 }
 
 
-def read(values: Json | bytes, source: SourceOptions = CURATED) -> list[SourceRecord]:
-    """Return the records of a document."""
+def read(
+    values: Json | bytes, source: SourceOptions = CURATED, policy: Policy | None = None
+) -> list[Described]:
+    """Return what a document describes."""
     text = values if isinstance(values, bytes) else json.dumps(values).encode()
-    return [*read_openapi(Document(text, source))]
+    rules = Rules(policy or Policy())
+    check = partial(check_address, rules=rules)
+    return [
+        *read_openapi(Document(text, source, find_stablecoins(rules.policy.stablecoins), check))
+    ]
 
 
-def resources(records: Iterable[SourceRecord]) -> dict[str, Json]:
-    """Return the resources of the records without a fault, by their positions."""
-    return {each.position: json.loads(each.text) for each in records if each.fault is None}
+def resources(found: Iterable[Described]) -> dict[str, Resource]:
+    """Return the resources of what was read without a fault, by their positions."""
+    return {each.position: each.resource for each in found if each.resource is not None}

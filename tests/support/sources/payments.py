@@ -11,10 +11,10 @@ from pathlib import Path
 import duckdb
 from msgspec import Struct
 
-from indexer.assets.stablecoins import KNOWN_STABLECOINS, Stablecoins
 from indexer.intake.findings import Findings, Tally
 from indexer.payments.files import PaymentInput
 from indexer.payments.load import load_payments
+from indexer.resources.assets import KNOWN_STABLECOINS, Stablecoins
 from service.snapshot.snapshot import Snapshot, open_snapshot
 from tests.support.running import Json, write_lines
 

@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
-from indexer.catalogue.known_records import KnownRecords
-from indexer.catalogue.normaliser import RecordNormaliser
-from indexer.catalogue.record import Normalised
+import msgspec
+
+from indexer.catalogue.merge import Merger
+from indexer.catalogue.reading import apply_rules
+from indexer.catalogue.services import HostItems, describe_services
+from indexer.catalogue.table import Table, decode_resource, encode_resource, row_of
 from indexer.errors import InvalidRecord
-from indexer.intake.records import SourceRecord
+from indexer.intake.findings import Findings
+from indexer.intake.rules import Rules
 from indexer.options import Policy
 from indexer.processes.pool import Pool
-from indexer.record_store import Spool
+from indexer.resources.assets import find_stablecoins
+from indexer.resources.listing import encode_listing
+from indexer.resources.resource import Resource
+from indexer.resources.x402 import read_resource
 from indexer.sources.decisions import Decisions
-from indexer.sources.fact_store import FactStore
-from indexer.x402.discovery import Discovery, Grouped, SourceResources
-from indexer.x402.readings import Readings
-from indexer.x402.resource import Resource, read_resource
-from indexer.x402.rules import Rules
 from tests.support.running import Json
 
 USDC = "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913"
@@ -77,13 +80,20 @@ def tool(
 def read(record: Json | bytes, rules: Rules | None = None) -> Resource:
     """Read a resource."""
     text = record if isinstance(record, bytes) else json.dumps(record).encode()
-    resource, _ = read_resource(SourceRecord("items[0]", text), rules or RULES)
+    resource = read_resource(text, find_stablecoins((rules or RULES).policy.stablecoins))
+    apply_rules(resource, rules or RULES)
     return resource
+
+
+def listing_of(record: Json | bytes) -> Json:
+    """Return the JSON of a resource as `/discovery` lists it."""
+    listed: Json = json.loads(encode_listing(read(record), "weather"))
+    return listed
 
 
 def endpoint_of(record: Json | bytes) -> Json:
     """Return the endpoint of a resource."""
-    endpoint: Json = json.loads(bytes(read(record).endpoint))
+    endpoint: Json = json.loads(msgspec.json.encode(read(record).to_endpoint()))
     return endpoint
 
 
@@ -95,28 +105,48 @@ class Feed(NamedTuple):
     trust: int = 0
 
 
-def discover(feeds: Sequence[Feed], decisions: Decisions | None = None) -> Discovery:
-    """Return the merged resources of feeds; those that are not listed are passed over."""
-    readings = Readings(FactStore(), RULES)
-    discovery = Discovery(Spool(), readings, decisions or Decisions())
+class Discovery(NamedTuple):
+    """The merged items of feeds, and what was found."""
+
+    table: Table
+    findings: Findings
+
+    def groups(self) -> Iterator[tuple[HostItems, Json]]:
+        """Yield the discovered services with their catalogue records, but for the ids."""
+        ids, paths = defaultdict[str, str](lambda: "id"), self.table.paths()
+        limit = RULES.policy.endpoints_per_service
+        with Pool(jobs=1, memory=0) as pool:
+            for group, found in describe_services(pool, self.table, paths, ids, limit):
+                described = json.loads(found.record.text)
+                del described["id"]
+                yield group, described
+
+    def listings(self, group: HostItems) -> list[Resource]:
+        """Return the listings of a service."""
+        return [decode_resource(resource) for row, resource in group.members if row.is_listed]
+
+
+def discover(
+    feeds: Sequence[Feed],
+    decisions: Decisions | None = None,
+    rules: Rules = RULES,
+    file: BinaryIO | None = None,
+) -> Discovery:
+    """Return the merged items of feeds; those that are not listed are passed over.
+
+    file: gets the findings
+    """
+    table = Table(sqlite3.connect(":memory:", isolation_level=None))
+    findings = Findings(file)
     for number, feed in enumerate(feeds):
-        found = SourceResources(discovery, number, feed.name, feed.trust)
+        findings.tally(feed.name)
+        known: dict[str, int] = {}
         for index, record in enumerate(feed.records):
-            source = SourceRecord(f"items[{index}]", json.dumps(record).encode())
+            text = json.dumps(record).encode()
             with suppress(InvalidRecord):
-                found.add(source, readings.read(source))
-        discovery.accept(found)
-    discovery.merge()
-    return discovery
-
-
-def describe(discovery: Discovery) -> Iterator[tuple[Grouped, Json]]:
-    """Yield the discovered services with their catalogue records, but for the ids."""
-    ids = defaultdict[str, str](lambda: "id")
-    with Pool(jobs=1, memory=0) as pool:
-        services = RecordNormaliser(KnownRecords(), pool).services(discovery, ids, RULES.policy)
-        for grouped, record in services:
-            assert isinstance(record, Normalised)
-            described = json.loads(record.text)
-            del described["id"]
-            yield grouped, described
+                found = read_resource(text, find_stablecoins(rules.policy.stablecoins))
+                apply_rules(found, rules)
+                row = row_of(found, number, feed.trust, f"items[{index}]")
+                table.add_item(known, row, text, encode_resource(found))
+    Merger(table, decisions or Decisions(), rules, findings).merge()
+    return Discovery(table, findings)

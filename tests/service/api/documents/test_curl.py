@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.api.documents.curl import MAX_CALL, curl, escape_json
+from service.api.documents.curl import MAX_CALL, curl
+from service.bodies import escape_json
 from service.schema.records import Endpoint
 from tests.support.clients.terminals import arguments
 from tests.support.running import Json, endpoint

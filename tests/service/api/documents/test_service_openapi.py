@@ -13,12 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from openapi_spec_validator import validate
 
-from indexer.catalogue.record import normalise
+from indexer.catalogue.records import read_record
 from indexer.errors import InvalidRecord
-from indexer.intake.records import SourceRecord
-from indexer.options import Policy
-from indexer.x402.resource import read_resource
-from indexer.x402.rules import Rules
+from indexer.intake.lists import SourceRecord
 from service.api.documents.service_openapi import describe_service
 from service.schema.records import Service
 from service.urls import key_of, parse_url
@@ -141,9 +138,11 @@ def read_again(document: Json) -> dict[tuple[str, str], Json]:
     """Return the endpoints of a document as they are read, by URL and method."""
     found = {}
     for each in read(document):
-        assert each.fault is None
-        resource, _ = read_resource(each, Rules(Policy()))
-        found[key_of(resource.identity), resource.method] = json.loads(bytes(resource.endpoint))
+        resource = each.resource
+        assert resource is not None, each.fault
+        found[key_of(resource.identity), resource.method] = json.loads(
+            msgspec.json.encode(resource.to_endpoint())
+        )
     return found
 
 
@@ -162,7 +161,8 @@ def ways(given_: Json) -> list[Json]:
     if pricing.get("network"):
         names = ("amount", "minAmount", "maxAmount")
         prices_ = {name: pricing[name] for name in names if pricing.get(name)}
-        stated.append({"protocol": "x402", "currency": pricing["currency"]} | prices_)
+        terms = {name: pricing[name] for name in ("currency", "scheme", "network")}
+        stated.append({"protocol": "x402"} | terms | prices_)
     keys = {"statedBy", "description", "decimals"}
     stated += [{name: value for name, value in each.items() if name not in keys} for each in own]
     return [each for number, each in enumerate(stated) if each not in stated[:number]]
@@ -330,7 +330,7 @@ def test_any_record_that_an_index_accepts_has_a_document(
     record = service("one", endpoints=given_)
     text = json.dumps(record).encode()
     try:
-        normalise(SourceRecord("", text))
+        read_record(text)
     except InvalidRecord:
         return
     entry = ENTRY | {"extra": extra}
@@ -343,7 +343,7 @@ def test_numbers_beyond_those_of_a_machine_are_no_fault() -> None:
     text = json.dumps(service("one", endpoints=[endpoint() | {"parameters": [DEFAULTING]}]))
     text = text.replace('"LARGE"', "1e99999999999999999999")
     try:
-        normalise(SourceRecord("", text.encode()))
+        read_record(text.encode())
     except InvalidRecord:
         return
     assert json.loads(described(text))["x-ratecard"]["leftOut"] == 0

@@ -1,0 +1,162 @@
+"""Identity: the ids of services, and which items a record names."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from contextlib import suppress
+from itertools import product
+
+from indexer.catalogue.catalogue import Catalogue, ListedService
+from indexer.catalogue.derived_ids import Identity, ascii_domain, derive_ids, plain_id
+from indexer.catalogue.merge import OUTRANKED as OUTRANKED_URL
+from indexer.catalogue.merge import PATH, Merger, trusts_of
+from indexer.catalogue.services import describe_services
+from indexer.catalogue.table import ItemRow
+from indexer.errors import LeftOut
+from indexer.intake.findings import Findings
+from indexer.processes.pool import Pool
+from indexer.sources.decisions import Decisions
+from indexer.x402.endpoints import EndpointPayees, read_endpoints, split_methods
+from service.urls import find_url
+
+OUTRANKED = "listed by a more trusted source"
+HIDDEN = "hidden by a catalogue record"
+REPLACED = "replaced by a later source"
+DUPLICATE_ID = "duplicate ids"
+
+
+class Identifier:
+    """Gives every service its id, and a record the items that it names.
+
+    Of the records with one id the most trusted stays, among equals that of the last source, within
+    one source the first. A record of a host that a more trusted source lists is left out. The
+    items of a host that no record names become a service, or several with paths, unless a source
+    hides them.
+    """
+
+    def __init__(
+        self, catalogue: Catalogue, merger: Merger, decisions: Decisions, findings: Findings
+    ) -> None:
+        self._catalogue, self._table = catalogue, catalogue.table
+        self._merger, self._decisions, self._findings = merger, decisions, findings
+        self._trusts = self._table.domains()
+        self._by_id: dict[str, str] = {}
+        for domain in self._trusts:
+            plain = plain_id(domain)
+            if plain not in self._by_id or decisions.owner_of(plain) == domain:
+                self._by_id[plain] = domain
+
+    def identify(self, pool: Pool, taken_down: Collection[str], limit: int) -> None:
+        """Enter the services into the catalogue; discovered ones have `limit` endpoints at most."""
+        records = [each for each in self._catalogue.records if self._is_highest(each)]
+        paths = self._table.paths()
+        keys = {
+            f"{domain}{path}": trust
+            for domain, trust in self._trusts.items()
+            for path in ["", *sorted(paths.get(domain, ()))]
+        }
+        identities = [Identity(each.given, each.domain, each.trust) for each in records]
+        identities += [Identity(None, key, trust, is_rest=True) for key, trust in keys.items()]
+        ids = derive_ids(identities, self._decisions, taken_down)
+        for service, service_id in zip(records, ids, strict=False):
+            service.id = service_id
+            self._enter(service)
+        self._claim_items()
+        rests = dict(zip(keys, ids[len(records) :], strict=True))
+        for group, found in describe_services(pool, self._table, paths, rests, limit):
+            newest = group.newest
+            service = self._catalogue.add(
+                found.record, newest.source, newest.position, found.outputs
+            )
+            service.id, service.discovered = rests[group.key], True
+            service.trust = max(row.trust for row in group.rows)
+            places = zip(group.rows, found.in_record, strict=True)
+            self._table.assign(
+                service.number, [row._replace(in_record=kept) for row, kept in places]
+            )
+            self._catalogue.services[service.id] = service
+
+    def _is_highest(self, service: ListedService) -> bool:
+        """Whether no more trusted source lists what a record names; another is left out."""
+        listed = self._outranking(service)
+        if listed:
+            fault = LeftOut(OUTRANKED, "$.id", f"a more trusted source lists {listed}")
+            self._catalogue.leave_out(service, fault, self._findings)
+        return not listed
+
+    def _outranking(self, service: ListedService) -> str:
+        """Return the domain or a URL of a record that a more trusted source lists, or nothing."""
+        if service.trust >= max(self._trusts.values(), default=service.trust):
+            return ""
+        domain = self._domain_of(service)
+        if domain and self._trusts[domain] > service.trust:
+            return domain
+        urls = {url for url, _ in read_endpoints(self._catalogue.text(service))}
+        domains = {parsed.domain for url in urls if (parsed := find_url(url))}
+        for each in sorted(domains & self._trusts.keys()):
+            trusts = trusts_of(self._table.rows(each))
+            if above := [url for url in urls if trusts.get(url, service.trust) > service.trust]:
+                return min(above)
+        return ""
+
+    def _domain_of(self, service: ListedService) -> str:
+        """Return the domain whose items a record may name, or an empty string."""
+        if not service.domain:
+            return self._by_id.get(service.given or "", "")
+        with suppress(ValueError):
+            if (domain := ascii_domain(service.domain)) in self._trusts:
+                return domain
+        return ""
+
+    def _enter(self, service: ListedService) -> None:
+        """Make a record the service of its id, unless another one stays."""
+        services = self._catalogue.services
+        earlier = services.get(service.id)
+        if earlier is None:
+            services[service.id] = service
+            return
+        if earlier.source == service.source:
+            fault = LeftOut(
+                DUPLICATE_ID, "$.id", f"has the id of {earlier.position}, which is kept"
+            )
+        elif earlier.trust > service.trust:
+            fault = LeftOut(OUTRANKED, "$.id", f"a more trusted source has {service.id}")
+        else:
+            rule = REPLACED if earlier.trust == service.trust else OUTRANKED
+            fault = LeftOut(rule, "$.id", f"another source has {service.id}, which is kept")
+            services[service.id], service = service, earlier
+        self._catalogue.leave_out(service, fault, self._findings)
+
+    def _claim_items(self) -> None:
+        """Give records the items that they name; the most trusted record is the first to do so."""
+        services = self._catalogue.services.values()
+        for service in sorted(services, key=lambda service: -service.trust):
+            if domain := self._domain_of(service):
+                endpoints = read_endpoints(self._catalogue.text(service))
+                self._claim(service, self._table.rows(domain), endpoints)
+        for service in services:
+            if self._catalogue.sources[service.source].hides:
+                reason = f"is none of the endpoints that the record of {service.id} names"
+                for row in self._table.rows(self._domain_of(service)):
+                    self._merger.drop(row, LeftOut(HIDDEN, PATH, reason))
+
+    def _claim(
+        self, service: ListedService, rows: list[ItemRow], endpoints: EndpointPayees
+    ) -> None:
+        """Give a record the items that are any of its endpoints.
+
+        An item less trusted than the record is left out if the record names another payee, or its
+        URL without its method.
+        """
+        claimed = []
+        urls = {url for url, _ in endpoints}
+        for row in rows:
+            spellings = {row.given, row.url}
+            named = set(product(spellings, split_methods(row.method))) & endpoints.keys()
+            payees = {payee for pair in named for payee in endpoints[pair]}
+            is_other = bool(payees) and payees.isdisjoint(row.paid)
+            if row.trust < service.trust and (is_other if named else spellings & urls):
+                self._merger.drop(row, OUTRANKED_URL)
+            elif named:
+                claimed.append(row)
+        self._table.assign(service.number, claimed)

@@ -1,0 +1,265 @@
+"""Merging: the items of several sources with one URL, method and tool become one listing."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+from typing import NamedTuple
+
+import msgspec
+from msgspec import Raw
+
+from indexer.catalogue.reading import apply_rules
+from indexer.catalogue.table import ItemRow, Table, decode_resource, encode_resource, row_of
+from indexer.errors import InvalidRecord, LeftOut
+from indexer.intake.findings import Conflict, Findings
+from indexer.intake.rules import Rules, fold_address
+from indexer.resources.assets import find_stablecoins
+from indexer.resources.documents import join_resources
+from indexer.resources.listing import MAX_ENTRIES, MAX_LISTING
+from indexer.resources.resource import Resource
+from indexer.resources.x402 import read_resource
+from indexer.sources.decisions import Decisions
+from indexer.untrusted import raw_items, raw_members
+from service.networks import network_key
+from service.schema.values import NULL
+
+PATH = "$.resource"
+OUTRANKED = LeftOut(
+    "URLs that a more trusted source lists otherwise",
+    PATH,
+    "a more trusted source lists this URL",
+)
+KEPT_APART = frozenset(("accepts", "quality", "resource"))
+"""Members that are not taken whole from the first source that has them."""
+CALLS = "l30DaysTotalCalls"
+
+
+class EntryGroup(NamedTuple):
+    """Entries of `accepts`, whom they pay, and the source that they come from."""
+
+    source: str
+    texts: list[Raw]
+    payees: set[str]
+
+
+Fields = dict[str, Raw]
+Entries = dict[str, EntryGroup]
+"""Entries of `accepts` by scheme, network and asset."""
+
+
+class Variant(NamedTuple):
+    """An item as one source has it, with the members of its text, none of a document."""
+
+    row: ItemRow
+    source: str
+    fields: Fields
+    resource: Resource
+
+
+class Merger:
+    """Merges the items of a table, once all sources are read."""
+
+    def __init__(
+        self, table: Table, decisions: Decisions, rules: Rules, findings: Findings
+    ) -> None:
+        self._table, self._decisions = table, decisions
+        self._rules, self._findings = rules, findings
+
+    def merge(self) -> None:
+        """Merge items, those of one domain after those of another.
+
+        A less trusted source adds nothing but usage to a URL that a more trusted source lists, and
+        no method. An undeclared method joins the only one that is declared.
+        """
+        for domain in sorted(self._table.domains()):
+            rows = self._table.rows(domain)
+            trusts = trusts_of(rows)
+            for _, found in groupby(rows, key=lambda row: (row.url, row.tool)):
+                same = [*found]
+                leading = max(row.trust for row in same)
+                kept = []
+                for row in same:
+                    if leading < max(trusts[row.given], trusts[row.url]):
+                        self.drop(row, OUTRANKED)
+                    else:
+                        kept.append(row)
+                self._merge_address(kept)
+
+    def drop(self, row: ItemRow, fault: LeftOut) -> None:
+        """Leave out an item, with those that were merged into it."""
+        for each in self._table.drop(row.number):
+            tally = self._findings.tallies[each.source]
+            subject = decode_resource(self._table.resource(each.number)).to_subject()
+            self._findings.withdraw(tally, each.position, each.url, fault, subject)
+
+    def _merge_address(self, rows: list[ItemRow]) -> None:
+        """Merge the items of one URL and tool."""
+        trust = max((row.trust for row in rows), default=0)
+        leading = {row.method for row in rows if row.trust == trust}
+        declared = leading - {""}
+        only = ""
+        if len(declared) == 1:
+            (only,) = leading = declared
+        by_method: dict[str, list[ItemRow]] = defaultdict(list)
+        for row in rows:
+            is_nameless = leading == {""} and row.trust < trust
+            method = "" if is_nameless else row.method or only
+            if method in leading:
+                by_method[method].append(row)
+            else:
+                self.drop(row, OUTRANKED)
+        for method, found in by_method.items():
+            if len(found) == 1:
+                self._decisions.take(found[0].key, self._name(found[0]))
+            else:
+                self._merge_rows(method, found)
+
+    def _merge_rows(self, method: str, rows: list[ItemRow]) -> None:
+        """Merge the items of one URL, method and tool into the first of them."""
+        key = rows[0]._replace(method=method).key
+        rows = self._in_order(rows, self._decisions.source_of(key))
+        first, *others = rows
+        self._decisions.take(key, self._name(first))
+        variants = [self._variant(row) for row in rows]
+        leading = [each for each in variants if each.row.trust == first.trust]
+        fields, taken, entries = merge_variants(leading)
+        self._decisions.conflicts.update(find_conflicts(variants, entries))
+        if fields and (quality := _best_quality(variants)) is not None:
+            fields["quality"] = quality
+        text = msgspec.json.encode(fields) if fields else b""
+        self._table.lead(first.number or 0, (each.number for each in others))
+        try:
+            resource = self._read(text, [each.resource for each in taken], method)
+        except InvalidRecord:  # merged, it breaks a rule that each keeps
+            return
+        row = row_of(resource, first.source, first.trust, first.position)
+        self._table.put_item(row._replace(number=first.number), text, encode_resource(resource))
+        known = {notice for each in variants for notice in each.resource.notices}
+        tally, subject = self._findings.tallies[first.source], variants[0].resource.to_subject()
+        for notice in resource.notices:
+            if notice not in known:
+                self._findings.note(tally, first.position, first.url, notice, subject)
+
+    def _variant(self, row: ItemRow) -> Variant:
+        text, resource = self._table.text(row.number or 0), self._table.resource(row.number)
+        fields = raw_members(text) if text else {}
+        return Variant(row, self._name(row), fields, decode_resource(resource))
+
+    def _read(self, text: bytes, resources: list[Resource], method: str) -> Resource:
+        """Return what a merged text of feeds and the resources of documents say; see `read`."""
+        stablecoins = find_stablecoins(self._rules.policy.stablecoins)
+        resource = read_resource(text, stablecoins) if text else None
+        if resource is None or any(each.texts or each.offers for each in resources):
+            resource = join_resources(resource, resources)
+        if not resource.tool_url:
+            resource.method = resource.method or method
+        apply_rules(resource, self._rules)
+        return resource
+
+    def _name(self, row: ItemRow) -> str:
+        return self._findings.tallies[row.source].source
+
+    def _in_order(self, rows: list[ItemRow], served: str) -> list[ItemRow]:
+        """Return rows by trust; then the source that was served, else the newest; then by date.
+
+        The source that will have been served next time comes first, so that a build repeats itself.
+        """
+
+        def order(row: ItemRow) -> tuple[object, ...]:
+            return -row.trust, not row.is_listed, -row.updated, -row.source, row.method == ""
+
+        first = min(rows, key=order)
+        sources = {self._name(row) for row in rows if row.trust == first.trust}
+        source = served if served in sources else self._name(first)
+        return sorted(rows, key=lambda row: (-row.trust, self._name(row) != source, order(row)))
+
+
+def trusts_of(rows: Iterable[ItemRow]) -> dict[str, int]:
+    """Return the greatest trust in a source of each URL, with and without a route template."""
+    trusts: dict[str, int] = {}
+    for row in sorted(rows, key=lambda row: row.trust):
+        trusts[row.given] = trusts[row.url] = row.trust
+    return trusts
+
+
+def merge_variants(variants: Sequence[Variant]) -> tuple[Fields, list[Variant], Entries]:
+    """Merge equally trusted variants, the first one's members first.
+
+    Entries of one scheme, network and asset come whole from the first variant that has them, other
+    members from the first that has each; variants that declare a method come first for these. A
+    variant that would make the item too large adds nothing. Returns the members, the variants that
+    they are from, and the entries.
+    """
+    taken = [variants[0]]
+    entries = group_entries(variants[0])
+    joined = dict(variants[0].fields)
+    for variant in variants[1:]:
+        wider = entries | {
+            key: each for key, each in group_entries(variant).items() if key not in entries
+        }
+        fields = _join([*taken, variant], wider)
+        is_small = len(msgspec.json.encode(fields)) <= MAX_LISTING
+        if is_small and sum(len(each.texts) for each in wider.values()) <= MAX_ENTRIES:
+            taken.append(variant)
+            joined, entries = fields, wider
+    return joined, taken, entries
+
+
+def group_entries(variant: Variant) -> Entries:
+    """Return the entries of `accepts` by what they ask for."""
+    groups: Entries = {}
+    accepts = variant.fields.get("accepts")
+    for text in raw_items(accepts) if accepts is not None and bytes(accepts) != b"null" else ():
+        entry = msgspec.json.decode(text)
+        scheme, network, asset, payee = (
+            value if isinstance(value := entry.get(name), str) else ""
+            for name in ("scheme", "network", "asset", "payTo")
+        )
+        key = "\n".join((scheme or "exact", network_key(network), fold_address(asset)))
+        group = groups.setdefault(key, EntryGroup(variant.source, [], set()))
+        group.texts.append(text)
+        group.payees.add(fold_address(payee))
+    return groups
+
+
+def find_conflicts(variants: Sequence[Variant], taken: Entries) -> Iterator[Conflict]:
+    """Yield the sources that name another payee for entries that come from another source."""
+    for variant in variants:
+        for key, other in group_entries(variant).items():
+            choice = taken.get(key)
+            if choice is not None and choice.source != variant.source:
+                for payee in other.payees - choice.payees:
+                    names = choice.source, min(choice.payees), variant.source, payee
+                    yield Conflict(variant.row.url, *names)
+
+
+def _join(variants: Sequence[Variant], entries: Entries) -> Fields:
+    """Return the members of a merged item, in the order of the first one."""
+    first = next((each.fields for each in variants if each.fields), {})
+    joined = {name: value if name in KEPT_APART else NULL for name, value in first.items()}
+    for each in sorted(variants, key=lambda each: each.row.method == ""):
+        for name, value in each.fields.items():
+            if name not in KEPT_APART and bytes(joined.get(name, NULL)) == b"null":
+                joined[name] = value
+    if texts := [text for each in entries.values() for text in each.texts]:
+        joined["accepts"] = Raw(msgspec.json.encode(texts))
+    return joined
+
+
+def _best_quality(variants: Sequence[Variant]) -> Raw | None:
+    """Return the usage that the most trusted variant states, among equals that of more calls."""
+    stated = [
+        (each.row.trust, _calls(value), bytes(value), value)
+        for each in variants
+        if (value := each.fields.get("quality")) is not None and bytes(value) != b"null"
+    ]
+    return max(stated, key=lambda each: each[:3])[3] if stated else None
+
+
+def _calls(quality: Raw) -> int:
+    values = msgspec.json.decode(quality) if bytes(quality).startswith(b"{") else {}
+    calls = values.get(CALLS)
+    is_count = isinstance(calls, int) or (isinstance(calls, str) and calls[:20].isdecimal())
+    return int(calls[:20] if isinstance(calls, str) else calls or 0) if is_count else 0

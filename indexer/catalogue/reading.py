@@ -1,0 +1,159 @@
+"""Reading: texts of sources to items and records, in the pool of the build."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future
+from datetime import datetime
+from decimal import Decimal
+from functools import lru_cache
+from typing import NamedTuple, TypeVar
+
+from indexer.catalogue.records import Record, read_record
+from indexer.catalogue.table import encode_resource
+from indexer.errors import InvalidRecord, LeftOut
+from indexer.intake.lists import LIST_KINDS, SourceRecord
+from indexer.intake.rules import Denials, Rules, check_address, check_price
+from indexer.options import Denial, Kind, Policy
+from indexer.processes.pool import Pool, wait_for
+from indexer.resources.assets import find_stablecoins
+from indexer.resources.documents import Described
+from indexer.resources.listing import forget_dates
+from indexer.resources.resource import Resource
+from indexer.resources.x402 import price_resource, read_resource
+from service.urls import parse_url
+
+BATCH = 2**20
+"""Bytes of texts that are sent to a worker in one call."""
+LEAST = 128
+"""Bytes that a subject counts at least: many faults of a document have no text."""
+READ_AHEAD = 2
+"""Batches for each worker, so that no worker waits for the next one."""
+OTHER_KIND = "records of another kind"
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+Result = bytes | Record | InvalidRecord
+"""The bytes of a resource, a record, or why a text is neither."""
+
+
+class Answer(NamedTuple):
+    """The results of a batch, until when they hold, and how often each denial was found."""
+
+    results: list[Result]
+    holds_until: int | None
+    denied: Counter[Denial]
+
+
+def read_all(
+    pool: Pool, records: Iterable[SourceRecord], kind: Kind | None, rules: Rules, now: datetime
+) -> Iterator[tuple[SourceRecord, Result]]:
+    """Yield the records of a source with their results, in order."""
+
+    def read(batch: list[SourceRecord]) -> Future[Answer]:
+        texts = [b"" if isinstance(each, Described) else each.text for each in batch]
+        return pool.submit(read_texts, rules.decided, now, kind, texts)
+
+    for batch, answer in in_batches(pool, records, lambda record: len(record.text), read):
+        rules.denials.counts.update(answer.denied)
+        if answer.holds_until is not None:
+            rules.hold_until(answer.holds_until)
+        for record, result in zip(batch, answer.results, strict=True):
+            if record.fault is not None:
+                yield record, record.fault
+            elif isinstance(record, Described) and record.resource is not None:
+                yield record, _apply(record.resource, rules)
+            else:
+                yield record, result
+
+
+def apply_rules(resource: Resource, rules: Rules) -> None:
+    """Apply the rules to a resource, which loses dates in the future; raises LeftOut.
+
+    Another entry is its price where that is above the highest one.
+    """
+    for url in dict.fromkeys((resource.server or resource.stated_url, resource.url)):
+        if not resource.tool_url or url == resource.server:
+            check_address("$.resource", parse_url(url), rules)
+    rules.denials.check("$.accepts", payees=resource.payees)
+    if resource.price > rules.policy.max_price:
+        price_resource(resource, rules.policy.max_price)
+    entry = resource.chosen_entry
+    amount = Decimal(entry.price) if entry and entry.price else None
+    check_price(f"$.accepts[{resource.chosen}]", amount, resource.pricing.currency, rules)
+    for moment in (resource.updated, resource.called):
+        rules.note_time(moment)
+    forget_dates(resource, rules.latest)
+    rules.check_age(resource.updated)
+
+
+def in_batches(
+    pool: Pool,
+    subjects: Iterable[T],
+    size_of: Callable[[T], int],
+    submit: Callable[[list[T]], Future[R]],
+) -> Iterator[tuple[list[T], R]]:
+    """Yield subjects in batches of BATCH bytes, each with its answer; workers are kept busy."""
+    waiting = READ_AHEAD * pool.workers if pool.workers > 1 else 0
+    started: deque[tuple[list[T], Future[R]]] = deque()
+    batch: list[T] = []
+    size = 0
+    for subject in subjects:
+        batch.append(subject)
+        size += max(LEAST, size_of(subject))
+        if size >= BATCH:
+            started.append((batch, submit(batch)))
+            batch, size = [], 0
+            while len(started) > waiting:
+                first, future = started.popleft()
+                yield first, wait_for(future)
+    if batch:
+        started.append((batch, submit(batch)))
+    for first, future in started:
+        yield first, wait_for(future)
+
+
+def read_texts(policy: Policy, now: datetime, kind: Kind | None, texts: Sequence[bytes]) -> Answer:
+    """Read the texts of a batch, in a worker or here; results of empty ones mean nothing."""
+    rules = _rules(policy, now)
+    rules.holds_until = None
+    rules.denials.counts.clear()
+    results = [_read(SourceRecord("", text), kind, rules) if text else b"" for text in texts]
+    return Answer(results, rules.holds_until, Counter(rules.denials.counts))
+
+
+@lru_cache(maxsize=2)
+def _rules(policy: Policy, now: datetime) -> Rules:
+    return Rules(policy, Denials(policy.deny), now)
+
+
+def _read(record: SourceRecord, kind: Kind | None, rules: Rules) -> Result:
+    try:
+        if _kind_of(record, kind) is Kind.RESOURCES:
+            stablecoins = find_stablecoins(rules.policy.stablecoins)
+            return _apply(read_resource(record.text, stablecoins), rules)
+        return read_record(record.text)
+    except InvalidRecord as fault:
+        return fault.with_traceback(None)  # refers to the record
+
+
+def _apply(resource: Resource, rules: Rules) -> bytes | InvalidRecord:
+    """Return the bytes of a resource that the rules admit, or why they do not."""
+    try:
+        apply_rules(resource, rules)
+    except InvalidRecord as fault:
+        return fault.with_traceback(None)
+    return encode_resource(resource)
+
+
+def _kind_of(record: SourceRecord, declared: Kind | None) -> Kind:
+    """Return what a record is; raises LeftOut where its source gives records of another kind."""
+    kind = Kind.RESOURCES if record.is_resource else Kind.RECORDS
+    if declared not in LIST_KINDS or declared is kind:
+        return kind
+    if declared is Kind.RESOURCES and b'"endpoints"' not in record.text:
+        return declared
+    reason = f"is one of the {kind}, and this source gives {declared} alone"
+    raise LeftOut(OTHER_KIND, "$", reason)

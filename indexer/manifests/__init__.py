@@ -1,1 +1,0 @@
-"""Manifests of hosts under `/.well-known/`: their entries as resources, or as bare pointers."""

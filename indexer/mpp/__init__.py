@@ -1,1 +1,0 @@
-"""Directories of MPP: services with their endpoints, and payments by method and intent."""

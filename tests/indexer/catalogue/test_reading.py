@@ -1,0 +1,167 @@
+"""Reading: the same results in one process and in several, whatever was read before."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec import structs
+
+from indexer.build import build_snapshot
+from indexer.catalogue.reading import Result, read_all
+from indexer.errors import IndexerError, InvalidRecord
+from indexer.intake.lists import SourceRecord
+from indexer.intake.rules import Denials, Rules, TakenDown
+from indexer.options import BuildOptions, Denial, Policy
+from indexer.processes.pool import Pool
+from indexer.search_options import RankingOptions
+from indexer.sources.catalogue_file import name_source
+from indexer.untrusted import SECOND, since_epoch
+from service.snapshot.manifest import read_manifest
+from tests.support.artifacts import folder, listed
+from tests.support.running import Build, endpoint, examples, service
+from tests.support.sources.x402 import resource
+from tests.support.workers import kill_itself
+
+NOW = datetime(2026, 6, 1, tzinfo=UTC)
+WORKERS = 2
+PLENTY = 2**40
+"""Bytes of memory that do not limit the number of workers."""
+WORDS = RankingOptions(is_semantic=False)
+
+Outcome = tuple[str, Any]
+
+records = st.builds(
+    service,
+    st.sampled_from(["a", "b", "c", "d", None]),
+    name=st.sampled_from(["One", "Ünï ☃", "x" * 50]),
+    domain=st.sampled_from(["one.example", "two.example"]),
+    enriched=st.booleans(),
+    endpoints=st.lists(
+        st.builds(endpoint, st.sampled_from(["0.01", "2", ""])), min_size=1, max_size=2
+    ),
+)
+lines = st.one_of(
+    st.builds(
+        lambda record, separators: json.dumps(record, separators=separators).encode(),
+        records,
+        st.sampled_from([(",", ":"), (", ", ": ")]),
+    ),
+    st.sampled_from(
+        [
+            b"{",
+            b"[]",
+            b'{"id": "a"}',
+            b'{"name": "no id", "description": "", "endpoints": []}',
+            b'{"id":"e","name":"\xff","description":"","endpoints":[]}',
+            b'{"id":"n","name":"n","description":"","endpoints":[],"priceSummary": null}',
+            json.dumps(resource("https://api.one.example/v1")).encode(),
+        ]
+    ),
+)
+histories = st.lists(st.lists(lines, max_size=12), min_size=1, max_size=4)
+
+
+def read(texts: Sequence[bytes], workers: int = 1) -> list[tuple[str, Outcome]]:
+    """Return the place and the outcome of each text."""
+    source = [SourceRecord(f"line {number}", text) for number, text in enumerate(texts, 1)]
+    source.append(SourceRecord("last line", b"", InvalidRecord("$", "longer than a record")))
+    with Pool(workers, PLENTY) as pool:
+        found = read_all(pool, source, None, Rules(Policy()), NOW)
+        return [(record.position, outcome(result)) for record, result in found]
+
+
+def outcome(result: Result) -> Outcome:
+    return (str(result), "") if isinstance(result, InvalidRecord) else ("valid", result)
+
+
+def new_records(count: int) -> list[bytes]:
+    return [json.dumps(service(f"s{number}")).encode() for number in range(count)]
+
+
+def test_faults_without_a_text_are_not_read_all_at_once() -> None:
+    fault = InvalidRecord("$", "Expected `object`")
+    source = (SourceRecord(str(number), b"", fault) for number in range(50_000))
+    with Pool(1, PLENTY) as pool:
+        next(read_all(pool, source, None, Rules(Policy()), NOW))
+    assert int(next(source).position) < 10_000
+
+
+def test_workers_return_the_results_of_one_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("indexer.catalogue.reading.BATCH", 500)
+    texts = new_records(50)
+    texts[20:20] = [b"{", json.dumps(resource("https://api.one.example/v1")).encode(), texts[3]]
+    outcomes = read(texts)
+    assert read(texts, WORKERS) == outcomes
+    assert sum(kind == "valid" for _, (kind, _) in outcomes) == len(texts) - 1
+
+
+def test_a_killed_worker_ends_the_reading_with_advice(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("indexer.catalogue.reading.BATCH", 500)
+    monkeypatch.setattr("indexer.catalogue.reading.read_texts", kill_itself)
+    with pytest.raises(IndexerError, match=r"\(Killed\); is there enough memory"):
+        read(new_records(50), WORKERS)
+
+
+def test_rules_that_workers_apply_are_counted_and_hold_until_their_moment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("indexer.catalogue.reading.BATCH", 500)
+    denial = Denial(host="denied.example", reason="fraud")
+    policy = Policy(deny=(denial,), max_age=3600)
+    feed = [
+        resource(f"https://{host}.example/x", lastUpdated="2026-05-31T23:30:00Z")
+        for host in ("denied", "a", "b", "c", "denied")
+    ]
+    texts = [json.dumps(each).encode() for each in feed]
+    for workers in (1, WORKERS):
+        rules = Rules(policy, Denials(policy.deny), NOW)
+        records = [SourceRecord("", text) for text in texts]
+        with Pool(workers, PLENTY) as pool:
+            found = [result for _, result in read_all(pool, records, None, rules, NOW)]
+        assert [isinstance(each, TakenDown) for each in found] == [True, False, False, False, True]
+        assert rules.denials.counts == {denial: 2}
+        assert rules.holds_until == since_epoch(NOW) + 1800 * SECOND
+
+
+def test_calls_beyond_64_bits_are_kept(artifacts: Path, build: Build) -> None:
+    use = {"l30DaysTotalCalls": str(2**63 - 1), "l30DaysUniquePayers": "1"}
+    busy = service("busy", endpoints=[endpoint() | {"quality": use}] * 3)
+    assert build([service("a"), busy]) == 0
+    assert [each["id"] for each in listed(artifacts)] == ["busy", "a"]
+
+
+@given(histories)
+@settings(max_examples=examples(10))
+def test_a_history_of_builds_publishes_what_builds_from_nothing_publish(
+    tmp_path_factory: pytest.TempPathFactory, history: list[list[bytes]]
+) -> None:
+    base = tmp_path_factory.mktemp("history")
+    for number, texts in enumerate(history):
+        source = base / f"{number}.jsonl"
+        source.write_bytes(b"\n".join([*new_records(1), *texts]))
+        kept = publish(source, base / "kept")
+        assert kept == publish(source, base / f"anew{number}")
+
+
+def publish(source: Path, artifacts: Path) -> tuple[dict[str, str], Any]:
+    """Build, and return the hashes of the files that are served, and the tallies."""
+    options = BuildOptions(
+        sources=(name_source(str(source)),),
+        out=artifacts,
+        max_rejects=Fraction(1),
+        ranking=WORDS,
+        downloads=False,
+    )
+    report = build_snapshot(options)
+    files = read_manifest(folder(artifacts)).files
+    served = {name: file.sha256 for name, file in files.items()}
+    tallies = [structs.replace(each, read_at=None) for each in report.sources]
+    return served, (tallies, report.findings, report.first_findings)

@@ -1,0 +1,250 @@
+"""Builds from manifests: complete entries are listed, bare URLs left out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from indexer.build import check_sources
+from indexer.cli.main import main
+from indexer.options import BuildOptions
+from indexer.resources.manifest import REASON
+from indexer.sources.catalogue_file import read_catalogue_file
+from tests.support.intake import CatalogueFolder, listings, source
+from tests.support.running import Json, examples, serve
+from tests.support.sources.feeds import misbehaving, sending
+from tests.support.sources.manifests import (
+    HOST,
+    INSTRUCTIONS,
+    described,
+    entries,
+    items,
+    objects,
+    pointer,
+    urls,
+)
+from tests.support.sources.openapi import FREE, document, fixed
+from tests.support.sources.x402 import accept, v2
+
+FEEDS = "--allow-private-feeds"
+DENIED = "0x" + "66" * 20
+EARLIER, LONG_AGO = ((datetime.now(UTC) - timedelta(days=days)).isoformat() for days in (1, 30))
+
+
+def listing(path: str, method: str = "GET", **fields: Any) -> Json:
+    """Return a resource of a feed, without a description."""
+    return v2({"method": method} if method else {}) | {"resource": HOST + path} | fields
+
+
+def endpoints_of(artifacts: Path) -> dict[tuple[str, str], Json]:
+    """Return the endpoints of all records by path and method."""
+    folder = artifacts / "snapshots" / (artifacts / "CURRENT").read_text().strip()
+    records = json.loads(b"[%b]" % (folder / "records.json").read_bytes())
+    return {
+        (each["url"].removeprefix(HOST), each["method"]): each
+        for record in records
+        for each in record["endpoints"]
+    }
+
+
+class Manifests:
+    """Catalogues with one manifest and other sources, and their reports."""
+
+    def __init__(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        self._path, self._capsys = folder / "manifest.json", capsys
+        self.folder = CatalogueFolder(folder)
+
+    def build(self, manifest: Any, *sources: Json, trust: int = 1, **policy: Any) -> Json:
+        """Build; returns the report, in which the records of the manifest have one fate each."""
+        self._path.write_text(json.dumps(manifest))
+        own = {"name": "manifest", "path": "manifest.json", "kind": "manifest", "trust": trust}
+        assert self.folder.build(own, *sources, options=["--json"], **policy) == 0
+        report: Json = json.loads(self._capsys.readouterr().out)
+        for tally in report["sources"]:
+            parts = tally["published"] + tally["rejected"] + sum(tally["leftOut"].values())
+            assert tally["records"] == parts
+        return report
+
+    def endpoints(self, manifest: Any, *sources: Json, **keys: Any) -> dict[tuple[str, str], Json]:
+        """Build; returns the endpoints."""
+        self.build(manifest, *sources, **keys)
+        return endpoints_of(self.folder.artifacts)
+
+
+@pytest.fixture
+def manifests(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Manifests:
+    return Manifests(tmp_path, capsys)
+
+
+@pytest.fixture(scope="module")
+def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Artifacts of a fetched manifest, a feed, and a document."""
+    root = tmp_path_factory.mktemp("manifests")
+    folder = CatalogueFolder(root)
+    manifest = urls(
+        f"{HOST}/tides",
+        "POST /bare",
+        pointer("/waves", description="Heights of waves"),
+        "https://other.example/a",
+        7,
+        described(),
+        f"{HOST}/bare",
+        f"{HOST}/free",
+        instructions=INSTRUCTIONS,
+    )
+    waves = document({"/waves": {"get": fixed(summary="")}, "/free": {"get": FREE}}, HOST)
+    (root / "waves.json").write_text(json.dumps(waves))
+    with misbehaving(sending(manifest)) as server:
+        status = folder.build(
+            source("manifest", server.url, hosts=["api.weather.example"]),
+            source(
+                "feed", [listing("/tides"), listing("/tides", "POST")], kind="resources", trust=0
+            ),
+            {"name": "waves", "path": "waves.json", "trust": 0},
+            options=[FEEDS],
+        )
+    assert status == 0
+    return folder.artifacts
+
+
+@pytest.fixture(scope="module")
+def client(published: Path) -> Iterator[Any]:
+    with serve(published) as client:
+        yield client
+
+
+def test_endpoints_are_those_that_a_source_lists(published: Path) -> None:
+    assert endpoints_of(published).keys() == {
+        ("/tides", "GET"),
+        ("/tides", "POST"),
+        ("/waves", "GET"),
+        ("/v1/forecast/:city", "GET"),
+    }
+    assert listings(published).keys() == {
+        f"GET {HOST}/tides",
+        f"POST {HOST}/tides",
+        f"GET {HOST}/v1/forecast/oslo",
+    }
+
+
+@pytest.mark.parametrize(
+    ("url", "fate", "reason"),
+    [
+        (f"{HOST}/tides", "published", ""),
+        (f"{HOST}/waves", "left out", REASON),
+        (f"{HOST}/v1/forecast/oslo", "published", ""),
+        (f"{HOST}/bare", "left out", REASON),
+        (f"{HOST}/free", "left out", REASON),
+        ("https://other.example/a", "left out", "other.example is none of the `hosts`"),
+    ],
+)
+def test_each_entry_has_a_fate(
+    client: Any,
+    published: Path,
+    url: str,
+    fate: str,
+    reason: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    answer = client.get("/v1/listings", params={"url": url}).json()
+    assert answer["listed"] == (fate == "published" or url.endswith("/waves"))
+    assert any(
+        each["fate"] == fate and reason in each.get("reason", "") for each in answer["fates"]
+    )
+    main(["why", url, "--artifacts", str(published)])
+    assert reason in " ".join(capsys.readouterr().out.split())
+
+
+def test_a_complete_entry_is_listed_as_a_feed_lists_it(published: Path) -> None:
+    forecast = listings(published)[f"GET {HOST}/v1/forecast/oslo"]
+    assert forecast["accepts"] == [accept("50000")]
+    assert forecast["requires"] == ["sign-in-with-x"]
+    assert forecast["serviceName"] == "Weather House"
+
+
+def test_bare_urls_change_no_id(manifests: Manifests) -> None:
+    feed = source("feed", [v2({}) | {"resource": "https://a-b.example/x"}], kind="resources")
+    manifests.build(urls("https://a.b.example/y"), feed)
+    with serve(manifests.folder.artifacts) as client:
+        (found,) = client.get("/v1/services").json()["services"]
+    assert found["id"] == "a-b-example"
+
+
+def test_a_second_build_changes_nothing(manifests: Manifests) -> None:
+    sources = (source("feed", [listing("/a", ""), listing("/b")], kind="resources"),)
+    manifest = objects(*(pointer(path) for path in ("/a", "/b", "/c", "/d")))
+    first = manifests.build(manifest, *sources)
+    assert manifests.build(manifest, *sources, max_price=9_999)["snapshot"] == first["snapshot"]
+
+
+def test_a_fetched_manifest_does_not_speak_for_other_domains(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = CatalogueFolder(tmp_path)
+    with misbehaving(sending(items(described()))) as server:
+        given = source("manifest", server.url, kind="manifest")
+        assert folder.build(given, options=[FEEDS]) == 0
+    assert endpoints_of(folder.artifacts) == {}
+    assert "is outside of 127.0.0.1, from which the document was fetched" in capsys.readouterr().out
+
+
+def test_another_document_is_no_manifest(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "a.json").write_text(json.dumps({"services": []}))
+    given = {"name": "a", "path": "a.json", "kind": "manifest", "on_error": "fail"}
+    assert CatalogueFolder(tmp_path).build(given) != 0
+    assert "is not a manifest; correct its `kind`" in capsys.readouterr().err
+
+
+@settings(max_examples=examples(25), deadline=None)
+@given(
+    st.lists(st.one_of(entries, st.sampled_from([f"{HOST}/a", "POST /a", f"GET {HOST}/b"]))),
+    st.lists(st.sampled_from(["", "GET", "POST", "GET, POST"]), min_size=1, max_size=2),
+)
+def test_any_entry_has_one_fate(
+    tmp_path_factory: pytest.TempPathFactory, given_: list[Any], listed: list[str]
+) -> None:
+    folder = tmp_path_factory.getbasetemp()
+    (folder / "any.json").write_text(json.dumps(urls(*given_)))
+    manifest = {"name": "any", "path": "any.json", "kind": "manifest", "hosts": ["*.example"]}
+    feed = source("feed", [listing("/a", method) for method in listed], kind="resources")
+    file = CatalogueFolder(folder).write(manifest, feed)
+    catalogue, refused = read_catalogue_file(file), folder / "refused.jsonl"
+    report = check_sources(
+        BuildOptions(
+            sources=catalogue.sources,
+            out=folder / "none",
+            rejects=refused,
+            max_rejects=Fraction(1),
+            jobs=1,
+        )
+    )
+    tally = report.sources[0]
+    findings = [json.loads(line) for line in refused.read_text().splitlines()]
+    fates = [each for each in findings if each["source"] == "any" and each["fate"] != "noted"]
+    assert len({each["position"] for each in fates}) == len(fates)
+    assert tally.records == len(given_) == tally.published + len(fates)
+    assert len(fates) == tally.malformed + sum(tally.left_out.values())
+
+
+@pytest.mark.parametrize("kind", [None, "manifest"])
+def test_a_manifest_of_paths_is_read_at_the_host_of_its_source(
+    tmp_path: Path, kind: str | None
+) -> None:
+    folder = CatalogueFolder(tmp_path)
+    paths = {"name": "Scanner", "endpoints": [{"path": "/scan", "method": "POST", "price": "$1"}]}
+    given = {"name": "a", "path": "a.json", "hosts": ["api.weather.example"]}
+    (tmp_path / "a.json").write_text(json.dumps(paths))
+    assert folder.build(given | ({"kind": kind} if kind else {})) == 0
+    ((place, found),) = endpoints_of(folder.artifacts).items()
+    assert place == ("/scan", "POST")
+    assert (found["pricing"]["amount"], found["pricing"]["currency"]) == ("1", "USD")
