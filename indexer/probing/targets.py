@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from urllib.parse import urlencode
+from typing import Any
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, field
@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from indexer.resources.names import registrable_domain
 from indexer.resources.parameters import is_template
 from indexer.x402.endpoints import split_methods
+from service.bodies import encode_body, media_type_of
 from service.filtering.offers import NONE
 from service.schema.records import ParameterDescriptor
 from service.schema.values import NULL
@@ -20,7 +21,6 @@ from service.snapshot.snapshot import Snapshot
 from service.urls import DEFAULT_PORTS, ParsedUrl, find_url
 
 MAX_BODY = 64 * 1024  # bytes of an example
-JSON, FORM = "application/json", "application/x-www-form-urlencoded"
 
 
 class Target(Struct, frozen=True):
@@ -131,25 +131,24 @@ def _parse(url: str) -> ParsedUrl | None:
 
 
 def example_body(
-    parameters: Iterable[ParameterDescriptor], body_type: str
+    parameters: Iterable[ParameterDescriptor], media_type: str, *, is_whole: bool
 ) -> tuple[bytes | None, str] | None:
     """Return the declared examples as a body with its media type, None if a required one lacks.
 
-    A body of another type than JSON and URL-encoded forms is left out of the request.
+    A body that `encode_body` cannot write is left out of the request.
     """
-    media_type = body_type.partition(";")[0].strip().lower() or JSON
-    if media_type != FORM and not media_type.endswith(("/json", "+json")):
-        return None, ""
     fields = [each for each in parameters if each.group == "body"]
-    examples = {each.name: each.example for each in fields if each.example not in (UNSET, NULL)}
+    examples = {
+        each.name: each.example
+        for each in fields
+        if each.example is not UNSET and each.example != NULL
+    }
+    can_write = is_json(media_type) or media_type == FORM or is_whole
+    if not can_write:
+        return None, ""
     if not examples or any(each.required is True and each.name not in examples for each in fields):
         return None
-    body = msgspec.json.encode(examples)
-    if media_type == FORM:
-        values = msgspec.json.decode(body).items()
-        body = urlencode([(name, _form_text(value)) for name, value in values]).encode()
+    body = encode_body(media_type, examples, is_whole=is_whole)
+    if body is None:
+        return None, ""
     return None if len(body) > MAX_BODY else (body, media_type)
-
-
-def _form_text(value: object) -> str:
-    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
