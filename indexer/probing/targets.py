@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
-from msgspec import UNSET, Raw, Struct, field
+from msgspec import UNSET, Raw, Struct
 from msgspec.structs import replace
 
 from indexer.resources.names import registrable_domain
@@ -44,19 +44,22 @@ Site = list[list[Target]]
 """The endpoints of one registrable domain, by origin (scheme, host and port)."""
 
 
-class _StoredEndpoint(Struct):
+class _StoredEndpoint(Struct, rename="camel"):
     url: str
     method: str
     parameters: list[ParameterDescriptor] = []
+    body_type: Any = UNSET
+    whole_body: Any = UNSET
 
 
-class _Facts(Struct):
-    """Facts of the listing of an endpoint: the MCP tool that it is, the media type of its body."""
+class _Facts(Struct, rename="camel"):
+    """Facts of the listing of an endpoint: the MCP tool that it is, the form of its body."""
 
     endpoint: _StoredEndpoint
-    in_record: bool = field(name="inRecord", default=True)
-    example_url: str = field(name="exampleUrl", default="")
-    body_type: str = field(name="bodyType", default="")
+    in_record: bool = True
+    example_url: str = ""
+    body_type: Any = UNSET
+    whole_body: Any = UNSET
     tool: Raw = NULL
 
 
@@ -91,7 +94,8 @@ def _target(url: str, method: str, parsed: ParsedUrl | None, facts: _Facts) -> T
         parsed = _parse(facts.example_url)
     body: tuple[bytes | None, str] | None = None, ""
     if method == "POST":
-        body = example_body(facts.endpoint.parameters, facts.body_type)
+        media_type, is_whole = media_type_of(facts), facts.whole_body is True
+        body = example_body(facts.endpoint.parameters, media_type, is_whole=is_whole)
     if parsed is None or body is None or facts.tool is not NULL:
         return Target(url, method)
     host = f"[{parsed.host}]" if ":" in parsed.host else parsed.host
@@ -105,8 +109,12 @@ def _endpoints(snapshot: Snapshot) -> Iterator[_Facts]:
     for ordinal in range(len(endpoints)):
         endpoint = _endpoint.decode(b"".join(endpoints.item(ordinal, NONE)))
         listed = endpoints.resource_of(ordinal)
-        facts = None if listed is None else _listing.decode(listings.view(listed)).ratecard
-        yield _Facts(endpoint) if facts is None else replace(facts, endpoint=endpoint)
+        facts = _Facts(endpoint)
+        if listed is not None:
+            facts = replace(_listing.decode(listings.view(listed)).ratecard, endpoint=endpoint)
+        facts.body_type = facts.body_type or endpoint.body_type
+        facts.whole_body = facts.whole_body or endpoint.whole_body
+        yield facts
     for listed in range(len(listings)):
         facts = _listing.decode(listings.view(listed)).ratecard
         if not facts.in_record:
@@ -143,12 +151,11 @@ def example_body(
         for each in fields
         if each.example is not UNSET and each.example != NULL
     }
-    can_write = is_json(media_type) or media_type == FORM or is_whole
-    if not can_write:
-        return None, ""
-    if not examples or any(each.required is True and each.name not in examples for each in fields):
+    if is_whole and not examples:
         return None
     body = encode_body(media_type, examples, is_whole=is_whole)
     if body is None:
         return None, ""
+    if not examples or any(each.required is True and each.name not in examples for each in fields):
+        return None
     return None if len(body) > MAX_BODY else (body, media_type)
