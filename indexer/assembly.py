@@ -24,12 +24,11 @@ from indexer.intake.lists import LIST_KINDS
 from indexer.intake.rules import Denials, Rules, TakenDown
 from indexer.intake.sources import Input, Inputs
 from indexer.options import BuildOptions, Denial, Policy
-from indexer.payments.claims import Claims
-from indexer.payments.credit import Claim, count_credits, fill_usage
-from indexer.payments.database import open_payments
+from indexer.payments.claims import Claim, claims_of_listings, claims_of_record
+from indexer.payments.credit import count_credits
 from indexer.payments.demand import ServiceDemand
-from indexer.payments.figures import describe_demand
 from indexer.payments.files import PaymentInput
+from indexer.payments.load import open_payments
 from indexer.processes.pool import Pool
 from indexer.progress import Progress
 from indexer.resources.assets import find_stablecoins
@@ -241,10 +240,8 @@ class Assembler:
         if payments is None:
             self._decisions.keep_claims()
             return iter(()), DemandInputs()
-        claims = Claims(self._decisions)
-        of_services = (_claims_of(each, catalogue, claims) for each in catalogue.services.values())
-        credited = count_credits(payments, of_services)
-        claims.decide()
+        of_services = (_claims_of(each, catalogue) for each in catalogue.services.values())
+        credited = count_credits(payments, of_services, self._decisions)
         if credited.shared:
             self._findings.notes.append(
                 f"{credited.shared:,} payments of 30 days fit several services, and are "
@@ -260,8 +257,8 @@ class Assembler:
             demand, overlay = next(demands, None), overlays.take(service.id, service.domain)
             if demand is not None or overlay is not None:
                 text = catalogue.text(service)
-                filled = text if demand is None else fill_usage(text, demand)
-                counted = None if demand is None else describe_demand(text, demand)
+                filled = text if demand is None else demand.fill_usage(text)
+                counted = None if demand is None else demand.describe(text)
                 catalogue.amend(service, filled, counted, overlay)
             profile = None if overlay is None else overlay.profile
             if profile or overlays.has_urls:
@@ -299,10 +296,10 @@ class Assembler:
         return None if until is None else EPOCH + until * MICROSECOND
 
 
-def _claims_of(service: ListedService, catalogue: Catalogue, claims: Claims) -> list[Claim]:
+def _claims_of(service: ListedService, catalogue: Catalogue) -> list[Claim]:
     """Return the claims of a service: of its own record, and of its listings."""
     text, owner = catalogue.text(service), service.domain or service.id
-    own = [] if service.discovered else [*claims.of_record(text, owner, service.trust)]
+    own = [] if service.discovered else [*claims_of_record(text, owner, service.trust)]
     listings = catalogue.table.listings(service.number)
     trusted = ((row.trust, listing) for row, listing in listings)
-    return [*own, *claims.of_listings(text, owner, trusted)]
+    return [*own, *claims_of_listings(text, owner, trusted)]

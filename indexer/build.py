@@ -25,7 +25,7 @@ from indexer.intake.kept import take_over
 from indexer.intake.sources import Inputs, fetch_feeds, find_inputs
 from indexer.opensearch.documents import remove_postings
 from indexer.options import BuildOptions, ClusterOptions, RankingOptions
-from indexer.payments.database import check_payment_files
+from indexer.payments.load import check_payment_files
 from indexer.processes.pool import Pool
 from indexer.processes.resources import (
     available_cpus,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Protocol
 from urllib.parse import quote
 
 import msgspec
@@ -26,7 +26,15 @@ _special = re.compile(r'^[@<"]|[;,\n\r]')
 _string = msgspec.json.Decoder(str)
 
 
-def media_type_of(endpoint: Endpoint) -> str:
+class WithBodyType(Protocol):
+    """What states the media type of a body, as any value."""
+
+    @property
+    def body_type(self) -> Any:
+        """Return the stated media type."""
+
+
+def media_type_of(endpoint: WithBodyType) -> str:
     """Return the media type of the body of an endpoint; other values than one are JSON."""
     stated = endpoint.body_type if isinstance(endpoint.body_type, str) else JSON_TYPE
     return stated if _media_type.fullmatch(stated) else JSON_TYPE

@@ -11,17 +11,17 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
-from msgspec import Struct
+from msgspec import UNSET, Struct
+from msgspec.structs import replace
 
 from indexer.catalogue.catalogue import Catalogue, ListedService
-from indexer.catalogue.table import Table, decode_resource
+from indexer.catalogue.table import decode_resource
 from indexer.intake.findings import Findings
 from indexer.intake.rules import Rules
 from indexer.intake.sources import Input
-from indexer.probes.drift import listed_terms, offered_terms
-from indexer.probes.reading import read_probes
-from indexer.probes.targets import NO_TARGET, Targets
-from indexer.probes.verdicts import Probed
+from indexer.probes.drift import listed_terms
+from indexer.probes.read import Targets, read_probes
+from indexer.probes.verdicts import ProbeVerdicts
 from indexer.progress import Stage
 from indexer.resources.resource import Resource
 from indexer.x402.endpoints import decode_endpoints
@@ -36,14 +36,10 @@ class _Accepts(Struct):
 
 
 class _Service(NamedTuple):
-    """The numbers of the endpoints of a record in order, and of all listings of its service.
-
-    tools: indexes of the endpoints that are tools
-    """
+    """The numbers of the endpoints of a record in order; the indexes of those that are tools."""
 
     endpoints: array[int]
     tools: frozenset[int]
-    listings: array[int]
 
 
 _accepts = msgspec.json.Decoder(_Accepts)
@@ -52,32 +48,37 @@ _accepts = msgspec.json.Decoder(_Accepts)
 class ProbedCatalogue:
     """The endpoints of all services with their facts; without observations there are none."""
 
-    def __init__(
-        self, probed: Probed | None = None, services: dict[str, _Service] | None = None
-    ) -> None:
-        self._probed, self._services = probed, services or {}
+    def __init__(self) -> None:
+        self.targets, self.verdicts = Targets(), ProbeVerdicts()
+        self._services: dict[str, _Service] = {}
 
     def of_endpoints(self, services: Iterable[ListedService]) -> Iterator[ProbeFacts]:
         """Yield the facts of the endpoints of records, in order."""
         for each in services:
-            if self._probed is None:
+            service = self._services.get(each.id)
+            if service is None:
                 yield from (NO_PROBE_FACTS for _ in range(each.endpoints))
-                continue
-            service = self._services[each.id]
-            for index, number in enumerate(service.endpoints):
-                yield self._facts(number, has_terms=index not in service.tools)
+            else:
+                for index, number in enumerate(service.endpoints):
+                    yield self._facts(number, is_tool=index in service.tools)
 
     def of_listing(self, listing: Resource) -> ProbeFacts:
         """Return the facts of a listed resource."""
-        if self._probed is None:
-            return NO_PROBE_FACTS
-        number = self._probed.targets.find(listing.url, listing.method)
-        return self._facts(number, has_terms=not listing.tool)
+        number = self.targets.find(listing.url, listing.method)
+        return self._facts(number, is_tool=bool(listing.tool))
 
-    def _facts(self, number: int, *, has_terms: bool) -> ProbeFacts:
-        if self._probed is None or number == NO_TARGET:
-            return NO_PROBE_FACTS
-        return self._probed.facts(number, has_terms=has_terms)
+    def add_record(self, service_id: str, text: bytes) -> array[int]:
+        """Add the endpoints of a record; returns their numbers."""
+        endpoints = decode_endpoints(text)
+        numbers = array("i", [self.targets.add(each.url, each.method) for each in endpoints])
+        tools = frozenset(index for index, each in enumerate(endpoints) if each.has_tool)
+        self._services[service_id] = _Service(numbers, tools)
+        return numbers
+
+    def _facts(self, number: int, *, is_tool: bool) -> ProbeFacts:
+        """Return the facts of an endpoint; the URL of a tool does not identify what is bought."""
+        facts = self.verdicts.facts.get(number, NO_PROBE_FACTS)
+        return replace(facts, drift=UNSET) if is_tool else facts
 
 
 def probe_catalogue(
@@ -95,15 +96,16 @@ def probe_catalogue(
 
     Raises SourceError or TooManyRejects, as `read_probes` does.
     """
-    targets = Targets()
+    probed = ProbedCatalogue()
     listed: dict[int, int] = {}
-    services = {
-        each.id: _Service(
-            *_add_endpoints(targets, catalogue.text(each)),
-            _add_listings(targets, listed, catalogue.table, each),
-        )
-        for each in catalogue.services.values()
-    }
+    numbers: dict[str, array[int]] = {}
+    for each in catalogue.services.values():
+        own = array("i", probed.add_record(each.id, catalogue.text(each)))
+        for row, listing in catalogue.table.listings(each.number):
+            own.append(probed.targets.add(listing.url, listing.method, listing.stated_url))
+            if not listing.tool:
+                listed.setdefault(own[-1], row.number or 0)
+        numbers[each.id] = own
 
     @lru_cache(maxsize=MAX_TERMS)
     def terms_of(target: int) -> list[Terms]:
@@ -111,12 +113,12 @@ def probe_catalogue(
         if number is None:
             return []
         listing = decode_resource(catalogue.table.resource(number))
-        accepted = listed_terms(_accepts.decode(listing.text).accepts)
-        return accepted + offered_terms(each.to_offer() for each in listing.offers)
+        offers = (each.to_offer() for each in listing.offers)
+        return listed_terms(_accepts.decode(listing.text).accepts, offers)
 
-    probed = read_probes(
+    probed.verdicts = read_probes(
         inputs,
-        targets,
+        probed.targets,
         terms_of,
         rules,
         findings,
@@ -126,29 +128,5 @@ def probe_catalogue(
         progress=progress,
     )
     for each in catalogue.services.values():
-        service = services[each.id]
-        each.alive = probed.alive_together([*service.endpoints, *service.listings])
-    return ProbedCatalogue(probed, services)
-
-
-def _add_endpoints(targets: Targets, text: bytes) -> tuple[array[int], frozenset[int]]:
-    """Add the endpoints of a record; returns their numbers, and the indexes of tools."""
-    endpoints = decode_endpoints(text)
-    numbers = array("i", [targets.add(each.url, each.method) for each in endpoints])
-    return numbers, frozenset(index for index, each in enumerate(endpoints) if each.has_tool)
-
-
-def _add_listings(
-    targets: Targets, listed: dict[int, int], table: Table, service: ListedService
-) -> array[int]:
-    """Add the listed resources of a service; returns their numbers.
-
-    listed: gets the number of the item of each endpoint that is no tool
-    """
-    numbers = array("i")
-    for row, listing in table.listings(service.number):
-        number = targets.add(listing.url, listing.method, listing.stated_url)
-        numbers.append(number)
-        if not listing.tool:
-            listed.setdefault(number, row.number or 0)
-    return numbers
+        each.alive = probed.verdicts.alive_together(numbers[each.id])
+    return probed

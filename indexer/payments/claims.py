@@ -1,126 +1,85 @@
-"""Claims: by which endpoints the services of a catalogue ask for payment, and how these rank."""
+"""Claims: by which endpoints the services of a catalogue ask for payment."""
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from decimal import Decimal
 from typing import NamedTuple
 
-from indexer.payments.credit import NO_ENDPOINT, Claim
 from indexer.resources.assets import is_usd
 from indexer.resources.resource import Resource
-from indexer.sources.decisions import Decisions
 from indexer.x402.endpoints import decode_endpoints
 from service.networks import network_key
+from service.prices import EXACT
 from service.urls import find_url
 
+NO_ENDPOINT = -1
 
-class _Place(NamedTuple):
-    """The domain of a service and the host, the payee and the network of a claim by it."""
 
+class Claim(NamedTuple):
+    """An entry by which an endpoint of a service asks for payment.
+
+    endpoint: its index in the record of the service, or NO_ENDPOINT where the record lacks it
+    owner: the domain of the service
+    host: the host of the endpoint, with a port that is not the default; empty without a valid URL
+    payee: the address that is paid
+    network: the key of the network; empty for every network
+    asset: the address of the token; empty where it is unknown, which fits every token
+    price: in US dollars, None where no exact price in US dollars is given
+    trust: that in its source
+    """
+
+    endpoint: int
     owner: str
     host: str
     payee: str
     network: str
+    asset: str
+    price: Decimal | None
+    trust: int
 
-    def __str__(self) -> str:
-        return "\n".join(self)
+    @property
+    def place(self) -> str:
+        """The identity of the claim from one build to the next."""
+        return "\n".join((self.owner, self.host, self.payee, self.network))
 
 
-LOWEST = -(2**62)
+def claims_of_record(text: bytes, owner: str, trust: int) -> Iterator[Claim]:
+    """Yield the claims of the endpoints of a record that name in `payTo` who is paid."""
+    if b'"payTo"' not in text:
+        return
+    for number, endpoint in enumerate(decode_endpoints(text)):
+        if payee := endpoint.payee:
+            pricing = endpoint.decode_pricing()
+            is_exact = is_usd(pricing.currency) and _is_exact(pricing.scheme or "")
+            price = Decimal(pricing.amount) if pricing.amount and is_exact else None
+            network = network_key(pricing.network or "")
+            yield Claim(number, owner, _host(endpoint.url), payee, network, "", price, trust)
 
 
-class Claims:
-    """Ranks claims: by trust in their source, then by whether they counted in the served snapshot.
+def claims_of_listings(
+    text: bytes, owner: str, listings: Iterable[tuple[int, Resource]]
+) -> Iterator[Claim]:
+    """Yield the claims of the entries of listings, each after the trust in its source.
 
-    A claim that counted is one of the best to its payee and network: whoever names the address of
-    another later never ranks as high.
+    `text` is the record of their service.
     """
+    numbers: dict[tuple[str, str], int] = {}
+    for number, endpoint in enumerate(decode_endpoints(text)):
+        numbers.setdefault((endpoint.url, endpoint.method), number)
+    for trust, listing in listings:
+        number = numbers.get((listing.url, listing.method), NO_ENDPOINT)
+        host = _host(listing.url)
+        for entry in listing.entries:
+            if entry.pay_to:
+                is_priced = entry.price and entry.is_usd and _is_exact(entry.scheme)
+                price = Decimal(entry.price) if is_priced else None
+                network = network_key(entry.network)
+                yield Claim(number, owner, host, entry.pay_to, network, entry.asset, price, trust)
 
-    def __init__(self, decisions: Decisions) -> None:
-        self._decisions = decisions
-        self._ranks: dict[_Place, int] = {}
 
-    def of_record(self, text: bytes, owner: str, trust: int) -> Iterator[Claim]:
-        """Yield the claims of the endpoints of a record that name in `payTo` who is paid."""
-        if b'"payTo"' not in text:
-            return
-        for number, endpoint in enumerate(decode_endpoints(text)):
-            if payee := endpoint.payee:
-                pricing = endpoint.decode_pricing()
-                is_priced = pricing.amount and is_usd(pricing.currency)
-                yield self._claim(
-                    number,
-                    _Place(owner, _host(endpoint.url), payee, network_key(pricing.network or "")),
-                    asset="",
-                    amount=Decimal(pricing.amount) if is_priced else None,
-                    scheme=pricing.scheme or "",
-                    trust=trust,
-                )
-
-    def of_listings(
-        self, text: bytes, owner: str, listings: Iterable[tuple[int, Resource]]
-    ) -> Iterator[Claim]:
-        """Yield the claims of the entries of listings, each after the trust in its source.
-
-        `text` is the record of their service.
-        """
-        numbers: dict[tuple[str, str], int] = {}
-        for number, endpoint in enumerate(decode_endpoints(text)):
-            numbers.setdefault((endpoint.url, endpoint.method), number)
-        for trust, listing in listings:
-            endpoint_key = listing.url, listing.method
-            host = _host(listing.url)
-            for entry in listing.entries:
-                if entry.pay_to:
-                    yield self._claim(
-                        numbers.get(endpoint_key, NO_ENDPOINT),
-                        _Place(owner, host, entry.pay_to, network_key(entry.network)),
-                        asset=entry.asset,
-                        amount=Decimal(entry.price) if entry.is_usd and entry.price else None,
-                        scheme=entry.scheme,
-                        trust=trust,
-                    )
-
-    def decide(self) -> None:
-        """Record the claims that count, so that the next build ranks them higher."""
-        best: dict[tuple[str, str], int] = defaultdict(lambda: LOWEST)
-        of_payee: dict[str, int] = defaultdict(lambda: LOWEST)
-        for place, rank in self._ranks.items():
-            key = place.payee, place.network
-            best[key] = max(best[key], rank)
-            of_payee[place.payee] = max(of_payee[place.payee], rank)
-        for place, rank in self._ranks.items():
-            anywhere, is_counted = best[place.payee, ""], rank % 2
-            is_best = rank >= max(best[place.payee, place.network], anywhere)
-            # A claim to every network has one rank: raised where it is best on some only, or left
-            # below the claims that it equals, it would change who is credited by the next build.
-            if is_best and (rank > anywhere or rank >= of_payee[place.payee] or is_counted):
-                self._decisions.count(str(place))
-
-    def _claim(
-        self,
-        endpoint: int,
-        place: _Place,
-        *,
-        asset: str,
-        amount: Decimal | None,
-        scheme: str,
-        trust: int,
-    ) -> Claim:
-        rank = trust * 2 + self._decisions.has_claim(str(place))
-        self._ranks[place] = max(rank, self._ranks.get(place, rank))
-        return Claim(
-            endpoint=endpoint,
-            host=place.host,
-            payee=place.payee,
-            network=place.network,
-            asset=asset,
-            amount=amount,
-            is_exact=scheme.casefold() in {"", "exact"},
-            rank=rank,
-        )
+def _is_exact(scheme: str) -> bool:
+    return (scheme or EXACT).casefold() == EXACT
 
 
 def _host(url: str) -> str:

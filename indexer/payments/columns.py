@@ -43,61 +43,46 @@ COLUMNS = {
 REQUIRED = (("chain",), ("block_timestamp",), ("sender",), ("recipient",), ("amount", "dollars"))
 # Words within other names of a required column, for guesses.
 WORDS = {
-    "chain": ("chain", "network"),
-    "block_timestamp": ("time", "date", "when", "created", "at"),
-    "sender": ("sender", "payer", "from", "buyer", "source", "customer"),
-    "recipient": ("recipient", "payee", "to", "seller", "receiver", "merchant", "destination"),
-    "dollars": ("usd", "dollar", "price"),
-    "amount": ("amount", "value"),
-    "decimals": ("decimal",),
+    "chain": {"chain", "network"},
+    "block_timestamp": {"time", "date", "when", "created"},
+    "sender": {"sender", "payer", "from", "buyer", "source", "customer"},
+    "recipient": {"recipient", "payee", "seller", "receiver", "merchant", "destination"},
+    "dollars": {"usd", "dollar", "price"},
+    "amount": {"amount", "value"},
+    "decimals": {"decimal"},
 }
 MAX_LISTED = 400  # characters of a header that an error message quotes
 
 _separators = re.compile(r"[\W_]+")
 
 
-def column_names(source: PaymentInput) -> dict[str, tuple[str, ...]]:
-    """Return the names that each column may have in a file: the given one, or the recognised ones.
+def find_columns(source: PaymentInput, names: Sequence[str]) -> dict[str, list[str]]:
+    """Map each recognised column to its names among these, the one that counts first.
 
-    Raises SourceError when a name is given for an unknown column.
+    The case, blanks and punctuation of a recognised name do not matter. Raises SourceError when a
+    name is given for an unknown column, or is not that of a column.
     """
-    for column in source.columns:
+    for column, name in source.columns.items():
         if column not in COLUMNS:
             (nearest,) = get_close_matches(column, COLUMNS, 1, cutoff=0)
             raise SourceError(
                 f"{source.name}: payments have no column {one_line(column)} to map; "
                 f"the nearest is {nearest}"
             )
-    return COLUMNS | {column: (name,) for column, name in source.columns.items()}
-
-
-def spellings(source: PaymentInput, names: list[str]) -> dict[str, list[str]]:
-    """Return the names among these that each column has, the one that counts first.
-
-    The case, blanks and punctuation of a recognised name do not matter.
-    """
-    folded = {name: _fold(name) for name in names}
-    found = {}
-    for column, aliases in column_names(source).items():
-        exact = [alias for alias in aliases if alias in folded]
-        alike = [] if column in source.columns else _alike(aliases, folded)
-        if own := [*dict.fromkeys([*exact, *alike])]:
-            found[column] = own
-    return found
-
-
-def find_columns(source: PaymentInput, names: list[str]) -> dict[str, str]:
-    """Map each recognised column to the name that a file with these names has for it.
-
-    Raises SourceError when the file lacks a given name.
-    """
-    found = {column: own[0] for column, own in spellings(source, names).items()}
-    for column, name in source.columns.items():
-        if column not in found:
+        if name not in names:
             raise SourceError(
                 f"{source.name}: there is no column {one_line(name)} for {column} among "
                 f"{_listed(names)}"
             )
+    found = {}
+    for column, aliases in COLUMNS.items():
+        keys = [*map(_fold, aliases)]
+        own = [name for name in names if _fold(name) in keys]
+        own.sort(key=lambda name: (name not in aliases, keys.index(_fold(name))))
+        if column in source.columns:
+            own = [source.columns[column]]
+        if own:
+            found[column] = own
     return found
 
 
@@ -108,36 +93,27 @@ def check_columns(source: PaymentInput, names: list[str]) -> dict[str, str]:
     its token. Raises SourceError that names all missing columns, each with the likeliest name in
     the file.
     """
-    columns = find_columns(source, names)
-    missing = [
-        group
-        for group in REQUIRED
-        if columns.keys().isdisjoint(group) and not (group == ("chain",) and source.chain)
-    ]
+    columns = {column: own[0] for column, own in find_columns(source, names).items()}
+    given = columns.keys() | ({"chain"} if source.chain else set())
+    missing = [group for group in REQUIRED if given.isdisjoint(group)]
     if "amount" in columns and "decimals" not in columns:
         if "dollars" in columns:
             del columns["amount"]
         elif "token_address" not in columns:
             missing.append(("decimals", "dollars"))
-    if missing:
-        raise _missing(source, missing, names, {*columns.values()})
-    return columns
-
-
-def _missing(
-    source: PaymentInput, groups: Sequence[tuple[str, ...]], names: list[str], used: set[str]
-) -> SourceError:
-    guesses = []
-    for group in groups:
-        column, guess = _guess(group, [name for name in names if name not in used])
+    if not missing:
+        return columns
+    guesses, unused = [], [name for name in names if name not in columns.values()]
+    for group in missing:
+        column, guess = _guess(group, unused)
         guesses.append(f'{column} = "{one_line(guess) or "NAME"}"')
-        used.add(guess)
+        unused = [name for name in unused if name != guess]
     remedy = f"map the columns of the source: columns = {{{', '.join(guesses)}}}"
-    if ("chain",) in groups:
+    if ("chain",) in missing:
         remedy += ', or give the network of all rows: chain = "base"'
-    missing = ", ".join(" or ".join(group) for group in groups)
-    return SourceError(
-        f"{source.name}: there is no column for {missing} among {_listed(names)}; {remedy}"
+    groups = ", ".join(" or ".join(group) for group in missing)
+    raise SourceError(
+        f"{source.name}: there is no column for {groups} among {_listed(names)}; {remedy}"
     )
 
 
@@ -145,32 +121,15 @@ def _guess(group: tuple[str, ...], names: list[str]) -> tuple[str, str]:
     """Return a column of a group and the likeliest of the unused names, empty without any."""
     for column in group:
         for name in names:
-            parts = _separators.split(name.casefold())
-            if any(
-                word in parts or (len(word) > 2 and word in name.casefold())
-                for word in WORDS[column]
-            ):
+            if any(word in name.casefold() for word in WORDS[column]):
                 return column, name
-    folded = {_fold(name): name for name in names}
-    for column in group:
-        for alias in COLUMNS[column]:
-            for match in get_close_matches(_fold(alias), folded, 1):
-                return column, folded[match]
     return group[0], ""
-
-
-def _alike(aliases: tuple[str, ...], folded: dict[str, str]) -> list[str]:
-    keys = [*map(_fold, aliases)]
-    return sorted(
-        (name for name, key in folded.items() if key in keys),
-        key=lambda name: keys.index(folded[name]),
-    )
 
 
 def _fold(name: str) -> str:
     return _separators.sub("", name.casefold())
 
 
-def _listed(names: list[str]) -> str:
+def _listed(names: Sequence[str]) -> str:
     listed = ", ".join(names)
     return one_line(listed if len(listed) <= MAX_LISTED else f"{listed[:MAX_LISTED]}…")

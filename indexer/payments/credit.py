@@ -1,21 +1,23 @@
 """Credit: each payment of 30 days goes to the one service, and endpoint, that it can have bought.
 
-The claims to the payee and network of a payment decide. Only claims of the best rank count. A
-service that claims alone is credited, whatever was paid; among several services, or several
-endpoints of one, the token and the exact amount decide. A payment that fits several services alike
-is shared, and credited to none. Payments to oneself find their seller too, but are counted apart.
+The claims to the payee and network of a payment decide. Only the best claims count: by trust in
+their source, then those that counted in the served snapshot, so that whoever names the address of
+another later takes none of its payments. A service that claims alone is credited, whatever was
+paid; among several services, or several endpoints of one, the token and the exact amount decide. A
+payment that fits several services alike is shared, and credited to none. Payments to oneself find
+their seller too, but are counted apart.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from decimal import Context, Decimal, Inexact, InvalidOperation
 from typing import TYPE_CHECKING
 
-import msgspec
 import numpy as np
-from msgspec import Raw, Struct
+from msgspec import Struct
 
+from indexer.payments.claims import Claim
 from indexer.payments.demand import (
     ENDPOINT_BITS,
     SERVICE_MASK,
@@ -23,8 +25,8 @@ from indexer.payments.demand import (
     read_demand,
     read_inputs,
 )
-from indexer.snapshot.ecosystem import DAY, format_milliseconds
-from indexer.untrusted import raw_items, raw_members
+from indexer.snapshot.ecosystem import DAY
+from indexer.sources.decisions import Decisions
 from service.schema.demand import DemandInputs
 
 if TYPE_CHECKING:  # a catalogue without payments is built without DuckDB
@@ -32,7 +34,6 @@ if TYPE_CHECKING:  # a catalogue without payments is built without DuckDB
 
 WINDOW = 30 * DAY  # milliseconds
 BATCH = 10_000
-NO_ENDPOINT = -1
 NO_PAYMENT = -1
 """The price in claims of amounts that no payment can have, such as fractions of 10^-18 dollars."""
 
@@ -42,13 +43,14 @@ NO_PAYMENT = -1
 # services that claim it. `token` is empty for payments without one, and null for claims to any.
 SCHEMA = """
 CREATE OR REPLACE TABLE claims (
-    payee VARCHAR, network VARCHAR, token VARCHAR, atto HUGEINT, seller BIGINT, rank BIGINT
+    place VARCHAR, payee VARCHAR, network VARCHAR, token VARCHAR, atto HUGEINT, seller BIGINT,
+    trust BIGINT, is_counted BOOLEAN
 )
 """
 INSERT = """
 INSERT INTO claims
-SELECT canonical_address(payee), network, nullif(canonical_address(asset), ''),
-    nullif(atto, '')::HUGEINT, seller, rank
+SELECT place, canonical_address(payee), network, nullif(canonical_address(asset), ''),
+    nullif(atto, '')::HUGEINT, seller, trust, is_counted
 FROM batch
 """
 # A parameter of the queries below: a comparison with a subquery would make their plans slow.
@@ -69,7 +71,7 @@ CREATE OR REPLACE TABLE best AS
 SELECT paid.payee, paid.network, token, atto, seller
 FROM (SELECT DISTINCT payee, network FROM accounts) AS paid
 JOIN claims ON claims.payee = paid.payee AND claims.network IN ('', paid.network)
-QUALIFY rank = max(rank) OVER (PARTITION BY paid.payee, paid.network)
+QUALIFY (trust, is_counted) = max((trust, is_counted)) OVER (PARTITION BY paid.payee, paid.network)
 """
 # The sellers of an account at an exact amount, or at any where `atto` is null.
 FITTING = """
@@ -129,34 +131,28 @@ FROM fitted LEFT JOIN returned
     ON returned.sender = fitted.sender AND returned.recipient = fitted.recipient
 GROUP BY ALL
 """  # noqa: S608  # made of constants
+# The claims that the next build prefers. A claim without a network competes on every network, and
+# counts only if it wins on all of them, or counted before: otherwise the next build would credit
+# others.
+COUNTED = """
+WITH places AS (
+    SELECT place, payee, network, max((trust, is_counted)) AS rank FROM claims GROUP BY ALL
+)
+SELECT place FROM (
+    SELECT *, max(rank) OVER (PARTITION BY payee) AS of_payee,
+        max(rank) OVER (PARTITION BY payee, network) AS of_network,
+        max(rank) FILTER (network = '') OVER (PARTITION BY payee) AS anywhere
+    FROM places
+)
+WHERE rank = of_network AND (
+    anywhere IS NULL OR rank > anywhere OR (rank = anywhere AND (rank = of_payee OR rank[2]))
+)
+"""
 TOTALS = """
 SELECT coalesce(sum(calls) FILTER (seller IS NOT NULL), 0)::BIGINT,
     coalesce(sum(calls) FILTER (seller IS NULL), 0)::BIGINT
 FROM credits WHERE NOT is_self
 """
-
-
-class Claim(Struct, frozen=True):
-    """An entry by which an endpoint of a service asks for payment.
-
-    endpoint: its index in the record of the service, or NO_ENDPOINT where the record lacks it
-    host: the host of its URL, with a port that is not the default; empty without a valid URL
-    payee: the address that is paid
-    network: the key of the network; empty for every network
-    asset: the address of the token; empty where it is unknown, which fits every token
-    amount: in US dollars, None where no price in US dollars is given
-    is_exact: whether the amount is the price and not a maximum
-    rank: of the claims to a payee on a network, only those of the largest rank count
-    """
-
-    endpoint: int
-    host: str
-    payee: str
-    network: str
-    asset: str
-    amount: Decimal | None
-    is_exact: bool
-    rank: int
 
 
 class Credits(Struct):
@@ -176,15 +172,20 @@ _atto = Decimal("1e-18")
 _exact = Context(prec=38, traps=[Inexact, InvalidOperation])
 
 
-def count_credits(payments: DuckDBPyConnection, services: Iterable[Sequence[Claim]]) -> Credits:
+def count_credits(
+    payments: DuckDBPyConnection, services: Iterable[Iterable[Claim]], decisions: Decisions
+) -> Credits:
     """Credit the payments of 30 days to services, given the claims of each.
 
     The window is the 30 days up to and including the newest payment. `payments` is the database
-    that `load_payments` filled. All claims are consumed before the function returns.
+    that `load_payments` filled. All claims are consumed, and those that count are added to the
+    decisions, before the function returns.
     """
     connection = payments.cursor()  # the caller may run other queries meanwhile
     connection.execute(SCHEMA)
-    count = _insert_claims(connection, services)
+    count = _insert_claims(connection, services, decisions)
+    for (place,) in connection.execute(COUNTED).fetchall():
+        decisions.count(place)
     ((start,),) = connection.execute(START).fetchall()
     for query in (RETURNED, ACCOUNTS):
         connection.execute(query, {"start": start})
@@ -198,82 +199,39 @@ def count_credits(payments: DuckDBPyConnection, services: Iterable[Sequence[Clai
     return Credits(credited, shared, read_inputs(connection, start), read_demand(connection, count))
 
 
-def fill_usage(text: bytes, demand: ServiceDemand) -> bytes:
-    """Add to a record and its endpoints the usage that their `quality` lacks.
-
-    All other values of the record stay byte for byte.
-    """
-    if not demand.whole.payments:
-        return text
-    record = raw_members(text)
-    endpoints = raw_items(record["endpoints"])
-    for number, of_endpoint in demand.endpoints.items():
-        if not of_endpoint.payments:
-            continue
-        filled = _add_quality(
-            raw_members(endpoints[number]),
-            l30DaysTotalCalls=str(of_endpoint.payments),
-            l30DaysUniquePayers=str(of_endpoint.payers),
-        )
-        endpoints[number] = Raw(filled)
-    record["endpoints"] = Raw(msgspec.json.encode(endpoints))
-    return _add_quality(
-        record,
-        totalCalls=demand.whole.payments,
-        uniquePayers=demand.whole.payers,
-        lastCalledAt=format_milliseconds(demand.whole.last),
-    )
-
-
-def _insert_claims(connection: DuckDBPyConnection, services: Iterable[Sequence[Claim]]) -> int:
+def _insert_claims(
+    connection: DuckDBPyConnection, services: Iterable[Iterable[Claim]], decisions: Decisions
+) -> int:
     """Insert the claims of services; returns the number of services."""
     count = 0
-    batch: list[tuple[str, str, str, str, int, int]] = []
+    batch: list[tuple[str | int | bool, ...]] = []
+
+    def insert() -> None:
+        if batch:
+            names = ("place", "payee", "network", "asset", "atto", "seller", "trust", "is_counted")
+            columns = [np.array(values, dtype=object) for values in zip(*batch, strict=True)]
+            connection.register("batch", dict(zip(names, columns, strict=True)))
+            connection.execute(INSERT)
+            connection.unregister("batch")
+            batch.clear()
+
     for claims in services:
-        batch += (_row(count, claim) for claim in claims)
+        for each in claims:
+            atto = "" if each.price is None else str(_atto_dollars(each.price))
+            seller = (count << ENDPOINT_BITS) + each.endpoint + 1
+            is_counted = decisions.has_claim(each.place)
+            texts = each.place, each.payee, each.network, each.asset, atto
+            batch.append((*texts, seller, each.trust, is_counted))
         count += 1
         if len(batch) >= BATCH:
-            _insert(connection, batch)
-            batch.clear()
-    _insert(connection, batch)
+            insert()
+    insert()
     return count
 
 
-def _row(service: int, claim: Claim) -> tuple[str, str, str, str, int, int]:
-    amount = claim.amount if claim.is_exact else None
-    atto = "" if amount is None else str(_atto_dollars(amount))
-    seller = (service << ENDPOINT_BITS) + claim.endpoint + 1
-    return claim.payee, claim.network, claim.asset, atto, seller, claim.rank
-
-
-def _insert(
-    connection: DuckDBPyConnection, batch: list[tuple[str, str, str, str, int, int]]
-) -> None:
-    if not batch:
-        return
-    payees, networks, assets, amounts, sellers, ranks = zip(*batch, strict=True)
-    columns = {
-        "payee": np.array(payees, dtype=object),
-        "network": np.array(networks, dtype=object),
-        "asset": np.array(assets, dtype=object),
-        "atto": np.array(amounts, dtype=object),
-        "seller": np.array(sellers),
-        "rank": np.array(ranks),
-    }
-    connection.register("batch", columns)
-    connection.execute(INSERT)
-    connection.unregister("batch")
-
-
-def _atto_dollars(amount: Decimal) -> int:
+def _atto_dollars(price: Decimal) -> int:
     """Return dollars in units of 10^-18, or NO_PAYMENT where no payment can have this amount."""
     try:
-        return int(amount.quantize(_atto, context=_exact).scaleb(18, _exact))
+        return int(price.quantize(_atto, context=_exact).scaleb(18, _exact))
     except (Inexact, InvalidOperation):
         return NO_PAYMENT
-
-
-def _add_quality(record: dict[str, Raw], **quality: int | str) -> bytes:
-    given = record.get("quality")
-    known = {} if given is None or bytes(given) == b"null" else raw_members(given)
-    return msgspec.json.encode(record | {"quality": known | (quality | known)})

@@ -10,11 +10,23 @@ from functools import partial
 from itertools import chain, groupby
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
+import msgspec
+from msgspec import Raw, Struct
+from msgspec.structs import asdict
 
 from indexer.search.popularity import Payers
-from indexer.snapshot.ecosystem import format_milliseconds
-from service.schema.demand import DemandInputs
+from indexer.snapshot.demand import CountedDemand
+from indexer.snapshot.ecosystem import ATTO_IN_MICRO, format_milliseconds
+from indexer.untrusted import raw_items, raw_members
+from indexer.x402.endpoints import decode_endpoints
+from service.schema.demand import (
+    Amounts,
+    DemandFigures,
+    DemandInputs,
+    EndpointDemand,
+    Shares,
+    StoredDemand,
+)
 
 if TYPE_CHECKING:  # a catalogue without payments is built without DuckDB
     from duckdb import DuckDBPyConnection
@@ -23,6 +35,7 @@ BATCH = 10_000
 ENDPOINT_BITS = 32
 ENDPOINT_MASK = 2**ENDPOINT_BITS - 1
 SERVICE_MASK = ~ENDPOINT_MASK
+SHARE_DIGITS = 6
 
 # A row for each service that has payments, and then for its endpoints.
 DEMAND = f"""
@@ -39,20 +52,30 @@ payers AS (
     GROUP BY seller, sender
 ),
 shape AS (
-    SELECT seller, sum(calls)::BIGINT AS calls, count(*) AS payers,
-        count(*) FILTER (bit_count(days) > 1) AS returning,
-        count(*) FILTER (counted_days <> 0) AS counted,
-        count(*) FILTER (bit_count(counted_days) > 1) AS counted_returning,
-        bit_count(bit_or(days))::BIGINT AS active_days, max(last) AS last,
-        sum(volume) AS volume, max(calls)::BIGINT AS top_calls, max(volume) AS top_volume,
-        sum(returned)::BIGINT AS returned, sum(unmatched)::BIGINT AS unmatched
+    SELECT seller, max(last) AS last, count(*) FILTER (bit_count(counted_days) > 1) AS returning,
+        count(*) FILTER (counted_days <> 0) AS counted, max(calls)::BIGINT AS top_calls,
+        max(volume) AS top_volume, sum(volume) AS volume, sum(calls)::BIGINT AS calls,
+        count(*) AS payers, count(*) FILTER (bit_count(days) > 1) AS returning_payers,
+        bit_count(bit_or(days))::BIGINT AS active_days,
+        sum(returned)::BIGINT AS cycle_payments, sum(unmatched)::BIGINT AS price_unmatched
     FROM payers GROUP BY seller
 ),
-selves AS (SELECT seller, sum(calls)::BIGINT AS selves FROM paid WHERE is_self GROUP BY seller)
+selves AS (
+    SELECT seller, sum(calls)::BIGINT AS self_payments FROM paid WHERE is_self GROUP BY seller
+)
 SELECT seller, coalesce(COLUMNS(* EXCLUDE (seller)), 0)
 FROM shape FULL JOIN selves USING (seller)
 ORDER BY seller
 """  # noqa: S608  # made of constants
+COUNTS = [
+    "payers",
+    "returning_payers",
+    "active_days",
+    "cycle_payments",
+    "price_unmatched",
+    "self_payments",
+]
+"""The last columns of DEMAND, as the public schema names them."""
 INPUTS = """
 SELECT coalesce(min(paid_at), 0), coalesce(max(paid_at), 0), count(*),
     count(*) FILTER (tx_hash IS NULL), count(*) FILTER (event_index IS NULL),
@@ -65,31 +88,13 @@ FROM payments WHERE paid_at > $start
 class CreditedDemand(Struct, frozen=True):
     """The payments of 30 days to a service or an endpoint, without payments to oneself.
 
-    returning: payers on two UTC days at least
-    counted_payers, counted_returning: the same without payments that were paid back
-    last: of the newest payment, in milliseconds since 1970
-    volume, top_volume: in 10^-18 US dollars, of all payers and of the greatest one
-    unmatched: payments of an amount that no endpoint asks
+    counted: the payers that count for the order, but for those whose money comes back to them
+    last: the time of the newest payment, in milliseconds since 1970
     """
 
-    payments: int
-    payers: int
-    returning: int
-    counted_payers: int
-    counted_returning: int
-    active_days: int
+    figures: DemandFigures
+    counted: Payers
     last: int
-    volume: int
-    top_payments: int
-    top_volume: int
-    cycle_payments: int
-    unmatched: int
-    self_payments: int
-
-    @property
-    def counted(self) -> Payers:
-        """The payers that count for the order, but for those whose money comes back to them."""
-        return Payers(self.counted_returning, self.counted_payers)
 
 
 class ServiceDemand(Struct, frozen=True):
@@ -97,6 +102,46 @@ class ServiceDemand(Struct, frozen=True):
 
     whole: CreditedDemand
     endpoints: dict[int, CreditedDemand]
+
+    def describe(self, text: bytes) -> CountedDemand:
+        """Return the demand as its public schema has it, given the record of the service."""
+        addresses = decode_endpoints(text) if self.endpoints else []
+        endpoints = [
+            EndpointDemand(
+                url=addresses[number].url, method=addresses[number].method, **asdict(own.figures)
+            )
+            for number, own in self.endpoints.items()
+        ]
+        stored = StoredDemand(endpoints=endpoints, **asdict(self.whole.figures))
+        payers = self.whole.counted if self.whole.figures.payments else None
+        own = {n: each.counted for n, each in self.endpoints.items() if each.figures.payments}
+        return CountedDemand(msgspec.json.encode(stored), payers, own)
+
+    def fill_usage(self, text: bytes) -> bytes:
+        """Add to a record and its endpoints the usage that their `quality` lacks.
+
+        All other values of the record stay byte for byte.
+        """
+        whole = self.whole.figures
+        if not whole.payments:
+            return text
+        record = raw_members(text)
+        endpoints = raw_items(record["endpoints"])
+        for number, own in self.endpoints.items():
+            if own.figures.payments:
+                endpoints[number] = _add_quality(
+                    raw_members(endpoints[number]),
+                    l30DaysTotalCalls=str(own.figures.payments),
+                    l30DaysUniquePayers=str(own.figures.payers),
+                )
+        record["endpoints"] = Raw(msgspec.json.encode(endpoints))
+        filled = _add_quality(
+            record,
+            totalCalls=whole.payments,
+            uniquePayers=whole.payers,
+            lastCalledAt=format_milliseconds(self.whole.last),
+        )
+        return bytes(filled)
 
 
 def read_demand(connection: DuckDBPyConnection, count: int) -> Iterator[ServiceDemand | None]:
@@ -136,9 +181,41 @@ def _by_service(connection: DuckDBPyConnection) -> Iterator[tuple[int, ServiceDe
     cursor = connection.execute(DEMAND)
     rows = chain.from_iterable(iter(partial(cursor.fetchmany, BATCH), []))
     for service, own in groupby(rows, lambda row: row[0] >> ENDPOINT_BITS):
-        (_, *figures), *others = own  # the row of a service is before those of its endpoints
-        endpoints = {
-            (seller & ENDPOINT_MASK) - 1: CreditedDemand(*of_endpoint)
-            for seller, *of_endpoint in others
-        }
-        yield service, ServiceDemand(CreditedDemand(*figures), endpoints)
+        whole, *others = own  # the row of a service is before those of its endpoints
+        endpoints = {(row[0] & ENDPOINT_MASK) - 1: _credited(*row) for row in others}
+        yield service, ServiceDemand(_credited(*whole), endpoints)
+
+
+def _credited(
+    _seller: int,
+    last: int,
+    counted_returning: int,
+    counted: int,
+    top_payments: int,
+    top_volume: int,
+    volume: int,
+    payments: int,
+    *counts: int,
+) -> CreditedDemand:
+    figures = DemandFigures(
+        payments=payments,
+        volume=_micro(volume),
+        top_payer_share=Shares(_ratio(top_payments, payments), _ratio(top_volume, volume)),
+        without_top_payer=Amounts(payments - top_payments, _micro(volume - top_volume)),
+        **dict(zip(COUNTS, counts, strict=True)),
+    )
+    return CreditedDemand(figures, Payers(counted_returning, counted), last)
+
+
+def _add_quality(record: dict[str, Raw], **usage: int | str) -> Raw:
+    given = record.get("quality")
+    known = {} if given is None or bytes(given) == b"null" else raw_members(given)
+    return Raw(msgspec.json.encode(record | {"quality": known | (usage | known)}))
+
+
+def _micro(atto: int) -> int:
+    return (atto + ATTO_IN_MICRO // 2) // ATTO_IN_MICRO
+
+
+def _ratio(part: int, whole: int) -> float:
+    return min(round(part / whole, SHARE_DIGITS), 1.0) if whole else 0.0

@@ -1,46 +1,37 @@
-"""Loading: the rows of payment files validated, parsed exactly and deduplicated."""
+"""Loading: the rows of payment files validated, parsed exactly and deduplicated, in one table."""
 
 from __future__ import annotations
 
-import stat
-from bisect import bisect_right
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime, timedelta
+from functools import partial
+from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
 
-import duckdb
-from duckdb import DuckDBPyConnection
 from msgspec import Struct
 
 from indexer.errors import IndexerError, InvalidRecord, SourceError
-from indexer.intake.findings import Findings, Tally
+from indexer.intake.findings import Findings
 from indexer.intake.lists import source_errors
 from indexer.payments import readers, rules
 from indexer.payments.columns import COLUMNS
-from indexer.payments.files import (
-    Lines,
-    PaymentInput,
-    is_parquet,
-    link_or_spool,
-    prepare_text,
-    read_head,
-    read_version,
-    sql_text,
-)
-from indexer.payments.readers import UNCLOSED, Damage, Reader
-from indexer.payments.rules import (
-    DUPLICATE,
-    FAULTS,
-    LEFT_OUT,
-    OTHER_CURRENCY,
-    TEST_NETWORK,
-    UNKNOWN_TOKEN,
-    WRONG_DECIMALS,
-)
+from indexer.payments.files import PaymentInput, read_version, spool, sql_text
+from indexer.payments.rules import FAULTS
+from indexer.processes.resources import duckdb_memory
+from indexer.progress import Progress
 from indexer.resources.assets import KNOWN_STABLECOINS, Stablecoins, is_test_network
+from indexer.text import printable
+from service.errors import needs_extra
 
+if TYPE_CHECKING:  # a catalogue without payments is built without DuckDB
+    from duckdb import DuckDBPyConnection
+
+MAX_MEMORY = 256 * 2**20  # bytes; DuckDB would keep all texts in more, and be no faster
+THREAD_MEMORY = 128 * 2**20  # bytes; with less, reading Parquet can run out of memory
+INTERRUPTED = "Query interrupted"  # message of the RuntimeError that DuckDB raises on Ctrl-C
 CLOCK_SKEW = timedelta(hours=1)
 BATCH = 10_000
 
@@ -50,7 +41,6 @@ BATCH = 10_000
 TYPES = {
     "file": "INTEGER",
     "fault": "TINYINT",
-    "breaks": "INTEGER",
     "paid_at": "BIGINT",
     "atto": "HUGEINT",
     "stated_decimals": "TINYINT",
@@ -72,62 +62,44 @@ VALUES = {
     "atto": "CASE WHEN fault IS NULL THEN atto_dollars(base_units, decimal_places) END",
     "stated_decimals": "CASE WHEN amount IS NOT NULL THEN decimal_places END",
 }
+SELECTED = ", ".join(f"{VALUES.get(name, name)} AS {name}" for name in TYPES)
 SCHEMA = f"""
 SET TimeZone = 'UTC';
 SET preserve_insertion_order = true;
 CREATE TABLE rows ({", ".join(f"{name} {kind}" for name, kind in TYPES.items())});
+CREATE TABLE damages (file INTEGER, number BIGINT, reason VARCHAR, lines BIGINT);
 CREATE VIEW payments AS
-    SELECT rowid AS row, * EXCLUDE (fault, breaks, stated_decimals),
+    SELECT rowid AS row, * EXCLUDE (fault, stated_decimals),
         coalesce(stated_decimals, 6) AS decimal_places,
         whole_units(atto, coalesce(stated_decimals, 6)) AS base_units
     FROM rows WHERE fault IS NULL;
 """  # noqa: S608  # made of constants
-SELECTED = ", ".join(f"{VALUES.get(name, name)} AS {name}" for name in TYPES)
-
-# The amount of another token may exceed every bound of dollars, and is not judged.
-_VALUE_FAULTS = tuple(
-    code for code, (column, *_) in enumerate(FAULTS) if column in ("amount", "decimals", "dollars")
-)
-JUDGED = f"(fault IS NULL OR fault IN {_VALUE_FAULTS})"
-NETWORKS = f"SELECT DISTINCT network FROM rows WHERE {JUDGED} AND network IS NOT NULL"  # noqa: S608  # made of constants
-STABLECOINS = """
-CREATE TEMP TABLE stablecoins (
-    network VARCHAR, token_address VARCHAR, token_decimals TINYINT, is_usd BOOLEAN
-)
-"""
 # Few combinations of network, token and decimals stand for all rows.
 EXCLUDE = f"""
-UPDATE rows SET fault = exclusion FROM (
-    SELECT network, token_address, stated_decimals, CASE
-        WHEN list_contains($test_networks, network) THEN {TEST_NETWORK}
-        WHEN token_address IS NULL THEN NULL
-        WHEN is_usd IS NULL THEN {UNKNOWN_TOKEN}
-        WHEN NOT is_usd THEN {OTHER_CURRENCY}
-        WHEN stated_decimals <> token_decimals THEN {WRONG_DECIMALS}
-        END AS exclusion
-    FROM (SELECT DISTINCT network, token_address, stated_decimals FROM rows WHERE {JUDGED})
-    LEFT JOIN stablecoins USING (network, token_address)
+UPDATE rows SET fault = found FROM (
+    SELECT *, CASE WHEN list_contains($test_networks, network) THEN {rules.TEST_NETWORK}
+        WHEN token_address IS NULL THEN NULL WHEN coin IS NULL THEN {rules.UNKNOWN_TOKEN}
+        WHEN NOT coin.is_usd THEN {rules.OTHER_CURRENCY}
+        WHEN stated_decimals <> coin.places THEN {rules.WRONG_DECIMALS} END AS found
+    FROM (SELECT *, coin(network, token_address) AS coin
+        FROM (SELECT DISTINCT network, token_address, stated_decimals FROM rows))
 ) AS excluded
-WHERE exclusion IS NOT NULL AND rows.network = excluded.network
+WHERE coalesce(rows.fault, {len(FAULTS)}) > found AND rows.network = excluded.network
     AND rows.token_address IS NOT DISTINCT FROM excluded.token_address
     AND rows.stated_decimals IS NOT DISTINCT FROM excluded.stated_decimals
-    AND {JUDGED} AND (fault IS NULL OR exclusion < 0)
 """  # noqa: S608  # made of constants
-
 # Only the few rows that share a transaction are compared, found by hashes, which take less memory.
 # A log index identifies a payment of a transaction. Without log index its parties and amount do,
 # and a row is a duplicate of any row with them, so that exports with and without log indexes do not
 # double. Rows without a transaction hash are never duplicates.
-CANDIDATES = """
+DEDUPLICATE = f"""
 CREATE TEMP TABLE candidates AS
 SELECT rowid AS row, network, tx_hash, event_index, sender, recipient, atto
 FROM rows WHERE fault IS NULL AND hash(network, tx_hash) IN (
     SELECT hash(network, tx_hash) AS key FROM rows WHERE fault IS NULL AND tx_hash IS NOT NULL
     GROUP BY key HAVING count(*) > 1
-)
-"""
-DEDUPLICATE = f"""
-UPDATE rows SET fault = {DUPLICATE} FROM (
+);
+UPDATE rows SET fault = {rules.DUPLICATE} FROM (
     FROM candidates ANTI JOIN (
         SELECT min(row) AS row FROM candidates WHERE event_index IS NOT NULL
         GROUP BY network, tx_hash, event_index
@@ -137,39 +109,101 @@ UPDATE rows SET fault = {DUPLICATE} FROM (
     ) AS originals USING (row)
     WHERE tx_hash IS NOT NULL
 ) AS duplicate
-WHERE rows.rowid = duplicate.row
+WHERE rows.rowid = duplicate.row;
+DROP TABLE candidates;
 """  # noqa: S608  # made of constants
-
-COUNTS = """
-SELECT file, fault, count(*) FROM rows GROUP BY file, fault ORDER BY file, fault DESC
-"""
-REJECTED = """
-SELECT rowid, fault, coalesce(id, tx_hash) FROM rows WHERE file = $file AND fault >= 0
-ORDER BY rowid
-"""
+COUNTS = "SELECT fault, count(*) FROM rows WHERE file = ? GROUP BY fault ORDER BY fault"
+# Rows are numbered as in a spreadsheet, where a header is the first. A damaged row has no row in
+# `rows`, and moves the numbers of all behind it.
+REJECTED = f"""
+WITH damaged AS (
+    SELECT *, row_number() OVER (ORDER BY number) AS count FROM damages WHERE file = $file
+),
+gaps AS (SELECT number - count - $header AS row, max(count) AS count FROM damaged GROUP BY ALL),
+faulty AS (
+    SELECT rowid - $start AS row, fault, coalesce(id, tx_hash) AS id
+    FROM rows WHERE file = $file AND fault IN {rules.REJECTS}
+)
+SELECT faulty.row + 1 + $header + coalesce(gaps.count, 0) AS number, fault, NULL AS reason, id,
+    1 AS lines
+FROM faulty ASOF LEFT JOIN gaps ON faulty.row >= gaps.row
+UNION ALL SELECT number, NULL, reason, NULL, lines FROM damaged
+ORDER BY number
+"""  # noqa: S608  # made of constants
 
 
 class LoadedFile(Struct):
-    """A file in the table `rows`.
-
-    start, count: its rows, by `rowid`
-    head: the number of the line above its first row
-    gaps: the numbers of lines that are no rows: blank ones, and damaged ones
-    """
+    """A file in the table `rows`: its rows by `rowid`, and how it was read."""
 
     name: str
-    columns: dict[str, str]
     start: int
     count: int
-    unit: str = "row"
-    head: int = 0
-    gaps: list[int] = []
-    damages: list[Damage] = []
+    reader: readers.Reader
 
-    def number(self, row: int) -> int:
-        """Return the number of the line, the record or the row at an index among the rows."""
-        number = self.head + row + 1
-        return number + bisect_right([gap - index for index, gap in enumerate(self.gaps)], number)
+
+def check_payment_files(inputs: Sequence[PaymentInput]) -> None:
+    """Check the beginning of each file, before anything else is done; pipes are not read.
+
+    Raises SourceError when a file is missing, unreadable, of no known format or lacks a column.
+    """
+    if not inputs:
+        return
+    with _query_errors(), TemporaryDirectory() as folder:
+        import duckdb  # noqa: PLC0415  # optional
+
+        with duckdb.connect() as connection:
+            for index, source in enumerate(inputs):
+                path = Path(source.path)
+                with source_errors(source.name):
+                    path.stat()
+                if path.is_file() or path.is_dir():
+                    target = Path(folder) / str(index)
+                    readers.open_file(connection, source, target, spool(source, target, 1))
+
+
+@contextmanager
+def open_payments(
+    staging: Path,
+    inputs: Sequence[PaymentInput],
+    findings: Findings,
+    now: datetime,
+    progress: Progress,
+    *,
+    jobs: int,
+    memory: int,
+    stablecoins: Stablecoins = KNOWN_STABLECOINS,
+) -> Iterator[DuckDBPyConnection | None]:
+    """Load payment files into a database and yield a connection to it, or None without files.
+
+    jobs: maximum number of threads
+    memory: bytes for the whole build, of which DuckDB takes a share
+    stablecoins: the tokens that count as dollars
+
+    Raises IndexerError when DuckDB is missing or fails, what `load_payments` raises, and
+    KeyboardInterrupt when Ctrl-C ends a query.
+    """
+    if not inputs:
+        yield None
+        return
+    database = str(staging / "payments.duckdb")
+    if "?" in database or printable(database) != database:
+        raise IndexerError(  # DuckDB takes `?` for a part of a URL and refuses other encodings
+            f"{printable(database)}: DuckDB cannot work under this name; choose another --out, "
+            "in UTF-8 and without a question mark"
+        )
+    limit = min(duckdb_memory(memory), MAX_MEMORY)
+    config: dict[str, str | bool | int | float | list[str]] = {
+        "memory_limit": f"{limit}B",
+        "threads": max(1, min(jobs, limit // THREAD_MEMORY)),
+        "temp_directory": str(staging / "payments.tmp"),
+    }
+    with _query_errors():
+        import duckdb  # noqa: PLC0415  # optional
+
+        with duckdb.connect(database, config=config) as connection:
+            with progress.stage("count the payments"):
+                load_payments(connection, inputs, staging, findings, now, stablecoins)
+            yield connection
 
 
 def load_payments(
@@ -190,38 +224,29 @@ def load_payments(
     Raises SourceError when a file is missing, unreadable, lacks a column or changes while it is
     read, and IndexerError or duckdb.Error when memory or disk space runs out.
     """
-    for script in (rules.MACROS, readers.MACROS, _known_decimals(stablecoins), SCHEMA):
+    coins = (
+        f"{sql_text(' '.join(key))}: {{places: {coin.decimals}, is_usd: {coin.is_usd}}}"
+        for key, coin in stablecoins.assets.items()
+    )
+    macro = f"map_extract_value(MAP {{{', '.join(coins)}}}, network || ' ' || token)"
+    for script in (f"CREATE MACRO coin(network, token) AS {macro}", rules.MACROS, SCHEMA):
         connection.execute(script)
     latest = int((now + CLOCK_SKEW).timestamp() * 1000)
     files: list[LoadedFile] = []
     start = 0
     for index, source in enumerate(inputs):
         values = {"file": index, "latest": latest}
-        files.append(_load_file(connection, source, staging / f"payments-{index}", start, values))
+        files.append(_load(connection, source, staging / f"payments-{index}", start, values))
         start += files[-1].count
-    _exclude(connection, stablecoins)
-    _report(connection, files, findings)
+    networks = connection.execute("SELECT DISTINCT network FROM rows").fetchall()
+    tests = [network for (network,) in networks if network and is_test_network(network)]
+    connection.execute(EXCLUDE, {"test_networks": tests})
+    connection.execute(DEDUPLICATE)
+    for index, file in enumerate(files):
+        _report(connection, index, file, findings)
 
 
-def check_files(inputs: Sequence[PaymentInput]) -> None:
-    """Raise SourceError for a file that `load_payments` cannot read, by its beginning."""
-    with TemporaryDirectory() as folder, ExitStack() as stack:
-        connection: DuckDBPyConnection | None = None
-        for index, source in enumerate(inputs):
-            with source_errors(source.name):
-                mode = Path(source.path).stat().st_mode
-            if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
-                continue
-            path = Path(folder) / str(index)
-            link_or_spool(source, path)
-            if is_parquet(source, path):
-                connection = connection or stack.enter_context(duckdb.connect())
-                readers.open_parquet(connection, source, path)
-            else:
-                readers.open_text(source, path, read_head(source.name, path))
-
-
-def _load_file(
+def _load(
     connection: DuckDBPyConnection,
     source: PaymentInput,
     path: Path,
@@ -229,113 +254,42 @@ def _load_file(
     values: dict[str, int],
 ) -> LoadedFile:
     """Insert the rows of a file, of which at most one copy is on the disk at a time."""
-    link_or_spool(source, path)
-    version, copy = read_version(path), path.with_name(f"{path.name}-lines")
-    if is_parquet(source, path):
-        reader = readers.open_parquet(connection, source, path)
-    else:
-        lines = prepare_text(source.name, path, copy)
-        reader = readers.open_text(source, copy if copy.exists() else path, lines)
-    query = f"WITH {reader.staged(tuple(COLUMNS))}, {rules.STAGES} SELECT {SELECTED} FROM judged"  # noqa: S608  # ours
-    try:
-        ((count,),) = connection.execute(f"INSERT INTO rows {query}", values).fetchall()
-    except duckdb.Error as error:
-        reason = str(error).partition("\n")[0]
-        raise IndexerError(f"the payments of {source.name} cannot be counted: {reason}") from error
-    if version != read_version(path):
+    version = read_version(source.path)
+    reader = readers.open_file(connection, source, path, spool(source, path))
+    staged = reader.staged(tuple(COLUMNS))
+    query = f"INSERT INTO rows WITH {staged}, {rules.STAGES} SELECT {SELECTED} FROM judged"  # noqa: S608  # ours
+    ((count,),) = connection.execute(query, values).fetchall()
+    if version != read_version(source.path):
         raise SourceError(
             f"{source.name}: changed while it was read; build again when it is complete"
         )
-    file = LoadedFile(source.name, reader.columns, start, count)
-    if reader.lines is not None:
-        _number_lines(connection, file, reader, reader.lines, copy if copy.exists() else path)
-    copy.unlink(missing_ok=True)
+    if reader.is_csv:
+        connection.execute(readers.DAMAGES, {"file": values["file"]})
+        connection.execute("DROP TABLE reject_errors; DROP TABLE reject_scans")
     path.unlink()
-    return file
+    return LoadedFile(source.name, start, count, reader)
 
 
-def _number_lines(
-    connection: DuckDBPyConnection, file: LoadedFile, reader: Reader, lines: Lines, path: Path
-) -> None:
-    """Find the lines of a text that are no rows; each is damaged, or belongs to another one."""
-    is_csv = reader.width > 0
-    file.unit, file.head = "line", lines.head_number - (not is_csv)
-    query = "SELECT coalesce(sum(breaks), 0)::BIGINT FROM rows WHERE rowid >= ?"
-    ((breaks,),) = connection.execute(query, [file.start]).fetchall()
-    file.damages = readers.read_damages(connection, reader.width) if is_csv else []
-    lost = lines.count - file.head - file.count - breaks
-    lost -= sum(each.lines for each in file.damages)
-    if lost:
-        file.gaps = lines.find_blank(path)
-        lost -= len(file.gaps)
-    if lost and not is_csv:  # a lost row would shift the line numbers of all later rows
-        raise IndexerError(f"{file.name}: {lost:,} of {lines.count:,} lines could not be read")
-    if breaks or any(each.lines > 1 for each in file.damages):
-        file.unit, file.gaps = "record", []
-    file.gaps = sorted({*file.gaps, *(each.number for each in file.damages)})
-    cut = next((each for each in file.damages if each.is_cut), None)
-    if lost > 0 and cut is not None:
-        cut.lines += lost
-    elif lost > 0:  # DuckDB says nothing of a quoted value that the end of the file ends
-        file.damages.append(Damage(file.number(file.count), UNCLOSED, lost))
-
-
-def _known_decimals(stablecoins: Stablecoins) -> str:
-    assets = stablecoins.assets.items()
-    pairs = (f"{sql_text(' '.join(key))}: {asset.decimals}" for key, asset in assets)
-    return f"""
-CREATE MACRO known_decimals(network, token) AS
-    map_extract_value(MAP {{{", ".join(pairs)}}}, network || ' ' || token)::VARCHAR;
-"""
-
-
-def _exclude(connection: DuckDBPyConnection, stablecoins: Stablecoins) -> None:
-    """Set the fault of rows that are no dollars, on test networks, or duplicates."""
-    connection.execute(STABLECOINS)
-    known = [(*key, each.decimals, each.is_usd) for key, each in stablecoins.assets.items()]
-    connection.executemany("INSERT INTO stablecoins VALUES (?, ?, ?, ?)", known)
-    networks = (name for (name,) in connection.execute(NETWORKS).fetchall())
-    connection.execute(EXCLUDE, {"test_networks": [*filter(is_test_network, networks)]})
-    for query in (CANDIDATES, DEDUPLICATE):
-        connection.execute(query)
-    connection.execute("DROP TABLE stablecoins; DROP TABLE candidates")
-
-
-def _report(connection: DuckDBPyConnection, files: list[LoadedFile], findings: Findings) -> None:
-    counts = connection.execute(COUNTS).fetchall()
-    for index, file in enumerate(files):
-        tally = findings.tally(file.name)
-        tally.records = file.count + sum(each.lines for each in file.damages)
-        for number, fault, count in counts:
-            if number == index and fault in LEFT_OUT:
-                tally.left_out[LEFT_OUT[fault]] += count
-        _refuse(connection, file, findings, tally, index)
-        tally.published = tally.records - tally.malformed - sum(tally.left_out.values())
-
-
-def _refuse(
-    connection: DuckDBPyConnection, file: LoadedFile, findings: Findings, tally: Tally, index: int
+def _report(
+    connection: DuckDBPyConnection, index: int, file: LoadedFile, findings: Findings
 ) -> None:
     """Report the rejected rows of a file in order; a damaged one counts for each of its lines."""
-    base = file.head if file.unit == "record" else 0
-    damages = [*reversed(file.damages)]
-
-    def refuse_damages(end: int | None = None) -> None:
-        while damages and (end is None or damages[-1].number < end):
-            damage = damages.pop()
-            fault = InvalidRecord("$", damage.reason)
-            findings.refuse(tally, f"{file.unit} {damage.number - base}", None, fault)
-            tally.malformed += damage.lines - 1
-
-    cursor = connection.execute(REJECTED, {"file": index})
-    while batch := cursor.fetchmany(BATCH):
-        for row, fault, payment_id in batch:
-            number = file.number(row - file.start)
-            refuse_damages(number)
-            column, _, reason = FAULTS[fault]
-            position, path = f"{file.unit} {number - base}", _path(file.columns, column)
-            findings.refuse(tally, position, payment_id, InvalidRecord(path, reason))
-    refuse_damages()
+    tally = findings.tally(file.name)
+    tally.records = file.count
+    for fault, count in connection.execute(COUNTS, [index]).fetchall():
+        if fault is not None and FAULTS[fault][0] is None:
+            tally.left_out[FAULTS[fault][2]] += count
+    values = {"file": index, "start": file.start, "header": int(file.reader.is_csv)}
+    cursor = connection.execute(REJECTED, values)
+    for number, fault, damage, payment_id, lines in chain.from_iterable(
+        iter(partial(cursor.fetchmany, BATCH), [])
+    ):
+        column, _, reason = ("", "", damage) if fault is None else FAULTS[fault]
+        place = _path(file.reader.columns, column or "")
+        findings.refuse(tally, f"row {number}", payment_id, InvalidRecord(place, reason))
+        tally.malformed += lines - 1
+        tally.records += lines if damage else 0
+    tally.published = tally.records - tally.malformed - sum(tally.left_out.values())
 
 
 def _path(names: dict[str, str], column: str) -> str:
@@ -345,3 +299,24 @@ def _path(names: dict[str, str], column: str) -> str:
     if not column:
         return "$"
     return f"$.{names.get(column, 'amount_usdc' if column == 'dollars' else column)}"
+
+
+@contextmanager
+def _query_errors() -> Iterator[None]:
+    """Raise IndexerError when DuckDB is missing or fails.
+
+    KeyboardInterrupt is raised when Ctrl-C ends a query.
+    """
+    try:
+        import duckdb  # noqa: PLC0415  # optional
+    except ImportError as error:
+        raise IndexerError(needs_extra("reading payments", "indexer")) from error
+    try:
+        yield
+    except (duckdb.Error, RuntimeError) as error:
+        if isinstance(error, duckdb.InterruptException) or str(error) == INTERRUPTED:
+            raise KeyboardInterrupt from error
+        if not isinstance(error, duckdb.Error):
+            raise
+        reason = str(error).partition("\n")[0]
+        raise IndexerError(f"the payments cannot be counted: {reason}") from error

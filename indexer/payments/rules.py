@@ -9,23 +9,13 @@ A query that reads a file is a chain of common table expressions:
 
 from __future__ import annotations
 
-from indexer.payments.files import MAX_LINE, sql_text
+from indexer.payments.files import MAX_ROW, sql_text
 from service.networks import NETWORK_KEYS
 
 MAX_DECIMALS = 18
 MAX_DOLLARS = 10**12
 
 ADDRESSES = ("tx_hash", "sender", "recipient", "address", "transaction_from", "token_address")
-
-# Codes of rows that are not payments for another reason than their values.
-FAILED, DUPLICATE, TEST_NETWORK, UNKNOWN_TOKEN, OTHER_CURRENCY = -1, -2, -3, -4, -5
-LEFT_OUT = {
-    FAILED: "failed payments",
-    DUPLICATE: "duplicate payments",
-    TEST_NETWORK: "payments on test networks",
-    UNKNOWN_TOKEN: "payments in unknown tokens",
-    OTHER_CURRENCY: "payments in other currencies",
-}
 
 # Values of `success` in use, in any case; a row with another one has failed. This is a pattern,
 # because DuckDB turns a list of so many values into a hash join, which breaks the order of rows.
@@ -40,10 +30,14 @@ NOT_A_TIME = (
 )
 NOT_DOLLARS = "is not a decimal of at most 6 places, from 0"
 
-# Each fault: its column, its SQL condition, and its reason in the list of rejects. The code of a
-# fault is its index; the first condition that holds counts.
-FAULTS = (
-    ("", "damaged", f"is not a JSON object of at most {MAX_LINE:,} bytes"),
+# Each fault: its column, its SQL condition, and its reason in the list of rejects. A row without a
+# column is no payment for another reason than its values, and is counted by that reason as left
+# out. The code of a fault is its index; the first condition that holds counts. Those that are not
+# of one row are decided when all rows are loaded.
+LATER = "false"
+FAULTS: tuple[tuple[str | None, str, str], ...] = (
+    ("", "damaged", f"is not a JSON object of at most {MAX_ROW:,} bytes"),
+    (None, "failed", "failed payments"),
     ("chain", "chain IS NULL", "is missing"),
     ("block_timestamp", "block_timestamp IS NULL", "is missing"),
     ("block_timestamp", "paid_at IS NULL", NOT_A_TIME),
@@ -51,6 +45,10 @@ FAULTS = (
     ("block_timestamp", "paid_at > $latest", "is more than an hour in the future"),
     ("sender", "sender IS NULL", "is missing"),
     ("recipient", "recipient IS NULL", "is missing"),
+    ("log_index", "log_index IS NOT NULL AND event_index IS NULL", "is not a whole number"),
+    (None, LATER, "payments on test networks"),
+    (None, LATER, "payments in unknown tokens"),
+    (None, LATER, "payments in other currencies"),
     ("amount", "coalesce(amount, dollars) IS NULL", "is missing"),
     ("amount", "amount IS NOT NULL AND base_units IS NULL", "is not a whole number of base units"),
     ("dollars", "base_units IS NULL", NOT_DOLLARS),
@@ -58,10 +56,13 @@ FAULTS = (
     ("decimals", "decimal_places IS NULL", f"is not a whole number from 0 to {MAX_DECIMALS}"),
     ("amount", f"amount IS NOT NULL AND {TOO_MUCH}", "is over 10^12 US dollars"),
     ("dollars", TOO_MUCH, "is over 10^12 US dollars"),
-    ("log_index", "log_index IS NOT NULL AND event_index IS NULL", "is not a whole number"),
-    ("decimals", "false", "is not the number of decimals of this token"),  # found by `load`
+    ("decimals", LATER, "is not the number of decimals of this token"),
+    (None, LATER, "duplicate payments"),
 )
-WRONG_DECIMALS = len(FAULTS) - 1
+REJECTS = tuple(code for code, (column, *_) in enumerate(FAULTS) if column is not None)
+TEST_NETWORK, UNKNOWN_TOKEN, OTHER_CURRENCY, WRONG_DECIMALS, DUPLICATE = (
+    code for code, (_, condition, _) in enumerate(FAULTS) if condition == LATER
+)
 
 MACROS = r"""
 CREATE MACRO canonical_address(text) AS
@@ -102,6 +103,18 @@ CREATE MACRO parse_decimals(text) AS
 
 CREATE MACRO parse_log_index(text) AS
     CASE WHEN regexp_full_match(text, '\d{1,18}(\.0+)?') THEN text::BIGINT END;
+
+-- The shortest decimal without an exponent that reads back as the same number; of a whole number
+-- all digits. DuckDB reads decimals of more than 38 digits as doubles.
+CREATE MACRO double_text(number) AS
+    CASE WHEN number = trunc(number) AND abs(number) < 1e38 THEN number::HUGEINT::VARCHAR
+        WHEN abs(number) < 0.001 THEN number::DECIMAL(38, 18)::VARCHAR
+        ELSE number::VARCHAR END;
+
+-- Binary values of 20 or 32 bytes are addresses and hashes; others are decoded as UTF-8.
+CREATE MACRO blob_text(value) AS
+    CASE WHEN octet_length(value) IN (20, 32) THEN '0x' || lower(hex(value))
+        ELSE try(decode(value)) END;
 """
 _KEYS = ", ".join(
     f"{sql_text(name)}: {sql_text(key)}" for name, key in NETWORK_KEYS.items() if name != key
@@ -139,7 +152,7 @@ stated AS (
             CASE WHEN decimals IS NOT NULL OR dollars IS NULL THEN amount END AS amount),
         network_key(chain) AS network,
         CASE WHEN decimals IS NULL
-            THEN known_decimals(network_key(chain), canonical_address(token_address))
+            THEN coin(network_key(chain), canonical_address(token_address)).places::VARCHAR
             ELSE decimals END AS stated
     FROM staged
 ),
@@ -150,13 +163,12 @@ typed AS (
             ELSE parse_base_units(amount) END AS base_units,
         CASE WHEN amount IS NULL THEN 6 ELSE parse_decimals(stated) END AS decimal_places,
         parse_log_index(log_index) AS event_index,
-        NOT damaged AND NOT coalesce(regexp_full_match(success, '{SUCCESSES}', 'i'), true) AS failed
+        NOT coalesce(regexp_full_match(success, '{SUCCESSES}', 'i'), true) AS failed
     FROM stated
 ),
 judged AS (
-    SELECT *, CASE
-        WHEN failed THEN {FAILED}
-        {" ".join(f"WHEN {test} THEN {code}" for code, (_, test, _) in enumerate(FAULTS))}
+    SELECT *,
+        CASE {" ".join(f"WHEN {test} THEN {code}" for code, (_, test, _) in enumerate(FAULTS))}
         END AS fault
     FROM typed
 )

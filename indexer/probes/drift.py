@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping
 from decimal import Decimal
-from enum import IntEnum
-from typing import Any, NamedTuple
+from typing import Any
 
 from indexer.intake.rules import fold_address
 from indexer.probes.observation import Quote
@@ -21,65 +20,43 @@ PAYEE_OPTIONAL = frozenset(("charge", "session"))
 """Intents of MPP, whose directories seldom name who is paid: the amount alone is compared then."""
 MAX_SHOWN = 10
 """Ways to pay that a drift shows of each side."""
+DRIFTED, UNKNOWN, AGREED = 0, 1, 2
+"""Outcomes of a comparison, the best last: a shared way to pay has another payee or amount; none
+can be compared; each that can be compared is as listed."""
+
+Comparison = tuple[int, list[Terms], list[Terms]]
+"""An outcome, with the listed ways to pay that drifted and the quotes in their place."""
 
 
-class Verdict(IntEnum):
-    """The outcome of a comparison, the best last.
-
-    DRIFTED: a shared way to pay has another payee or amount
-    UNKNOWN: no shared way to pay, or one that lacks a payee or an amount
-    AGREED: each shared way to pay that can be compared is as listed
-    """
-
-    DRIFTED = 0
-    UNKNOWN = 1
-    AGREED = 2
-
-
-class TermsComparison(NamedTuple):
-    """A verdict, with the listed ways to pay that drifted and the quotes in their place."""
-
-    verdict: Verdict
-    listed: Sequence[Terms] = ()
-    quoted: Sequence[Terms] = ()
-
-
-def compare_terms(listed: Iterable[Terms], quoted: Iterable[Terms]) -> TermsComparison:
+def compare_terms(listed: Iterable[Terms], quoted: Iterable[Terms]) -> Comparison:
     """Compare listed ways to pay with quoted ones, by scheme, network and asset.
 
-    A way with an absent member never drifts, nor do the schemes CEILINGS, whose amount is one.
-    Several entries of one scheme, network and asset drift together: if no quote has the payee and
-    the amount of any of them.
+    A group drifts when no quote of the group has the payee and the amount of any listed way. Ways
+    with an absent member never drift, nor do the schemes CEILINGS, whose amount is one.
     """
     ours, theirs = _by_way(listed), _by_way(quoted)
-    verdict = Verdict.UNKNOWN
+    outcome = UNKNOWN
     drifted: tuple[list[Terms], list[Terms]] = [], []
     for way in ours.keys() & theirs.keys():
         by_amount = way[0] in PAYEE_OPTIONAL and not any(each.pay_to for each in ours[way])
         own, other = (
-            {(each.amount,) if by_amount else _price_of(each) for each in side[way]}
+            {(each.amount, "" if by_amount else fold_address(each.pay_to)) for each in side[way]}
             for side in (ours, theirs)
         )
-        is_whole = all(all(price) for price in own | other)
-        if any(all(price) for price in own & other):
-            verdict = max(verdict, Verdict.AGREED)
-        elif is_whole:
+        if any(amount and (by_amount or payee) for amount, payee in own & other):
+            outcome = AGREED
+        elif all(amount and (by_amount or payee) for amount, payee in own | other):
             drifted[0].extend(ours[way])
             drifted[1].extend(theirs[way])
-    if not drifted[0]:
-        return TermsComparison(verdict)
-    shown = (sorted(side, key=repr)[:MAX_SHOWN] for side in drifted)
-    return TermsComparison(Verdict.DRIFTED, *shown)
+    if drifted[0]:
+        shown, instead = (sorted(side, key=repr)[:MAX_SHOWN] for side in drifted)
+        return DRIFTED, shown, instead
+    return outcome, [], []
 
 
-def listed_terms(accepts: Iterable[Any]) -> list[Terms]:
-    """Return the ways to pay of `accepts`, as a feed has it."""
-    return [_read(entry) for entry in accepts if isinstance(entry, dict)]
-
-
-def offered_terms(offers: Iterable[PaymentOffer]) -> list[Terms]:
-    """Return the ways to pay of MPP that a document offers."""
-    return [
+def listed_terms(accepts: Iterable[Any], offers: Iterable[PaymentOffer] = ()) -> list[Terms]:
+    """Return the ways to pay of `accepts`, as a feed has it, and those of MPP of a document."""
+    of_mpp = (
         Terms(
             scheme=each.intent,
             network=each.method,
@@ -89,7 +66,8 @@ def offered_terms(offers: Iterable[PaymentOffer]) -> list[Terms]:
         )
         for each in offers
         if each.protocol == MPP
-    ]
+    )
+    return [*(read_terms(each) for each in accepts if isinstance(each, dict)), *of_mpp]
 
 
 def quoted_terms(quotes: Iterable[Quote]) -> list[Terms]:
@@ -106,14 +84,13 @@ def quoted_terms(quotes: Iterable[Quote]) -> list[Terms]:
     ]
 
 
-def _read(entry: dict[str, Any]) -> Terms:
+def read_terms(entry: Mapping[str, Any]) -> Terms:
+    """Return what an entry of `accepts` says, without members that are no short line or amount."""
     scheme, network, asset, pay_to = (
         line(entry.get(key), MAX_NAME) for key in ("scheme", "network", "asset", "payTo")
     )
-    amount = next((entry[key] for key in AMOUNT_KEYS if entry.get(key) not in (None, "")), None)
-    return Terms(
-        scheme=scheme, network=network, asset=asset, amount=digits_of(amount), pay_to=pay_to
-    )
+    amount = next(filter(None, map(digits_of, map(entry.get, AMOUNT_KEYS))), "")
+    return Terms(scheme=scheme, network=network, asset=asset, amount=amount, pay_to=pay_to)
 
 
 def digits_of(value: Any) -> str:
@@ -139,7 +116,3 @@ def _by_way(terms: Iterable[Terms]) -> dict[tuple[str, str, str], list[Terms]]:
         if all(way) and scheme not in CEILINGS:
             groups[way].append(each)
     return groups
-
-
-def _price_of(terms: Terms) -> tuple[str, str]:
-    return terms.amount, fold_address(terms.pay_to)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from enum import IntEnum, StrEnum
+from enum import StrEnum
 from typing import Annotated
 
 import msgspec
@@ -16,9 +16,7 @@ from service.urls import MAX_URL
 MAX_QUOTES = 100
 MAX_TEXT = 256  # characters of a name, an address or an amount
 MAX_STATUS = 999
-GONE = frozenset((404, 410))
 REFUSED = frozenset((401, 403, 405, 429))
-SERVER_ERROR = 500
 
 ShortText = Annotated[str, Meta(max_length=MAX_TEXT)]
 
@@ -87,36 +85,6 @@ class Observation(Struct, kw_only=True):
         return parse_moment(self.given_time)
 
 
-class ObservedState(IntEnum):
-    """The state of an endpoint by one observation, the best last.
-
-    SILENT: nothing, as the visitor was refused or did not ask
-    FAILED: no response, 404, 410 or 5xx
-    ANSWERED: another response
-    QUOTED: 402 with a price
-    """
-
-    SILENT = 0
-    FAILED = 1
-    ANSWERED = 2
-    QUOTED = 3
-
-
-def state_of(observation: Observation) -> ObservedState:
-    """Return the state of an endpoint by one observation."""
-    if observation.outcome is Outcome.ANSWERED:
-        status = observation.status or 0
-        if status in REFUSED:
-            return ObservedState.SILENT
-        is_failed = status in GONE or status >= SERVER_ERROR
-        return ObservedState.FAILED if is_failed else ObservedState.ANSWERED
-    return _states.get(observation.outcome, ObservedState.SILENT)
-
-
-_states = {
-    Outcome.QUOTED: ObservedState.QUOTED,
-    Outcome.UNREACHABLE: ObservedState.FAILED,
-}
 encode_observation = msgspec.json.Encoder().encode
 _decoder = msgspec.json.Decoder(Observation)
 

@@ -1,78 +1,74 @@
-"""Verdicts: what the observations of an endpoint say together, by SQL over all of them."""
+"""ProbeVerdicts: what the observations of an endpoint say together, by SQL over all of them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator
 from datetime import datetime
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import Any
 
 import msgspec
 import numpy as np
-from msgspec import UNSET
+from msgspec import UNSET, Struct
 
 from indexer.errors import IndexerError
-from indexer.probes.drift import TermsComparison, Verdict
-from indexer.probes.observation import Observation, ObservedState, state_of
-from indexer.probes.targets import Targets
 from indexer.untrusted import MICROSECOND, SECOND, since_epoch
 from service.errors import needs_extra
 from service.schema.probes import NO_PROBE_FACTS, Drift, Probe, ProbeFacts, Terms
 from service.schema.values import EPOCH, Timestamp, format_timestamp
 
-if TYPE_CHECKING:  # a catalogue without observations is built without DuckDB
-    from duckdb import DuckDBPyConnection
-
 ALIVE, DEAD, UNDECIDED = 1, -1, 0
-"""Verdicts on an endpoint or a service, as filters store them."""
+"""ProbeVerdicts on an endpoint or a service, as filters store them."""
 DAY = 24 * 3600 * SECOND
 BATCH = 50_000
 MEMORY = "256MB"
-NO_NUMBER = -1
-TYPES = {
+COLUMNS = {
     "target": "INTEGER",
-    "host": "INTEGER",
+    "host": "VARCHAR",
     "moment": "BIGINT",
-    "state": "TINYINT",
     "prober": "VARCHAR",
     "outcome": "VARCHAR",
     "status": "INTEGER",
     "latency": "DOUBLE",
-    "verdict": "TINYINT",
+    "wildcard": "BOOLEAN",
+    "drift": "TINYINT",
     "terms": "VARCHAR",
-    "wildcard": "TINYINT",
 }
-SCHEMA = f"CREATE TABLE seen ({', '.join(f'{name} {kind}' for name, kind in TYPES.items())})"
+# `state` tells the best last: silent, as the visitor was refused or did not ask; failed; answered;
+# and quoted, which is 402 with a price.
+SCHEMA = f"""
+CREATE TABLE lines ({", ".join(f"{name} {kind}" for name, kind in COLUMNS.items())});
+CREATE VIEW seen AS SELECT *, CASE
+    WHEN outcome = 'quoted' THEN 3
+    WHEN outcome = 'unreachable' THEN 1
+    WHEN outcome <> 'answered' OR status IN (401, 403, 405, 429) THEN 0
+    WHEN status IN (404, 410) OR status >= 500 THEN 1 ELSE 2 END AS state
+FROM lines
+"""  # noqa: S608  # made of constants
 # A run is the lines of one kind after the last line of the other kind, which wins at the same
 # moment.
 RUN = f"""
-SELECT {{key}}, min(moment) AS first, min(moment) // {DAY} <> max(moment) // {DAY} AS on_two_days
+SELECT {{key}}, min(moment) AS since, min(moment) // {DAY} <> max(moment) // {DAY} AS on_two_days
 FROM (SELECT *, max(moment) FILTER ({{ends}}) OVER (PARTITION BY {{key}}) AS ended FROM seen)
 WHERE {{member}} AND moment > coalesce(ended, -1) GROUP BY {{key}}
 """  # noqa: S608  # made of constants
-FAILED, QUOTED = ObservedState.FAILED.value, ObservedState.QUOTED.value
-DRIFTED, AGREED = Verdict.DRIFTED.value, Verdict.AGREED.value
-_runs = {
-    "failures": ("target", f"state = {FAILED}", f"state > {FAILED}"),
-    "drifts": ("target", f"verdict = {DRIFTED}", f"verdict = {AGREED}"),
-    "wild": ("host", "wildcard = 1", "wildcard = -1"),
-}
-_with = ", ".join(
-    f"{name} AS ({RUN.format(key=key, member=member, ends=ends)})"
-    for name, (key, member, ends) in _runs.items()
-)
 # Informative observations come before silent ones, then newer ones, then better states, so that
 # the order of lines does not matter.
 FACTS = f"""
-WITH {_with},
+WITH failures AS ({RUN.format(key="target", member="state = 1", ends="state > 1")}),
+drifts AS ({RUN.format(key="target", member="drift = 0", ends="drift = 2")}),
+wild AS ({RUN.format(key="host", member="wildcard", ends="NOT wildcard")}),
 newest AS (
     SELECT target, any_value(host) AS host,
-        max((state > 0, moment, state, prober, outcome, status, latency)) AS latest,
-        max((moment, verdict, terms)) FILTER (state = {QUOTED}) AS quoted
+        max((state > 0, moment, state, prober, outcome, coalesce(status, -1),
+            coalesce(latency, -1))) AS latest,
+        max((moment, drift, terms)) FILTER (state = 3) AS quoted
     FROM seen GROUP BY target
 )
-SELECT target, latest, quoted, coalesce(failures.on_two_days, false), failures.first,
-    coalesce(wild.on_two_days, false), drifts.first
+SELECT target, latest, quoted, CASE WHEN latest[3] <> 3 THEN -coalesce(failures.on_two_days, false)
+        ::INTEGER ELSE (latest[2] >= $oldest)::INTEGER END AS alive,
+    failures.since, coalesce(wild.on_two_days, false), drifts.since
 FROM newest LEFT JOIN failures USING (target) LEFT JOIN drifts USING (target)
 LEFT JOIN wild USING (host)
 """  # noqa: S608  # made of constants
@@ -80,110 +76,18 @@ LEFT JOIN wild USING (host)
 _drifted_terms = msgspec.json.Decoder(tuple[list[Terms], list[Terms]])
 
 
-class _Verdict(NamedTuple):
-    latest: tuple[Any, ...]
-    quoted: tuple[int, int, str] | None
-    is_dead: bool
-    dead_since: int
-    is_wildcard: bool
-    drifted_since: int
+class ProbeVerdicts(Struct):
+    """The facts of each endpoint that was observed, by its number.
 
+    holds_until: the last moment at which all endpoints that are alive stay so, None without any
+    """
 
-class Observations:
-    """The observations of listed endpoints, in a database of the staging folder."""
-
-    def __init__(self, connection: DuckDBPyConnection) -> None:
-        self._connection = connection
-        self._batch: list[tuple[Any, ...]] = []
-        connection.execute(SCHEMA)
-
-    @classmethod
-    def open(cls, path: Path) -> Self:
-        """Create the database; raises IndexerError without DuckDB."""
-        try:
-            import duckdb  # noqa: PLC0415  # optional
-        except ImportError as error:
-            raise IndexerError(needs_extra("reading observations", "indexer")) from error
-        config = {"memory_limit": MEMORY, "temp_directory": f"{path}.tmp"}
-        return cls(duckdb.connect(str(path), config={**config}))
-
-    def add(
-        self,
-        target: int,
-        host: int,
-        moment: int,
-        prober: str,
-        observation: Observation,
-        comparison: TermsComparison,
-    ) -> None:
-        """Add an observation of an endpoint."""
-        terms, latency = "", observation.latency_ms
-        if comparison.verdict is Verdict.DRIFTED:
-            terms = msgspec.json.encode((comparison.listed, comparison.quoted)).decode()
-        wildcard = observation.wildcard
-        self._batch.append(
-            (
-                target,
-                host,
-                moment,
-                state_of(observation).value,
-                prober,
-                observation.outcome.value,
-                NO_NUMBER if observation.status is None else observation.status,
-                NO_NUMBER if latency is None else latency,
-                comparison.verdict.value,
-                terms,
-                UNDECIDED if wildcard is None else ALIVE if wildcard else DEAD,
-            )
-        )
-        if len(self._batch) >= BATCH:
-            self._flush()
-
-    def verdicts(self) -> dict[int, _Verdict]:
-        """Return the verdict on each endpoint that was observed, and close the database."""
-        self._flush()
-        with self._connection as connection:
-            rows = connection.execute(FACTS).fetchall()
-        return {target: _Verdict(*verdict) for target, *verdict in rows}
-
-    def _flush(self) -> None:
-        if self._batch:
-            columns = dict(zip(TYPES, map(_column, zip(*self._batch, strict=True)), strict=True))
-            self._connection.register("batch", columns)
-            self._connection.execute("INSERT INTO seen FROM batch")
-            self._connection.unregister("batch")
-            self._batch.clear()
-
-
-class Probed:
-    """The facts of all endpoints that were observed."""
-
-    def __init__(
-        self, targets: Targets, verdicts: dict[int, _Verdict], now: datetime, max_age: int
-    ) -> None:
-        self.targets = targets
-        self._verdicts = verdicts
-        self._max_age = max_age * SECOND
-        self._oldest = since_epoch(now) - self._max_age
-
-    @property
-    def holds_until(self) -> int | None:
-        """The last moment at which all endpoints that are alive stay so, None without any."""
-        alive = (
-            each.latest[1] for number, each in self._verdicts.items() if self.alive(number) == ALIVE
-        )
-        oldest = min(alive, default=None)
-        return None if oldest is None else oldest + self._max_age
+    facts: dict[int, ProbeFacts] = {}
+    holds_until: int | None = None
 
     def alive(self, target: int) -> int:
         """Return whether an endpoint is ALIVE, DEAD or UNDECIDED."""
-        verdict = self._verdicts.get(target)
-        if verdict is None:
-            return UNDECIDED
-        _, moment, state, *_ = verdict.latest
-        if state == ObservedState.QUOTED:
-            return ALIVE if moment >= self._oldest else UNDECIDED
-        return DEAD if verdict.is_dead else UNDECIDED
+        return verdict_of(self.facts.get(target, NO_PROBE_FACTS))
 
     def alive_together(self, targets: Iterable[int]) -> int:
         """Return the verdict on a service of these endpoints.
@@ -195,23 +99,35 @@ class Probed:
             return ALIVE
         return DEAD if verdicts == {DEAD} else UNDECIDED
 
-    def facts(self, target: int, *, has_terms: bool = True) -> ProbeFacts:
-        """Return the facts of an endpoint.
 
-        has_terms: whether its URL alone identifies the purchase, so that drift is its own
-        """
-        verdict = self._verdicts.get(target)
-        if verdict is None:
-            return NO_PROBE_FACTS
-        alive, quoted = self.alive(target), verdict.quoted
-        return ProbeFacts(
-            alive=UNSET if alive == UNDECIDED else alive == ALIVE,
-            since=_timestamp(verdict.dead_since) if alive == DEAD else UNSET,
-            last_seen=UNSET if quoted is None else _timestamp(quoted[0]),
-            probe=_shown(verdict.latest),
-            wildcard=verdict.is_wildcard or UNSET,
-            drift=(_drift(verdict) if has_terms else None) or UNSET,
-        )
+def judge(
+    lines: Iterable[tuple[Any, ...]], spool: Path, now: datetime, max_age: int
+) -> ProbeVerdicts:
+    """Return what observations say of endpoints; raises IndexerError without DuckDB.
+
+    lines: the values of COLUMNS
+    spool: the database of observations, which is removed in the end
+    max_age: seconds that an endpoint is alive after it quoted a price
+    """
+    try:
+        import duckdb  # noqa: PLC0415  # optional
+    except ImportError as error:
+        raise IndexerError(needs_extra("reading observations", "indexer")) from error
+    oldest = since_epoch(now) - max_age * SECOND
+    with duckdb.connect(
+        str(spool), config={"memory_limit": MEMORY, "temp_directory": f"{spool}.tmp"}
+    ) as connection:
+        connection.execute(SCHEMA)
+        for batch in _batches(iter(lines)):
+            columns = (np.array(values, dtype=object) for values in zip(*batch, strict=True))
+            connection.register("batch", dict(zip(COLUMNS, columns, strict=True)))
+            connection.execute("INSERT INTO lines FROM batch")
+            connection.unregister("batch")
+        rows = connection.execute(FACTS, {"oldest": oldest}).fetchall()
+    spool.unlink()
+    alive = [latest[1] for _, latest, _, verdict, *_ in rows if verdict == ALIVE]
+    holds_until = min(alive) + max_age * SECOND if alive else None
+    return ProbeVerdicts({target: _facts(*rest) for target, *rest in rows}, holds_until)
 
 
 def verdict_of(facts: ProbeFacts) -> int:
@@ -221,27 +137,39 @@ def verdict_of(facts: ProbeFacts) -> int:
     return ALIVE if facts.alive else DEAD
 
 
-def _drift(verdict: _Verdict) -> Drift | None:
-    """Return how the last quoted price contradicts the listing, None if it does not."""
-    if verdict.quoted is None or verdict.quoted[1] != Verdict.DRIFTED:
-        return None
-    listed, instead = _drifted_terms.decode(verdict.quoted[2])
-    return Drift(listed=listed, quoted=instead, since=_timestamp(verdict.drifted_since))
-
-
-def _shown(latest: tuple[Any, ...]) -> Probe:
-    _, moment, _, prober, outcome, status, latency = latest
-    return Probe(
+def _facts(
+    latest: tuple[Any, ...],
+    quoted: tuple[int, int, str] | None,
+    alive: int,
+    dead_since: int,
+    is_wildcard: bool,
+    drifted_since: int,
+) -> ProbeFacts:
+    _, observed_at, _, prober, outcome, status, latency = latest
+    probe = Probe(
         prober=prober,
-        observed_at=_timestamp(moment),
+        observed_at=_timestamp(observed_at),
         outcome=outcome,
-        status=UNSET if status == NO_NUMBER else status,
-        latency_ms=UNSET if latency == NO_NUMBER else int(latency) if latency % 1 == 0 else latency,
+        status=UNSET if status < 0 else status,
+        latency_ms=UNSET if latency < 0 else int(latency) if latency % 1 == 0 else latency,
     )
+    facts = ProbeFacts(probe=probe, wildcard=is_wildcard or UNSET)
+    if alive != UNDECIDED:
+        facts.alive = alive == ALIVE
+    if alive == DEAD:
+        facts.since = _timestamp(dead_since)
+    if quoted is not None:
+        moment, _, terms = quoted
+        facts.last_seen = _timestamp(moment)
+        if terms:
+            listed, instead = _drifted_terms.decode(terms)
+            facts.drift = Drift(listed=listed, quoted=instead, since=_timestamp(drifted_since))
+    return facts
 
 
-def _column(values: Sequence[Any]) -> Any:
-    return np.array(values, dtype=object if isinstance(values[0], str) else None)
+def _batches(lines: Iterator[tuple[Any, ...]]) -> Iterator[list[tuple[Any, ...]]]:
+    while batch := [*islice(lines, BATCH)]:
+        yield batch
 
 
 def _timestamp(moment: int) -> Timestamp:

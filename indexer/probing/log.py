@@ -10,12 +10,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import BinaryIO, Self
 
-from msgspec import Struct
-
 from indexer.errors import IndexerError, InvalidRecord, Misuse
 from indexer.probes.observation import Observation, decode_observation, encode_observation
 from indexer.untrusted import NEVER, SECOND, since_epoch
-from service.artifacts.durable import make_folder, replace_durably, sync
+from service.artifacts.durable import make_folder, replace_durably
 
 KEPT = 30 * 24 * 3600 * SECOND
 """Age of the observations that stay: verdicts need two days, and tell since when for so long."""
@@ -23,24 +21,14 @@ START = b'{"url":'
 """The beginning of each line that `append` writes."""
 
 
-class Earlier(Struct, frozen=True):
-    """The last observation of an endpoint: its time in microseconds, and `wildcard` of its host."""
-
-    moment: int
-    wildcard: bool | None
-
-
-UNOBSERVED = Earlier(NEVER, None)
-
-
 class ObservationLog:
     """An open file of observations.
 
-    earlier: the last observation of each endpoint, by URL and method, when the file was opened
+    earlier: when each endpoint was last observed, by URL and method, before the file was opened
     """
 
-    def __init__(self, file: BinaryIO, earlier: dict[tuple[str, str], Earlier]) -> None:
-        self._file = file
+    def __init__(self, file: BinaryIO, earlier: dict[tuple[str, str], int]) -> None:
+        self._file, self._start = file, file.seek(0, os.SEEK_END)
         self.earlier = earlier
 
     @classmethod
@@ -54,13 +42,16 @@ class ObservationLog:
         """
         path = path.resolve()
         make_folder(path.parent)
-        with _locked(path) as file:
-            earlier = _read(path, file)
-            is_compacted = _compact(path)
-            if not is_compacted:
-                yield cls(file, earlier)
-        if is_compacted:
-            with _locked(path) as file:
+        with path.with_name(f".{path.name}.lock").open("wb") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise IndexerError(
+                    f"another probe is at work on {path}; try again when it ends"
+                ) from error
+            path.touch()
+            earlier = _continue(path)
+            with path.open("ab", buffering=0) as file:
                 yield cls(file, earlier)
 
     def append(self, observation: Observation) -> None:
@@ -72,64 +63,43 @@ class ObservationLog:
             raise OSError(None, "the disk is full", self._file.name)
         os.fsync(self._file.fileno())
 
-
-@contextmanager
-def _locked(path: Path) -> Iterator[BinaryIO]:
-    busy = f"another probe is at work on {path}; try again when it ends"
-    with path.open("a+b", buffering=0) as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise IndexerError(busy) from error
-        if not os.path.samestat(
-            os.fstat(file.fileno()), path.stat()
-        ):  # another probe has replaced it since
-            raise IndexerError(busy)
-        sync(path.parent)
-        yield file
+    def undo(self) -> None:
+        """Remove all lines that were appended."""
+        self._file.truncate(self._start)
 
 
-def _compact(path: Path) -> bool:
-    """Replace a file by its lines of KEPT and the last of each endpoint, if these are few.
+def _continue(path: Path) -> dict[tuple[str, str], int]:
+    """Return when each endpoint was last observed, and drop lines that are of no use.
 
     Lines without a time, or of the future, stay.
     """
     oldest = since_epoch(datetime.now(UTC)) - KEPT
+    earlier: dict[tuple[str, str], int] = {}
     last: dict[tuple[str, str], int] = {}
-    recent, count = set(), 0
+    recent: set[int] = set()
+    count = whole = 0
     with path.open("rb") as lines:
         for count, line in enumerate(lines, 1):
-            observation = decode_observation(line)
-            last[observation.url, observation.method] = count
-            if observation.moment == NEVER or observation.moment >= oldest:
-                recent.add(count)
-    kept = recent.union(last.values())
-    if 2 * len(kept) >= count:
-        return False
-    with path.open("rb") as lines:
-        content = b"".join(line for number, line in enumerate(lines, 1) if number in kept)
-    draft, mode = path.with_name(f".{path.name}.compacted"), path.stat().st_mode
-    replace_durably(path, content, draft)
-    path.chmod(mode)
-    return True
-
-
-def _read(path: Path, file: BinaryIO) -> dict[tuple[str, str], Earlier]:
-    earlier: dict[tuple[str, str], Earlier] = {}
-    whole = 0
-    with path.open("rb") as lines:
-        for number, line in enumerate(lines, 1):
             if not line.endswith(b"\n") and line.startswith(START[: len(line)]):
-                file.truncate(whole)
+                os.truncate(path, whole)
                 break
             try:
                 observation = decode_observation(line)
             except InvalidRecord as error:
                 raise Misuse(
-                    f"{path}: line {number:,} is no observation ({error}); "
+                    f"{path}: line {count:,} is no observation ({error}); "
                     "give the file of an earlier probe, or a new one"
                 ) from error
             whole += len(line)
-            key = observation.url, observation.method
-            earlier[key] = Earlier(observation.moment, observation.wildcard)
+            endpoint, moment = (observation.url, observation.method), observation.moment
+            earlier[endpoint], last[endpoint] = moment, count
+            if moment == NEVER or moment >= oldest:
+                recent.add(count)
+    kept = recent.union(last.values())
+    if 2 * len(kept) < count:
+        with path.open("rb") as lines:
+            content = b"".join(line for number, line in enumerate(lines, 1) if number in kept)
+        draft, mode = path.with_name(f".{path.name}.compacted"), path.stat().st_mode
+        replace_durably(path, content, draft)
+        path.chmod(mode)
     return earlier

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import aclosing
 from datetime import UTC, datetime
 
@@ -12,13 +12,12 @@ from msgspec import Struct
 
 from indexer.errors import IndexerError
 from indexer.probes.observation import Observation, Outcome
-from indexer.probing.client import ProbeClient
-from indexer.probing.log import UNOBSERVED, ObservationLog
+from indexer.probing.log import ObservationLog
 from indexer.probing.options import ProbeOptions
-from indexer.probing.targets import Site, Target, find_targets, group_by_site
-from indexer.probing.visits import OriginVisit, Recorder, observe
-from indexer.progress import Advance, Progress
-from indexer.untrusted import SECOND, since_epoch
+from indexer.probing.targets import Site, find_targets, group_by_site
+from indexer.probing.visits import OriginVisit, ProbeClient, observe
+from indexer.progress import Progress
+from indexer.untrusted import NEVER, SECOND, since_epoch
 from service.snapshot.snapshot import open_snapshot
 
 MAX_SITES = 8
@@ -44,92 +43,48 @@ def probe(options: ProbeOptions, progress: Progress) -> ProbeReport:
     In each host endpoints that were never observed come first, then the oldest observations.
     """
     endpoints = [*find_targets(open_snapshot(options.artifacts), post=options.post)]
+    outcomes: Counter[Outcome] = Counter()
     with ObservationLog.open(options.out) as log:
         now = since_epoch(datetime.now(UTC))
         recent = range(now - options.every * SECOND, now)
-        observed = [
-            (log.earlier.get((each.url, each.method), UNOBSERVED), each) for each in endpoints
-        ]
-        in_order = sorted(observed, key=lambda pair: pair[0].moment)
-        due = [each for last, each in in_order if last.moment not in recent]
-        wildcards = {
-            each.origin: last.wildcard
-            for last, each in observed
-            if isinstance(each, Target) and last.moment in recent and last.wildcard is not None
-        }
-        sites = group_by_site(each for each in due if isinstance(each, Target))
+        moments = {each: log.earlier.get((each.url, each.method), NEVER) for each in endpoints}
+        due = sorted(
+            (each for each in endpoints if moments[each] not in recent), key=moments.__getitem__
+        )
+        sites = group_by_site(each for each in due if each.origin)
         client = ProbeClient(options)
         with progress.stage("probing", len(due)) as stage:
-            recorder = _Recorder(log, client, stage.advance)
-            for endpoint in due:
-                if not isinstance(endpoint, Target):
-                    recorder.record(observe(endpoint, Outcome.NOT_PROBED))
-            asyncio.run(_visit_sites(client, sites, wildcards, recorder.record, options.interval))
-    recorder.check()
+
+            def record(observation: Observation) -> None:
+                log.append(observation)
+                outcomes[observation.outcome] += 1
+                stage.advance(1)
+
+            async def visit(site: Site) -> None:
+                for targets in site:
+                    await OriginVisit(client, targets, record, options.interval).run()
+
+            async def run() -> None:
+                async with aclosing(client):
+                    await visit_all(sites, visit)
+
+            for each in due:
+                if not each.origin:
+                    record(observe(each, Outcome.NOT_PROBED))
+            asyncio.run(run())
+        if outcomes[Outcome.UNREACHABLE] and not client.has_connected:
+            # The prober itself has no network: the whole catalogue would look dead.
+            log.undo()
+            raise IndexerError(
+                f"none of the hosts of {outcomes[Outcome.UNREACHABLE]:,} endpoints can be reached, "
+                "so that nothing was written; check the network of this machine"
+            )
     return ProbeReport(
-        outcomes=recorder.outcomes,
+        outcomes=outcomes,
         hosts=sum(map(len, sites)),
         recent=len(endpoints) - len(due),
-        postponed=len(due) - recorder.outcomes.total(),
+        postponed=len(due) - outcomes.total(),
     )
-
-
-class _Recorder:
-    """Appends observations to a file; unreachable hosts only after any connection succeeded.
-
-    Without a connection, the prober itself has no network: the whole catalogue would look dead.
-    """
-
-    def __init__(self, log: ObservationLog, client: ProbeClient, advance: Advance) -> None:
-        self.outcomes: Counter[Outcome] = Counter()
-        self._log = log
-        self._client = client
-        self._advance = advance
-        self._unreachable: list[Observation] = []
-
-    def record(self, observation: Observation) -> None:
-        """Append an observation, now or after the first connection."""
-        if self._client.has_connected:
-            for earlier in self._unreachable:
-                self._append(earlier)
-            self._unreachable.clear()
-        elif observation.outcome is Outcome.UNREACHABLE:
-            self._unreachable.append(observation)
-            return
-        self._append(observation)
-
-    def check(self) -> None:
-        """Raise IndexerError if hosts were visited and none was connected to."""
-        if self._unreachable:
-            raise IndexerError(
-                f"none of the hosts of {len(self._unreachable):,} endpoints can be reached, so "
-                "that nothing was written of them; check the network of this machine"
-            )
-
-    def _append(self, observation: Observation) -> None:
-        self._log.append(observation)
-        self.outcomes[observation.outcome] += 1
-        self._advance(1)
-
-
-async def _visit_sites(
-    client: ProbeClient,
-    sites: Iterable[Site],
-    wildcards: Mapping[str, bool],
-    record: Recorder,
-    delay: float,
-) -> None:
-    """Visit all sites; `wildcards` has what an earlier run found of an origin."""
-
-    async def visit(site: Site) -> None:
-        for targets in site:
-            wildcard = wildcards.get(targets[0].origin)
-            await OriginVisit(
-                client, targets, record, delay=delay, wildcard=wildcard, sleep=asyncio.sleep
-            ).run()
-
-    async with aclosing(client):
-        await visit_all(sites, visit)
 
 
 async def visit_all(sites: Iterable[Site], visit: Callable[[Site], Awaitable[None]]) -> None:

@@ -9,23 +9,20 @@ from __future__ import annotations
 
 import binascii
 import re
-from collections.abc import Iterator
-from itertools import chain, islice
+from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import Any
 
 import httpx
-from msgspec.structs import replace
 
 from indexer.errors import InvalidRecord
-from indexer.probes.drift import digits_of
+from indexer.probes.drift import read_terms
 from indexer.probes.observation import MAX_QUOTES, Quote
-from indexer.resources.entries import AMOUNT_KEYS, MAX_NAME
 from indexer.resources.listing import VERSIONS
-from indexer.untrusted import decode_object, line, objects
+from indexer.untrusted import decode_object, objects
 
 HEADER = "payment-required"
 CHALLENGES = "www-authenticate"
-NOTHING = Quote()
 _parameter = re.compile(
     r"(?:(?P<scheme>[A-Za-z][A-Za-z0-9-]*)[ \t]+)?(?P<name>[A-Za-z][A-Za-z0-9_-]*)[ \t]*=[ \t]*"
     r'(?:"(?P<quoted>(?:[^"\\]|\\.)*)"|(?P<token>[^\s,"]+))'
@@ -36,69 +33,65 @@ _to_standard = str.maketrans("-_", "+/")  # of base64 for URLs
 
 def read_quotes(headers: httpx.Headers, body: bytes) -> list[Quote]:
     """Return the ways to pay that a 402 states, each once; headers are read before the body."""
-    texts = _from_base64(headers.get(HEADER, "")), body
-    found = chain(
-        _read_challenges(headers.get(CHALLENGES, "")),
-        chain.from_iterable(map(_read, texts)),
+
+    def read() -> Iterator[Quote]:
+        for challenge in _challenges(headers.get(CHALLENGES, "")):
+            request = _decode(_from_base64(challenge.get("request", "")))
+            entry = {
+                "scheme": challenge.get("intent"),
+                "network": challenge.get("method"),
+                "asset": request.get("currency"),
+                "amount": request.get("amount"),
+                "payTo": request.get("recipient"),
+            }
+            quote = _quote(entry)
+            if quote.network and quote.amount:
+                yield quote
+        for text in (_from_base64(headers.get(HEADER, "")), body):
+            challenge = _decode(text)
+            given = challenge.get("x402Version")
+            version = given if type(given) is int and given in VERSIONS else None
+            quotes = (_quote(entry, version) for entry in objects(challenge, "accepts"))
+            yield from (each for each in quotes if each != Quote(x402_version=version))
+
+    return list(islice(dict.fromkeys(read()), MAX_QUOTES))
+
+
+def _quote(entry: Mapping[str, Any], version: int | None = None) -> Quote:
+    terms = read_terms(entry)
+    return Quote(
+        scheme=terms.scheme or None,
+        network=terms.network or None,
+        asset=terms.asset or None,
+        amount=terms.amount or None,
+        pay_to=terms.pay_to or None,
+        x402_version=version,
     )
-    return list(islice(dict.fromkeys(found), MAX_QUOTES))
 
 
-def _read_challenges(header: str) -> Iterator[Quote]:
-    """Yield the ways to pay of challenges of MPP; others of the header are left out."""
-    challenge: dict[str, str] = {}
-    challenges = []
+def _challenges(header: str) -> Iterator[dict[str, Any]]:
+    """Yield the parameters of the challenges of MPP."""
+    found: list[tuple[str, dict[str, Any]]] = [("", {})]
     for match in _parameter.finditer(header):
         if match["scheme"]:
-            challenge = {}
-            if match["scheme"].casefold() == "payment":
-                challenges.append(challenge)
+            found.append((match["scheme"].casefold(), {}))
         quoted = match["quoted"]
         value = match["token"] if quoted is None else _escaped.sub(r"\1", quoted)
-        challenge[match["name"].casefold()] = value
-    for each in challenges:
-        try:
-            request = decode_object(_from_base64(each.get("request", "")))
-        except InvalidRecord:
-            continue
-        method, intent = (line(each.get(key), MAX_NAME) or None for key in ("method", "intent"))
-        asset, pay_to = (
-            line(request.get(key), MAX_NAME) or None for key in ("currency", "recipient")
-        )
-        amount = digits_of(request.get("amount")) or None
-        if method and amount:
-            yield Quote(scheme=intent, network=method, asset=asset, amount=amount, pay_to=pay_to)
+        found[-1][1][match["name"].casefold()] = value
+    return (parameters for scheme, parameters in found if scheme == "payment")
+
+
+def _decode(text: bytes) -> dict[str, Any]:
+    try:
+        return decode_object(text)
+    except InvalidRecord:
+        return {}
 
 
 def _from_base64(text: str) -> bytes:
     """Decode base64 of either alphabet, with or without padding; empty if it is not valid."""
     stripped = text.strip().rstrip("=").translate(_to_standard)
-    padding = "=" * (-len(stripped) % 4)
     try:
-        return binascii.a2b_base64(stripped + padding, strict_mode=True)
+        return binascii.a2b_base64(stripped + "=" * (-len(stripped) % 4), strict_mode=True)
     except ValueError:
         return b""
-
-
-def _read(text: bytes) -> Iterator[Quote]:
-    try:
-        challenge = decode_object(text)
-    except InvalidRecord:
-        return
-    given = challenge.get("x402Version")
-    version = given if type(given) is int and given in VERSIONS else None
-    for entry in objects(challenge, "accepts"):
-        quote = _read_entry(entry)
-        if quote != NOTHING:
-            yield replace(quote, x402_version=version)
-
-
-def _read_entry(entry: dict[str, Any]) -> Quote:
-    """Return what an entry says, without members that are no short line and no amount."""
-    scheme, network, asset, pay_to = (
-        line(entry.get(key), MAX_NAME) or None for key in ("scheme", "network", "asset", "payTo")
-    )
-    amounts = filter(None, map(digits_of, map(entry.get, AMOUNT_KEYS)))
-    return Quote(
-        scheme=scheme, network=network, asset=asset, amount=next(amounts, None), pay_to=pay_to
-    )

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 import msgspec
-from msgspec import UNSET, Raw, Struct, field
+from msgspec import UNSET, Raw, Struct
 from msgspec.structs import replace
 
 from indexer.resources.names import registrable_domain
 from indexer.resources.parameters import is_template
 from indexer.x402.endpoints import split_methods
+from service.bodies import encode_body, media_type_of
 from service.filtering.offers import NONE
 from service.schema.records import ParameterDescriptor
 from service.schema.values import NULL
@@ -21,41 +23,43 @@ from service.urls import DEFAULT_PORTS, ParsedUrl, find_url
 MAX_BODY = 64 * 1024  # bytes of an example
 
 
-class ObservedEndpoint(Struct, frozen=True):
-    """A listed endpoint, as an observation names it."""
+class Target(Struct, frozen=True):
+    """A listed endpoint as an observation names it, with the request that visits it.
+
+    origin, rest: the URL of the request in two parts, of which the second is path and query; empty
+        for an endpoint that cannot be visited
+    media_type: that of the body, empty without a body
+    """
 
     url: str
     method: str
-
-
-class Target(ObservedEndpoint, frozen=True):
-    """An endpoint that can be visited, with the request that does so.
-
-    origin, rest: the URL of the request in two parts, of which the second is path and query
-    """
-
-    host: str
-    origin: str
-    rest: str
-    body: bytes | None
+    host: str = ""
+    origin: str = ""
+    rest: str = ""
+    body: bytes | None = None
+    media_type: str = ""
 
 
 Site = list[list[Target]]
 """The endpoints of one registrable domain, by origin (scheme, host and port)."""
 
 
-class _StoredEndpoint(Struct):
+class _StoredEndpoint(Struct, rename="camel"):
     url: str
     method: str
     parameters: list[ParameterDescriptor] = []
+    body_type: Any = UNSET
+    whole_body: Any = UNSET
 
 
-class _Facts(Struct):
-    """Facts of the listing of an endpoint; `tool` is the MCP tool that it is."""
+class _Facts(Struct, rename="camel"):
+    """Facts of the listing of an endpoint: the MCP tool that it is, the form of its body."""
 
     endpoint: _StoredEndpoint
-    in_record: bool = field(name="inRecord", default=True)
-    example_url: str = field(name="exampleUrl", default="")
+    in_record: bool = True
+    example_url: str = ""
+    body_type: Any = UNSET
+    whole_body: Any = UNSET
     tool: Raw = NULL
 
 
@@ -67,30 +71,36 @@ _endpoint = msgspec.json.Decoder(_StoredEndpoint)
 _listing = msgspec.json.Decoder(_Listing)
 
 
-def find_targets(snapshot: Snapshot, *, post: bool) -> Iterator[ObservedEndpoint]:
+def find_targets(snapshot: Snapshot, *, post: bool) -> Iterator[Target]:
     """Yield once each endpoint that is called by GET or, with `post`, by POST.
 
-    A Target can be visited. Templates and bodies without an example, MCP tools, URLs with
-    credentials, and other schemes than http and https cannot.
+    Templates and bodies without an example, MCP tools, URLs with credentials, and other schemes
+    than http and https cannot be visited.
     """
     seen: set[tuple[str, str]] = set()
     for facts in _endpoints(snapshot):
-        endpoint = facts.endpoint
-        methods = split_methods(endpoint.method)
+        url, methods = facts.endpoint.url, split_methods(facts.endpoint.method)
         method = next((each for each in ("GET", "POST")[: 1 + post] if each in methods), None)
-        if method is None:
-            continue
-        parsed = _parse(endpoint.url)
-        key = (endpoint.url if parsed is None else parsed.identity), method
-        if key in seen:
-            continue
-        seen.add(key)
-        body = _example_body(endpoint.parameters) if method == "POST" else None
-        visited = _visited(parsed, facts) if parsed else None
-        if visited is None or (method == "POST" and body is None):
-            yield ObservedEndpoint(endpoint.url, method)
-        else:
-            yield Target(endpoint.url, method, visited.host, _origin(visited), visited.rest, body)
+        parsed = _parse(url)
+        key = (url if parsed is None else parsed.identity), method or ""
+        if method is not None and key not in seen:
+            seen.add(key)
+            yield _target(url, method, parsed, facts)
+
+
+def _target(url: str, method: str, parsed: ParsedUrl | None, facts: _Facts) -> Target:
+    """Return the target of an endpoint; a template is visited at its example of the same origin."""
+    if parsed is not None and is_template(parsed.rest):
+        parsed = _parse(facts.example_url)
+    body: tuple[bytes | None, str] | None = None, ""
+    if method == "POST":
+        media_type, is_whole = media_type_of(facts), facts.whole_body is True
+        body = example_body(facts.endpoint.parameters, media_type, is_whole=is_whole)
+    if parsed is None or body is None or facts.tool is not NULL:
+        return Target(url, method)
+    host = f"[{parsed.host}]" if ":" in parsed.host else parsed.host
+    origin = f"{parsed.scheme}://{host}{'' if parsed.port is None else f':{parsed.port}'}"
+    return Target(url, method, parsed.host, origin, parsed.rest, *body)
 
 
 def _endpoints(snapshot: Snapshot) -> Iterator[_Facts]:
@@ -99,8 +109,12 @@ def _endpoints(snapshot: Snapshot) -> Iterator[_Facts]:
     for ordinal in range(len(endpoints)):
         endpoint = _endpoint.decode(b"".join(endpoints.item(ordinal, NONE)))
         listed = endpoints.resource_of(ordinal)
-        facts = None if listed is None else _listing.decode(listings.view(listed)).ratecard
-        yield _Facts(endpoint) if facts is None else replace(facts, endpoint=endpoint)
+        facts = _Facts(endpoint)
+        if listed is not None:
+            facts = replace(_listing.decode(listings.view(listed)).ratecard, endpoint=endpoint)
+        facts.body_type = facts.body_type or endpoint.body_type
+        facts.whole_body = facts.whole_body or endpoint.whole_body
+        yield facts
     for listed in range(len(listings)):
         facts = _listing.decode(listings.view(listed)).ratecard
         if not facts.in_record:
@@ -124,23 +138,24 @@ def _parse(url: str) -> ParsedUrl | None:
     return parsed
 
 
-def _visited(listed: ParsedUrl, facts: _Facts) -> ParsedUrl | None:
-    """Return the URL to visit: as listed, or for a template the example of the same origin."""
-    if facts.tool is not NULL:
+def example_body(
+    parameters: Iterable[ParameterDescriptor], media_type: str, *, is_whole: bool
+) -> tuple[bytes | None, str] | None:
+    """Return the declared examples as a body with its media type, None if a required one lacks.
+
+    A body that `encode_body` cannot write is left out of the request.
+    """
+    fields = [each for each in parameters if each.group == "body"]
+    examples = {
+        each.name: each.example
+        for each in fields
+        if each.example is not UNSET and each.example != NULL
+    }
+    if is_whole and not examples:
         return None
-    return _parse(facts.example_url) if is_template(listed.rest) else listed
-
-
-def _origin(parsed: ParsedUrl) -> str:
-    host = f"[{parsed.host}]" if ":" in parsed.host else parsed.host
-    return f"{parsed.scheme}://{host}{'' if parsed.port is None else f':{parsed.port}'}"
-
-
-def _example_body(parameters: Iterable[ParameterDescriptor]) -> bytes | None:
-    """Return the declared examples of a body, None where there are none or a required one lacks."""
-    fields = [parameter for parameter in parameters if parameter.group == "body"]
-    examples = {each.name: each.example for each in fields if each.example not in (UNSET, NULL)}
+    body = encode_body(media_type, examples, is_whole=is_whole)
+    if body is None:
+        return None, ""
     if not examples or any(each.required is True and each.name not in examples for each in fields):
         return None
-    body = msgspec.json.encode(examples)
-    return body if len(body) <= MAX_BODY else None
+    return None if len(body) > MAX_BODY else (body, media_type)

@@ -2,177 +2,265 @@
 
 from __future__ import annotations
 
+import asyncio
+import re
 import secrets
+import zlib
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
+from functools import partial
 from http import HTTPStatus
+from time import monotonic
 from typing import Any
 
+import httpcore
 import httpx
+from msgspec import Struct
+from protego import Protego
 
-from indexer.intake.connections import ForbiddenAddress
-from indexer.probes.observation import REFUSED, Observation, Outcome, Quote
-from indexer.probing.client import AGENT, NoResponse, ProbeClient, Response
+from indexer.intake.connections import ForbiddenAddress, Transport, check_listed
+from indexer.intake.http import ENCODINGS
+from indexer.probes.observation import REFUSED, Observation, Outcome
+from indexer.probing.options import ProbeOptions
 from indexer.probing.quotes import read_quotes
-from indexer.probing.robots import DISALLOW_ALL, Robots
-from indexer.probing.targets import ObservedEndpoint, Target
+from indexer.probing.targets import Target
 from indexer.resources.names import registrable_domain
+from service.cli import version
 from service.schema.values import format_timestamp
 from service.urls import DEFAULT_PORTS
 
+AGENT = "ratecard-probe"
+"""The product token of the `User-Agent` header, which robots.txt names, and the prober's name."""
+UNCONNECTED = (httpcore.ConnectError, httpcore.ConnectTimeout, UnicodeError, httpx.InvalidURL)
+"""Faults before a connection; a host name may have no form in the DNS."""
+FAULTS = (
+    *UNCONNECTED,
+    OSError,  # of TLS after the handshake, and the deadline
+    httpcore.NetworkError,
+    httpcore.ProtocolError,
+    httpcore.TimeoutException,
+    zlib.error,
+)
+GZIP = zlib.MAX_WBITS | 16
 MAX_DELAY = 60
 """Seconds between two requests; a site that wants more counts as one that wants no visits."""
 MAX_SILENT = 5
 """Requests in a row without a response, after which a host is left alone until the next run."""
 MAX_ROBOTS_REDIRECTS = 5  # of robots.txt, within one site
-REDIRECTS = frozenset((301, 302, 303, 307, 308))
+MAX_RULES = 5_000
+"""Lines of robots.txt; the file of a site that has more counts as one that disallows everything."""
+DISALLOW_ALL = b"User-agent: *\nDisallow: /"
 
-Recorder = Callable[[Observation], None]
-Sleep = Callable[[float], Awaitable[None]]
+_version = re.compile(r"(?im)^([ \t]*user-agent[ \t]*:[ \t]*[A-Za-z_-]+)/\S*")
+
+
+class NoResponse(Exception):
+    """A request without a response; `is_connected` says whether the server was connected to."""
+
+    def __init__(self, *, is_connected: bool) -> None:
+        super().__init__(is_connected)
+        self.is_connected = is_connected
+
+
+class Response(Struct, frozen=True):
+    """A response, with its body if that was asked for.
+
+    latency: milliseconds from the request, look-up and connecting included, to the head
+    body: decompressed; None where it is too long or ends early
+    """
+
+    status: int
+    headers: httpx.Headers
+    latency: int
+    body: bytes | None = b""
+
+
+class ProbeClient:
+    """Requests to the servers of listed endpoints; redirects are not followed.
+
+    A connection serves one request: most sites are asked once, and a body that nobody reads is
+    cut off by closing. `has_connected` says whether any server was ever connected to.
+    """
+
+    def __init__(self, options: ProbeOptions) -> None:
+        self._options = options
+        self._headers = {
+            "Accept": "application/json, */*;q=0.1",
+            "Accept-Encoding": "gzip",
+            "Connection": "close",
+            "User-Agent": f"{AGENT}/{version()} (+{options.contact})",
+        }
+        self._transport = Transport(partial(check_listed, allow_private=options.allow_private))
+        self.has_connected = False
+
+    async def aclose(self) -> None:
+        """Close all connections."""
+        await self._transport.aclose()
+
+    async def request(
+        self,
+        method: str,
+        url: str,
+        body: bytes | None = None,
+        media_type: str = "",
+        *,
+        read: int | None = None,
+    ) -> Response:
+        """Request a URL, and read the body of a response with the status `read`.
+
+        Raises NoResponse, or ForbiddenAddress for a host that may not be visited.
+        """
+        headers = self._headers | ({"Content-Type": media_type} if media_type else {})
+        timeouts = dict.fromkeys(("connect", "read", "write", "pool"), self._options.silence)
+        deadline = asyncio.get_running_loop().time() + self._options.seconds
+        started = monotonic()
+        try:
+            request = httpx.Request(
+                method, url, headers=headers, content=body, extensions={"timeout": timeouts}
+            )
+            async with asyncio.timeout_at(deadline):
+                response = await self._transport.handle_async_request(request)
+        except FAULTS as error:
+            is_connected = not isinstance(error, UNCONNECTED)
+            self.has_connected |= is_connected
+            raise NoResponse(is_connected=is_connected) from error
+        self.has_connected = True
+        latency = round((monotonic() - started) * 1000)
+        content: bytes | None = b""
+        if response.status_code == read:
+            try:
+                async with asyncio.timeout_at(deadline):
+                    content = await self._receive(response)
+            except FAULTS:
+                content = None  # the head alone is an answer
+        await response.aclose()
+        return Response(response.status_code, response.headers, latency, content)
+
+    async def _receive(self, response: httpx.Response) -> bytes | None:
+        """Return the decompressed body, None where it is too long or ends early."""
+        encoding = response.headers.get("content-encoding", "").strip().lower()
+        if encoding not in ENCODINGS:
+            return None
+        unzip = zlib.decompressobj(GZIP) if encoding.endswith("gzip") else None
+        content = bytearray()
+        async for chunk in response.aiter_raw():
+            room = self._options.bytes - len(content) + 1
+            content += unzip.decompress(chunk, room) if unzip else chunk[:room]
+            if len(content) > self._options.bytes:
+                return None
+        return None if unzip and not unzip.eof else bytes(content)
 
 
 class OriginVisit:
     """The visit of some endpoints of one origin (scheme, host and port).
 
     delay: seconds between two requests, until robots.txt asks for more
-    wildcard: whether the origin answers 402 to any path, None where that is not known yet
     """
 
     def __init__(
         self,
         client: ProbeClient,
         targets: Sequence[Target],
-        record: Recorder,
-        *,
+        record: Callable[[Observation], None],
         delay: float,
-        wildcard: bool | None,
-        sleep: Sleep,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        self._client = client
-        self._targets = targets
-        self._record = record
-        self._delay = delay
-        self._wildcard = wildcard
-        self._sleep = sleep
+        self._client, self._targets, self._record = client, targets, record
+        self._delay, self._sleep = delay, sleep
         self._origin = targets[0].origin
-        self._site = registrable_domain(targets[0].host)
-        self._robots = Robots("", AGENT)
+        self._wildcard: bool | None = None  # whether any path is answered with 402
 
     async def run(self) -> None:
         """Make the requests, each followed by a pause."""
         try:
-            await self._read_robots()
+            robots = await self._read_robots()
         except ForbiddenAddress:
-            self._record_all(Outcome.NOT_PROBED)
+            self._record_all(self._targets, Outcome.NOT_PROBED)
             return
         except NoResponse as error:  # without a connection none of the endpoints has one either
-            self._record_all(Outcome.BLOCKED if error.is_connected else Outcome.UNREACHABLE)
-            await self._pause()
+            outcome = Outcome.BLOCKED if error.is_connected else Outcome.UNREACHABLE
+            self._record_all(self._targets, outcome)
+            await self._sleep(self._delay)
             return
-        if self._wildcard is None and await self._find_wildcard():
-            await self._pause()
-        await self._visit_targets()
+        allowed = [each for each in self._targets if robots.can_fetch(each.rest, AGENT)]
+        self._record_all([each for each in self._targets if each not in allowed], Outcome.BLOCKED)
+        unlisted = f"/{AGENT}-{secrets.token_hex(8)}"
+        if allowed and robots.can_fetch(unlisted, AGENT):
+            with suppress(NoResponse, ForbiddenAddress):  # the endpoints may answer all the same
+                response = await self._request("GET", self._origin + unlisted)
+                self._wildcard = response.status == HTTPStatus.PAYMENT_REQUIRED
+        silent = 0
+        for target in allowed:
+            observation = await self._visit(target)
+            self._record(observation)
+            silent = silent + 1 if observation.status is None else 0
+            if silent == MAX_SILENT or observation.status == HTTPStatus.TOO_MANY_REQUESTS:
+                return
 
-    async def _pause(self) -> None:
-        await self._sleep(self._delay)
-
-    async def _read_robots(self) -> None:
-        """Read robots.txt, whose redirects are followed within the site.
+    async def _read_robots(self) -> Protego:
+        """Read robots.txt, whose redirects are followed within the site, and its delay.
 
         Raises NoResponse and ForbiddenAddress of the origin itself.
         """
-        url = f"{self._origin}/robots.txt"
+        url, robots = f"{self._origin}/robots.txt", parse_robots(b"")
         for hop in range(1 + MAX_ROBOTS_REDIRECTS):
-            if not url:
-                return
             try:
                 response = await self._client.request("GET", url, read=HTTPStatus.OK)
             except (NoResponse, ForbiddenAddress):
                 if not hop:
                     raise
-                self._obey(_disallowed())
-                url = ""
+                return parse_robots(DISALLOW_ALL)
+            robots = _rules(response)
+            delay = robots.crawl_delay(AGENT) or 0
+            if delay > MAX_DELAY:
+                robots = parse_robots(DISALLOW_ALL)
             else:
-                self._obey(_rules(response))
-                url = self._redirect(url, response)
-            await self._pause()
+                self._delay = max(self._delay, delay)
+            await self._sleep(self._delay)
+            url = _redirect(url, response)
+            if not url:
+                break
+        return robots
 
-    def _redirect(self, url: str, response: Response) -> str:
-        """Return the target of a redirect within the site, or an empty string."""
-        if response.status not in REDIRECTS:
-            return ""
+    async def _request(self, method: str, url: str, *body: Any, **options: Any) -> Response:
         try:
-            target = httpx.URL(url).join(response.headers.get("location", ""))
-        except (httpx.InvalidURL, UnicodeError):
-            return ""
-        is_same_site = registrable_domain(target.raw_host.decode()) == self._site
-        return str(target) if is_same_site and target.scheme in DEFAULT_PORTS else ""
-
-    def _obey(self, robots: Robots) -> None:
-        """Use the rules of robots.txt, and its delay between requests unless that is too long."""
-        self._robots = _disallowed() if robots.delay > MAX_DELAY else robots
-        self._delay = max(self._delay, self._robots.delay)
-
-    async def _find_wildcard(self) -> bool:
-        """Request a path that nobody lists; returns False where no endpoint may be requested."""
-        path = f"/{AGENT}-{secrets.token_hex(8)}"
-        allow = self._robots.allow
-        if not allow(path) or not any(allow(target.rest) for target in self._targets):
-            return False
-        try:
-            response = await self._client.request("GET", self._origin + path)
-        except (NoResponse, ForbiddenAddress):
-            pass  # the endpoints may answer all the same
-        else:
-            self._wildcard = response.status == HTTPStatus.PAYMENT_REQUIRED
-        return True
-
-    async def _visit_targets(self) -> None:
-        """Request each endpoint, until the host asks to wait or has stopped answering."""
-        silent = 0
-        for target in self._targets:
-            if not self._robots.allow(target.rest):
-                self._record(observe(target, Outcome.BLOCKED))
-                continue
-            try:
-                observation = await self._visit(target)
-            except ForbiddenAddress:  # since robots.txt was read
-                self._record(observe(target, Outcome.NOT_PROBED))
-                continue
-            self._record(observation)
-            await self._pause()
-            silent = silent + 1 if observation.status is None else 0
-            if silent == MAX_SILENT or observation.status == HTTPStatus.TOO_MANY_REQUESTS:
-                return
+            return await self._client.request(method, url, *body, **options)
+        finally:
+            await self._sleep(self._delay)
 
     async def _visit(self, target: Target) -> Observation:
+        """Return how an endpoint answers; a redirect is an answer like others.
+
+        A payment goes to the listed URL, so that the quote of another one would say nothing of it.
+        """
+        paid, url = HTTPStatus.PAYMENT_REQUIRED, target.origin + target.rest
         try:
-            response = await self._client.request(
-                target.method,
-                target.origin + target.rest,
-                target.body,
-                read=HTTPStatus.PAYMENT_REQUIRED,
+            response = await self._request(
+                target.method, url, target.body, target.media_type, read=paid
             )
+        except ForbiddenAddress:  # since robots.txt was read
+            return observe(target, Outcome.NOT_PROBED)
         except NoResponse:
             return observe(target, Outcome.UNREACHABLE, wildcard=self._wildcard)
-        is_challenge = response.status == HTTPStatus.PAYMENT_REQUIRED
-        body = response.body if response.is_whole else b""
-        quotes = read_quotes(response.headers, body) if is_challenge else []
+        status = response.status
+        quotes = read_quotes(response.headers, response.body or b"") if status == paid else []
+        outcome = Outcome.BLOCKED if status in REFUSED else Outcome.ANSWERED
         return observe(
             target,
-            _outcome(response.status, quotes),
-            status=response.status,
+            Outcome.QUOTED if quotes else outcome,
+            status=status,
             latency_ms=response.latency,
             quotes=quotes,
             wildcard=self._wildcard,
         )
 
-    def _record_all(self, outcome: Outcome) -> None:
-        for target in self._targets:
+    def _record_all(self, targets: Sequence[Target], outcome: Outcome) -> None:
+        for target in targets:
             self._record(observe(target, outcome))
 
 
-def observe(endpoint: ObservedEndpoint, outcome: Outcome, **facts: Any) -> Observation:
+def observe(endpoint: Target, outcome: Outcome, **facts: Any) -> Observation:
     """Return an observation of an endpoint that is made now."""
     return Observation(
         url=endpoint.url,
@@ -184,26 +272,33 @@ def observe(endpoint: ObservedEndpoint, outcome: Outcome, **facts: Any) -> Obser
     )
 
 
-def _outcome(status: int, quotes: Sequence[Quote]) -> Outcome:
-    """Return the outcome of a response; a redirect is an answer like others.
+def parse_robots(content: bytes) -> Protego:
+    """Return the rules of robots.txt.
 
-    A payment goes to the listed URL, so that the quote of another one would say nothing of it.
+    A version behind the name of an agent, which RFC 9309 does not know, is ignored.
     """
-    if quotes:
-        return Outcome.QUOTED
-    return Outcome.BLOCKED if status in REFUSED else Outcome.ANSWERED
+    if content.count(b"\n") > MAX_RULES:
+        content = DISALLOW_ALL
+    return Protego.parse(_version.sub(r"\1", content.decode("utf-8-sig", "replace")))
 
 
-def _rules(response: Response) -> Robots:
+def _rules(response: Response) -> Protego:
     """Return the rules of robots.txt: none where a client error says that there is no file."""
     status = response.status
-    if status >= HTTPStatus.INTERNAL_SERVER_ERROR or status == HTTPStatus.TOO_MANY_REQUESTS:
-        return _disallowed()
-    if status != HTTPStatus.OK:
-        return Robots("", AGENT)
-    is_unreadable = not response.body and not response.is_whole
-    return _disallowed() if is_unreadable else Robots.parse(response.body, AGENT)
+    is_fault = status >= HTTPStatus.INTERNAL_SERVER_ERROR or status == HTTPStatus.TOO_MANY_REQUESTS
+    if is_fault or response.body is None:
+        return parse_robots(DISALLOW_ALL)
+    return parse_robots(response.body if status == HTTPStatus.OK else b"")
 
 
-def _disallowed() -> Robots:
-    return Robots(DISALLOW_ALL, AGENT)
+def _redirect(url: str, response: Response) -> str:
+    """Return the target of a redirect within one site, or an empty string."""
+    if not HTTPStatus.MOVED_PERMANENTLY <= response.status < HTTPStatus.BAD_REQUEST:
+        return ""
+    try:
+        source = httpx.URL(url)
+        target = source.join(response.headers["location"])
+    except (httpx.InvalidURL, UnicodeError, KeyError):
+        return ""
+    sites = {registrable_domain(each.raw_host.decode()) for each in (source, target)}
+    return str(target) if len(sites) == 1 and target.scheme in DEFAULT_PORTS else ""

@@ -6,24 +6,21 @@ import json
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import duckdb
 import pytest
 from duckdb import DuckDBPyConnection
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from msgspec.structs import replace
 
-from indexer.payments.credit import (
-    BATCH,
-    NO_ENDPOINT,
-    Claim,
-    count_credits,
-    fill_usage,
-)
+from indexer.payments.claims import NO_ENDPOINT, Claim
+from indexer.payments.credit import BATCH, count_credits
 from indexer.payments.demand import CreditedDemand, ServiceDemand
 from indexer.payments.rules import MACROS
+from indexer.search.popularity import Payers
+from indexer.sources.decisions import Decisions
+from service.schema.demand import DemandFigures
 from tests.support.running import Json, endpoint, examples, service
 
 WINDOW = 30 * 24 * 3_600_000  # milliseconds
@@ -78,10 +75,10 @@ Counted = tuple[list[ServiceUsage | None], int, int]
 """The usage of each service, and the numbers of credited and of shared payments."""
 
 
-def claim(amount: Decimal | None = CENT, number: int = 0, **fields: str | int | bool) -> Claim:
+def claim(amount: Decimal | None = CENT, number: int = 0, **fields: Any) -> Claim:
     """Return a claim to `0xA` on Base in an unknown token."""
-    plain = Claim(number, "a.example", "0xA", "base", "", amount, is_exact=True, rank=0)
-    return replace(plain, **fields)
+    plain = Claim(number, "a.example", "a.example", "0xA", "base", "", amount, 0)
+    return plain._replace(**fields)
 
 
 addresses = st.sampled_from(("0xA", "0xa", "0xB", "Sol", "sol"))
@@ -102,11 +99,11 @@ claims = st.builds(
     Claim,
     st.integers(NO_ENDPOINT, 2),
     st.just("a.example"),
+    st.just("a.example"),
     addresses,
     st.sampled_from(("", "base", "solana", "unheard of")),
     st.sampled_from(("", USDC, USDC.lower(), USDT)),
     st.one_of(st.none(), amounts, st.sampled_from((Decimal("1e-19"), Decimal("1e400")))),
-    st.booleans(),
     st.integers(0, 2),
 )
 catalogues = st.lists(st.lists(claims, max_size=4), max_size=5)
@@ -131,7 +128,7 @@ def credit(
         for row, each in enumerate(paid)
     ]
     database.execute(INSERT, [rows])
-    counted = count_credits(database, iter(services))
+    counted = count_credits(database, iter(services), Decisions())
     return list(counted.demand), counted.credited, counted.shared
 
 
@@ -139,9 +136,10 @@ def count(database: DuckDBPyConnection, paid: Sequence[Paid], services: Services
     demands, credited, shared = credit(database, paid, services)
     usages = [
         ServiceUsage(
-            usage(each.whole), {n: usage(one) for n, one in each.endpoints.items() if one.payments}
+            usage(each.whole),
+            {n: usage(one) for n, one in each.endpoints.items() if one.figures.payments},
         )
-        if each and each.whole.payments
+        if each and each.whole.figures.payments
         else None
         for each in demands
     ]
@@ -149,12 +147,11 @@ def count(database: DuckDBPyConnection, paid: Sequence[Paid], services: Services
 
 
 def usage(demand: CreditedDemand) -> Usage:
-    return Usage(demand.payments, demand.payers, demand.last)
+    return Usage(demand.figures.payments, demand.figures.payers, demand.last)
 
 
 def demand(payments: int, payers: int, last: int) -> CreditedDemand:
-    zeros = dict.fromkeys(CreditedDemand.__struct_fields__, 0)
-    return CreditedDemand(**zeros | {"payments": payments, "payers": payers, "last": last})
+    return CreditedDemand(DemandFigures(payments=payments, payers=payers), Payers(0, 0), last)
 
 
 def calls(
@@ -209,7 +206,7 @@ def best_claims(payment: Paid, services: Services) -> list[tuple[int, Claim]]:
         for each in own
         if fold(each.payee) == fold(payment.payee) and each.network in ("", payment.network)
     ]
-    return [pair for pair in of_payee if pair[1].rank == max(c.rank for _, c in of_payee)]
+    return [pair for pair in of_payee if pair[1].trust == max(c.trust for _, c in of_payee)]
 
 
 def attribute_to_endpoint(
@@ -246,8 +243,8 @@ def fit(payment: Paid, claims: list[tuple[int, Claim]]) -> list[tuple[int, Claim
         for number, each in claims
         if payment.token is None or fold(each.asset) in tokens
     ]
-    exact = [pair for pair in in_token if pair[1].is_exact and pair[1].amount == payment.amount]
-    return exact or [p for p in in_token if not p[1].is_exact or p[1].amount is None]
+    exact = [pair for pair in in_token if pair[1].price == payment.amount]
+    return exact or [p for p in in_token if p[1].price is None]
 
 
 def total(paid: list[Paid]) -> Usage:
@@ -279,7 +276,7 @@ def test_credits_equal_a_brute_force_count_that_counts_no_payment_twice(
 def test_claims_of_a_lower_rank_change_no_credit_of_better_ones(
     database: DuckDBPyConnection, paid: list[Paid], services: Services, others: Services
 ) -> None:
-    lower = [[replace(each, rank=each.rank - 3) for each in own] for own in others]
+    lower = [[each._replace(trust=each.trust - 3) for each in own] for own in others]
     alone, credited, shared = count(database, paid, services)
     usages, credited_of_all, shared_of_all = count(database, paid, [*services, *lower])
     assert usages[: len(services)] == alone
@@ -307,7 +304,7 @@ def test_a_service_that_claims_alone_is_credited_whatever_was_paid(
 def test_a_service_of_a_lower_rank_takes_nothing_by_naming_the_payee_of_another(
     database: DuckDBPyConnection,
 ) -> None:
-    merchant, parasite = [claim(DIME, rank=1)], [claim(CENT), claim(CENT, 1, network="")]
+    merchant, parasite = [claim(DIME, trust=1)], [claim(CENT), claim(CENT, 1, network="")]
     assert calls(database, [Paid(), Paid()], [parasite, merchant]) == [
         {"calls": 0},
         {"calls": 2, 0: 2},
@@ -330,49 +327,6 @@ def test_a_payment_that_decides_nothing_is_shared(database: DuckDBPyConnection, 
         1,
         1,
     )
-
-
-@pytest.mark.parametrize("inexact", [claim(CENT, is_exact=False), claim(None)])
-def test_maximum_and_unpriced_claims_fit_only_without_an_exact_one(
-    database: DuckDBPyConnection, inexact: Claim
-) -> None:
-    paid = [Paid(), Paid(amount=DIME), Paid(amount=DIME)]
-    assert [each["calls"] for each in calls(database, paid, [[claim()], [inexact]])] == [1, 2]
-
-
-def test_a_claim_without_a_network_is_one_to_each_network(database: DuckDBPyConnection) -> None:
-    services = [[claim(network="")], [claim(rank=1)], [claim(network="solana", rank=-1)]]
-    paid = [Paid(network="base"), Paid(network="solana"), Paid(network="polygon")]
-    assert [each["calls"] for each in calls(database, paid, services)] == [2, 1, 0]
-
-
-def test_the_endpoint_that_fits_alone_is_credited_and_none_of_several(
-    database: DuckDBPyConnection,
-) -> None:
-    own = [claim(CENT, 0), claim(DIME, 1), claim(DIME, 2), claim(DIME, 2, network="solana")]
-    paid = [Paid(), Paid(amount=DIME), Paid(amount=Decimal(5)), Paid(network="solana")]
-    assert calls(database, paid, [own]) == [{"calls": 4, 0: 1, 2: 1}]
-
-
-def test_a_claim_of_no_endpoint_credits_the_service(database: DuckDBPyConnection) -> None:
-    own = [claim(CENT, 0), claim(DIME, NO_ENDPOINT)]
-    assert calls(database, [Paid(), Paid(amount=DIME)], [own]) == [{"calls": 2, 0: 1}]
-
-
-def test_a_payer_of_several_endpoints_counts_once(database: DuckDBPyConnection) -> None:
-    own = [claim(CENT, 0), claim(DIME, 1, payee="0xb")]
-    paid = [Paid(), Paid(payee="0xb"), Paid(payee="0xb", payer="bob")]
-    (usage,) = count(database, paid, [own])[0]
-    assert usage is not None
-    assert (usage.whole.payers, usage.endpoints[0].payers, usage.endpoints[1].payers) == (2, 1, 2)
-
-
-def test_payments_to_oneself_are_credited_to_none(database: DuckDBPyConnection) -> None:
-    assert count(database, [Paid(payer="0xA")], [[claim()]]) == ([None], 0, 0)
-
-
-def test_nothing_is_credited_without_payments(database: DuckDBPyConnection) -> None:
-    assert count(database, [], [[claim()], []]) == ([None, None], 0, 0)
 
 
 def test_credits_are_counted_for_more_services_than_a_batch(database: DuckDBPyConnection) -> None:
@@ -398,7 +352,7 @@ def record(**fields: object) -> Json:
 
 def fill(text: str) -> Json:
     usage = ServiceDemand(demand(7, 3, NEWEST), {1: demand(5, 2, NEWEST - 1)})
-    filled: Json = json.loads(fill_usage(text.encode(), usage))
+    filled: Json = json.loads(usage.fill_usage(text.encode()))
     return filled
 
 
@@ -440,6 +394,6 @@ def test_unknown_fields_and_numbers_stay_byte_for_byte() -> None:
     plain_endpoint = f'{{"url":"u","payTo":7,{verbatim}}}'
     text = f'{{"id":"one",{verbatim},"endpoints":[{{"payTo":"0xA",{verbatim}}},{plain_endpoint}]}}'
     usage = ServiceDemand(demand(7, 3, NEWEST), {0: demand(5, 2, NEWEST)})
-    filled = fill_usage(text.encode(), usage).decode()
+    filled = usage.fill_usage(text.encode()).decode()
     assert filled.count(verbatim) == 3
     assert plain_endpoint in filled

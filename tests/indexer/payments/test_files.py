@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 import os
-import re
 import resource
 import signal
 import subprocess
@@ -21,11 +20,10 @@ from duckdb import DuckDBPyConnection
 
 from indexer.errors import SourceError
 from indexer.intake.findings import Findings
-from indexer.payments.database import check_payment_files
 from indexer.payments.files import PaymentInput
-from indexer.payments.load import load_payments
+from indexer.payments.load import check_payment_files, load_payments
 from service.snapshot.snapshot import open_snapshot
-from tests.support.running import Build, payment, run_process, service, write_lines
+from tests.support.running import Build, payment, service, write_lines
 from tests.support.sources.payments import (
     ANY_REJECTS,
     HEADER,
@@ -34,7 +32,6 @@ from tests.support.sources.payments import (
     row,
     write_csv,
     write_parquet,
-    write_rows,
 )
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
@@ -82,20 +79,6 @@ def test_at_most_one_payment_file_is_decompressed_at_a_time(tmp_path: Path) -> N
     assert load_watched(names, staging, lambda _: counts.add(len(copies(staging)))) == 36
     assert counts == {0, 1}
     assert [*staging.iterdir()] == []
-
-
-def test_regular_files_are_read_in_place(tmp_path: Path) -> None:
-    csv = write_rows(tmp_path / "1.csv", [row(1), row(2, log_index="x")])
-    json_lines = write_lines(tmp_path / "2.jsonl", [payment(), {}])
-    parquet = str(tmp_path / "3.parquet")
-    with duckdb.connect() as connection:
-        select = "SELECT * REPLACE ('0x3' AS tx_hash) FROM read_csv(?, all_varchar = true)"
-        connection.execute(f"COPY ({select}) TO '{parquet}'", [csv])
-    staging = tmp_path / "staging"
-    seen: set[str] = set()
-    names = [csv, json_lines, parquet]
-    assert load_watched(names, staging, lambda _: seen.update(copies(staging))) == 3
-    assert seen == set()
 
 
 @pytest.mark.parametrize("form", ["csv", "jsonl"])
@@ -176,26 +159,6 @@ def test_payments_are_read_from_pipes(tmp_path: Path, artifacts: Path, build: Bu
         finally:  # a writer waits for a reader where the build has failed
             os.killpg(process.pid, signal.SIGKILL)
     assert overview(artifacts)["total_transactions"] == 18_000
-
-
-def test_payments_are_read_from_standard_input(tmp_path: Path, artifacts: Path) -> None:
-    source = write_lines(tmp_path / "s.jsonl", [service()])
-    rows = "\n".join([HEADER, row(1), row(2)])
-    arguments = ("build", source, "--transactions", "/dev/stdin", "--out", artifacts)
-    finished = run_process("indexer", *arguments, input=rows)
-    assert finished.returncode == 0, finished.stderr
-    assert hashes(artifacts) == {"0x1", "0x2"}
-
-
-def test_gzip_data_with_a_wrong_checksum_ends_the_build(
-    tmp_path: Path, build: Build, capsys: pytest.CaptureFixture[str]
-) -> None:
-    compressed = bytearray(gzip.compress(json.dumps(payment()).encode()))
-    compressed[-8] ^= 1
-    name = tmp_path / "p.jsonl.gz"
-    name.write_bytes(compressed)
-    assert build([service()], payments=name) == 1
-    assert f"{name}: the gzip data is damaged" in capsys.readouterr().err
 
 
 def test_gzip_data_that_is_cut_short_ends_the_build(
@@ -292,15 +255,6 @@ def test_an_unreadable_payment_file_ends_the_build_and_keeps_the_published_snaps
         assert open_snapshot(artifacts).find("kept") is not None, case
 
 
-@pytest.mark.parametrize("case", UNREADABLE)
-def test_an_unreadable_payment_file_is_found_by_the_check(case: str, tmp_path: Path) -> None:
-    content, message = UNREADABLE[case]
-    name = tmp_path / "p.csv"
-    name.write_bytes(content)
-    with pytest.raises(SourceError, match=f"^ours: .*{re.escape(message)}"):
-        check_payment_files([PaymentInput("ours", str(name))])
-
-
 @pytest.mark.parametrize(
     ("path", "message"), [("none.csv", "there is no such file"), (".", "cannot be read: Is a dir")]
 )
@@ -325,3 +279,14 @@ def test_a_pipe_of_payments_is_not_read_by_the_check(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)  # opening it would wait for a writer
     check_payment_files([PaymentInput("ours", str(pipe))])
+
+
+def test_gzip_data_with_a_wrong_checksum_ends_the_build(
+    tmp_path: Path, build: Build, capsys: pytest.CaptureFixture[str]
+) -> None:
+    compressed = bytearray(gzip.compress(json.dumps(payment()).encode()))
+    compressed[-8] ^= 1
+    name = tmp_path / "p.jsonl.gz"
+    name.write_bytes(compressed)
+    assert build([service()], payments=name) == 1
+    assert f"{name}: the gzip data is damaged" in capsys.readouterr().err

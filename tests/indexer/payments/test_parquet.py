@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.running import Build, Json, payment, service, write_lines
-from tests.support.sources.payments import load, overview, write_parquet
+from tests.support.sources.payments import load, write_parquet
 
 # Column types that writers of Parquet choose.
 TYPES = {
@@ -59,12 +59,6 @@ def test_typed_columns_give_the_same_payments_as_texts(
     assert load(tmp_path, name).payments == loaded_texts
 
 
-def test_payments_from_parquet_are_served(tmp_path: Path, artifacts: Path, build: Build) -> None:
-    name = write_parquet(tmp_path / "p.parquet", rows())
-    assert build([service()], payments=name) == 0
-    assert overview(artifacts)["total_amount"] == sum(row["amount"] for row in rows())
-
-
 def test_dollars_as_a_double_are_exact(tmp_path: Path) -> None:
     row = payment()
     del row["amount"], row["decimals"]
@@ -75,30 +69,10 @@ def test_dollars_as_a_double_are_exact(tmp_path: Path) -> None:
     assert loaded.dollars() == dollars
 
 
-def test_dollars_as_decimals_or_sums_of_doubles_are_exact(tmp_path: Path) -> None:
-    row = payment(a="100.00", b=0.1 + 0.2, tx_hash="")
-    del row["amount"], row["decimals"]
-    names = [
-        write_parquet(tmp_path / "p.parquet", [row], "*, a::DECIMAL(38, 2) AS value_usd"),
-        write_parquet(tmp_path / "q.parquet", [row], "*, b::DOUBLE AS value_usd"),
-    ]
-    assert load(tmp_path, *names).dollars() == [100.0, 0.3]
-
-
 def test_a_double_beyond_53_bits_is_the_whole_number_that_it_is(tmp_path: Path) -> None:
     row = payment(amount=2 * 10**19, decimals=18)
     double = "* REPLACE (amount::DOUBLE AS amount)"
     assert load(tmp_path, write_parquet(tmp_path / "p", [row], double)).dollars() == [20.0]
-
-
-def test_unix_seconds_are_times(tmp_path: Path) -> None:
-    row = payment(block_timestamp=1_777_112_211, tx_hash="")
-    names = []
-    for kind in ("BIGINT", "DOUBLE", "DECIMAL(20, 2)", "VARCHAR"):
-        select = f"* REPLACE (block_timestamp::{kind} AS block_timestamp)"
-        names.append(write_parquet(tmp_path / kind, [row], select))
-    loaded = load(tmp_path, *names)
-    assert [payment["paid_at"] for payment in loaded.payments] == [1_777_112_211_000] * 4
 
 
 def test_bad_rows_are_rejected_by_their_number_and_failed_ones_left_out(tmp_path: Path) -> None:
@@ -130,11 +104,6 @@ def test_parquet_from_a_pipe_is_read(tmp_path: Path) -> None:
         assert len(load(tmp_path, pipe).payments) == 8
 
 
-def test_a_table_without_rows_gives_no_payments(tmp_path: Path) -> None:
-    name = write_parquet(tmp_path / "p.parquet", rows(), condition="false")
-    assert load(tmp_path, name).payments == []
-
-
 @pytest.mark.parametrize("stop", [4, 200, -1])
 def test_parquet_that_is_cut_short_ends_the_build(
     stop: int, tmp_path: Path, build: Build, capsys: pytest.CaptureFixture[str]
@@ -145,11 +114,3 @@ def test_parquet_that_is_cut_short_ends_the_build(
     error = capsys.readouterr().err
     assert error.startswith(f"error: {name}: the Parquet data is damaged or cut short")
     assert "staging" not in error
-
-
-def test_parquet_without_a_column_names_it(
-    tmp_path: Path, build: Build, capsys: pytest.CaptureFixture[str]
-) -> None:
-    name = write_parquet(tmp_path / "p.parquet", rows(), "* EXCLUDE (sender)")
-    assert build([service()], payments=name) == 1
-    assert "there is no column for sender among" in capsys.readouterr().err

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from pathlib import Path
@@ -15,9 +15,8 @@ from indexer.intake.rules import Rules
 from indexer.intake.sources import Input
 from indexer.options import Kind, Policy, SourceOptions
 from indexer.probes.drift import listed_terms
-from indexer.probes.reading import read_probes
-from indexer.probes.targets import Targets
-from indexer.probes.verdicts import Probed
+from indexer.probes.read import Targets, read_probes
+from indexer.probes.verdicts import ProbeVerdicts
 from indexer.progress import Stage
 
 NOW = datetime(2026, 5, 20, 12, tzinfo=UTC)
@@ -60,12 +59,12 @@ def source(path: Path, lines: Iterable[Line | bytes], name: str = "", trust: int
 
 
 def read(
-    inputs: Iterable[Input],
+    inputs: Sequence[Input],
     folder: Path,
     *,
     listed: Iterable[tuple[str, str, list[Any]]] = ((URL, "GET", [ENTRY]),),
     findings: Findings | None = None,
-) -> Probed:
+) -> ProbeVerdicts:
     """Read observations of endpoints, given the URL, the method and `accepts` of each."""
     targets = Targets()
     terms = {targets.add(url, method): listed_terms(entries) for url, method, entries in listed}

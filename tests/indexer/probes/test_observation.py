@@ -7,9 +7,7 @@ from indexer.errors import InvalidRecord
 from indexer.probes.observation import (
     Observation,
     Outcome,
-    Quote,
     decode_observation,
-    encode_observation,
 )
 
 LINE = {
@@ -27,16 +25,6 @@ LINE = {
 
 def _decode(**changes: object) -> Observation:
     return decode_observation(msgspec.json.encode(LINE | changes))
-
-
-def test_an_observation_is_encoded_as_it_was_read() -> None:
-    assert msgspec.json.decode(encode_observation(_decode())) == LINE
-
-
-def test_one_quote_is_read_as_a_list_of_one() -> None:
-    observation = _decode(quotes=[], quote={"scheme": "exact", "payTo": "0xA", "x402Version": 2})
-    assert observation.quotes == [Quote(scheme="exact", pay_to="0xA", x402_version=2)]
-    assert decode_observation(encode_observation(observation)) == observation
 
 
 def test_a_line_needs_a_url_and_an_outcome_alone_and_may_have_unknown_members() -> None:

@@ -13,7 +13,7 @@ from msgspec import UNSET
 
 from indexer.errors import SourceError
 from indexer.intake.findings import Findings
-from indexer.probes.verdicts import ALIVE, DEAD, UNDECIDED, Probed
+from indexer.probes.verdicts import ALIVE, DEAD, UNDECIDED, ProbeVerdicts
 from indexer.untrusted import since_epoch
 from service.schema.listings import Fate
 from service.schema.probes import ProbeFacts
@@ -36,7 +36,7 @@ MAX_AGE = timedelta(days=7)
 
 
 def facts(folder: Path, *lines: Line) -> ProbeFacts:
-    return read([source(folder / "p", lines)], folder).facts(0)
+    return read([source(folder / "p", lines)], folder).facts[0]
 
 
 def alive(folder: Path, *lines: Line) -> int:
@@ -84,50 +84,13 @@ def test_failures_on_two_days_are_needed_for_a_dead_endpoint(
     assert facts(tmp_path, *lines).since == "2026-05-19T23:00:00.000Z"
 
 
-@pytest.mark.parametrize(
-    ("outcome", "status"),
-    [
-        *(("answered", status) for status in (401, 403, 405, 429)),
-        *(("blocked", status) for status in (401, 403, 405, 429, 503, None)),
-        ("not_probed", None),
-    ],
-)
-def test_a_refusal_neither_makes_nor_breaks_a_run(
-    outcome: str, status: int | None, tmp_path: Path
-) -> None:
-    refusals = [seen(outcome, ago(days=days), status=status) for days in (1, 3, 5)]
-    assert alive(tmp_path, *refusals) == UNDECIDED
-    assert alive(tmp_path, dead(days=4), *refusals, dead(days=2)) == DEAD
-    assert alive(tmp_path, quoted(ago(days=4)), *refusals) == ALIVE
-
-
-def test_any_other_answer_between_breaks_a_run_of_failures(tmp_path: Path) -> None:
-    answer = seen("answered", ago(days=3), status=200)
-    assert alive(tmp_path, dead(days=4), answer, dead(days=2)) == UNDECIDED
-    assert alive(tmp_path, dead(days=4), answer, dead(days=2), dead(days=1)) == DEAD
-    assert alive(tmp_path, quoted(ago(days=4)), answer) == UNDECIDED
-
-
-def test_probers_that_disagree_decide_by_the_newest_observation(tmp_path: Path) -> None:
-    down = source(tmp_path / "down", [dead(days=days) for days in (1, 2, 3)])
-    for age, expected in ((2.5, DEAD), (1.5, UNDECIDED), (0.5, ALIVE)):
-        up = source(tmp_path / "up", [quoted(ago(days=age))])
-        for inputs in ([up, down], [down, up]):
-            assert read(inputs, tmp_path).alive(0) == expected
-
-
-def test_at_the_same_moment_the_better_answer_counts(tmp_path: Path) -> None:
-    lines = [dead(days=1), quoted(ago(days=1)), dead(days=2)]
-    assert alive(tmp_path, *lines) == alive(tmp_path, *reversed(lines)) == ALIVE
-
-
 def test_undated_and_future_lines_count_as_none(tmp_path: Path) -> None:
     soon = (NOW + timedelta(minutes=59)).isoformat()
     late = (NOW + timedelta(minutes=61)).isoformat()
     findings = Findings(None)
     lines = [quoted(when) for when in (None, "yesterday", late, -1, 10**17)]
     probed = read([source(tmp_path / "p", lines)], tmp_path, findings=findings)
-    assert probed.facts(0) == ProbeFacts()
+    assert probed.facts == {}
     assert findings.tallies[0].left_out == {
         "undated observations": 4,
         "observations in the future": 1,
@@ -198,8 +161,8 @@ def test_untrusted_probers_decide_nothing_and_are_noted(tmp_path: Path) -> None:
     trusted = source(tmp_path / "t", [dead(days=2), dead(days=3)])
     lies = [quoted(ago(hours=hours), amount="7") | {"wildcard": True} for hours in (1, 30)]
     liar = source(tmp_path / "liar", lies, trust=0)
-    alone = read([trusted], tmp_path).facts(0)
-    assert read([liar, trusted], tmp_path, findings=findings).facts(0) == alone
+    alone = read([trusted], tmp_path).facts[0]
+    assert read([liar, trusted], tmp_path, findings=findings).facts[0] == alone
     assert [tally.source for tally in findings.tallies] == ["t"]
     (note,) = findings.notes
     assert note.startswith("liar: observations of a source without trust decide nothing")
@@ -258,8 +221,8 @@ def encoded(lines: list[Any], *, trusted: bool) -> list[Line]:
     ]
 
 
-def verdicts(probed: Probed) -> tuple[int, object, object, object]:
-    found = probed.facts(0)
+def verdicts(probed: ProbeVerdicts) -> tuple[int, object, object, object]:
+    found = probed.facts.get(0, ProbeFacts())
     since = UNSET if found.drift is UNSET else found.drift.since
     return probed.alive(0), found.since, since, found.wildcard
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
@@ -15,7 +16,10 @@ from indexer.__main__ import main
 from indexer.errors import IndexerError, Misuse
 from indexer.probing.options import ProbeOptions
 from indexer.probing.prober import ProbeReport, probe
+from indexer.probing.targets import MAX_BODY, example_body
 from indexer.progress import Progress
+from service.bodies import FILE, FORM, MULTIPART
+from service.schema.records import ParameterDescriptor
 from tests.support.names import Resolve, replace_dns
 from tests.support.running import Build, Json, endpoint, service
 from tests.support.sources.feeds import (
@@ -29,7 +33,7 @@ from tests.support.sources.feeds import (
     self_signed,
 )
 from tests.support.sources.paid import CASES, TEXT_2, WHEREABOUTS, Answer, challenge, serve_cases
-from tests.support.sources.x402 import resource
+from tests.support.sources.x402 import resource, v2
 
 CONTACT = "operator@catalogue.example"
 ALLOWED = ("--allow-http", "--allow-private")
@@ -186,8 +190,6 @@ def test_a_run_skips_what_the_file_observed_and_continues(
     report = run()
     assert (report.outcomes.total(), report.recent) == (2, 2)
     assert [line["url"] for line in read_lines(tmp_path / "probes.jsonl")] == urls
-    unknown = [each for each in server.requests if "ratecard-probe-" in each.target]
-    assert len(unknown) == 1  # the file of the first run says it
     assert {line["wildcard"] for line in read_lines(tmp_path / "probes.jsonl")} == {False}
     assert run(every=0).outcomes.total() == 4
 
@@ -294,6 +296,7 @@ BODY: list[Json] = [
     {"group": "body", "name": "days", "type": "number"},
 ]
 WITHOUT_EXAMPLE = [{key: value for key, value in BODY[0].items() if key != "example"}]
+MORE = {"city": "Oslo & more", "days": [1]}
 
 
 def test_post_endpoints_are_visited_on_request_with_the_example_of_their_body(
@@ -316,6 +319,46 @@ def test_post_endpoints_are_visited_on_request_with_the_example_of_their_body(
     lines = read_lines(tmp_path / "probes.jsonl")
     outcomes = {(line["url"], line["method"]): line["outcome"] for line in lines}
     assert outcomes == {(url, "POST"): "quoted", (f"{url}/2", "POST"): "not_probed"}
+
+
+@pytest.mark.parametrize(
+    ("body_type", "is_whole", "examples", "expected"),
+    [
+        ("application/json", False, MORE, (b'{"city":"Oslo & more","days":[1]}', True)),
+        (FORM, False, MORE, (b"city=Oslo%20%26%20more&days=%5B1%5D", True)),
+        ("text/plain", True, {"body": "Oslo"}, (b"Oslo", True)),
+        ("text/plain", True, {"body": None}, None),
+        ("text/plain", True, {"body": FILE}, (None, False)),
+        (MULTIPART, False, {"city": None}, (None, False)),
+        (FORM, False, {"city": None}, None),
+        (FORM, False, {"city": "x" * MAX_BODY}, None),
+    ],
+)
+def test_a_body_is_sent_by_its_media_type_or_left_out(
+    body_type: str, is_whole: bool, examples: Json, expected: tuple[bytes | None, bool] | None
+) -> None:
+    fields = [BODY[0] | {"name": name, "example": each} for name, each in examples.items()]
+    parameters = msgspec.json.decode(json.dumps(fields), type=list[ParameterDescriptor])
+    body = example_body(parameters, body_type, is_whole=is_whole)
+    assert body == (expected and (expected[0], body_type if expected[1] else ""))
+
+
+def test_the_form_of_a_body_is_that_of_the_listing_or_else_of_the_record(
+    server: Server, build: Build, run: Probe
+) -> None:
+    urls = [f"{server.origin}/paid/{name}" for name in ("record", "listing")]
+    posted = {"method": "POST", "parameters": BODY, "bodyType": FORM}
+    declared = v2({"method": "POST", "body": {"city": "Oslo"}, "bodyType": FORM})
+    records = [
+        service(endpoints=[endpoint() | {"url": urls[0]} | posted]),
+        declared | {"resource": urls[1]},
+    ]
+    build(records, options=ALLOWED)
+    run(post=True)
+    sent = [each for each in server.requests if " /paid/" in each.target]
+    assert {each.target for each in sent} == {"POST /paid/record", "POST /paid/listing"}
+    assert {each.body for each in sent} == {b"city=Oslo"}
+    assert {each.headers["Content-Type"] for each in sent} == {FORM}
 
 
 @pytest.mark.parametrize(

@@ -10,10 +10,9 @@ import httpx
 import pytest
 
 from indexer.probes.observation import Observation, Outcome
-from indexer.probing.client import ProbeClient, Response
 from indexer.probing.prober import MAX_SITES, visit_all
 from indexer.probing.targets import Site, Target, group_by_site
-from indexer.probing.visits import OriginVisit
+from indexer.probing.visits import OriginVisit, ProbeClient, Response
 
 DELAY = 2.0
 
@@ -36,13 +35,13 @@ class Server:
         for _step in range(3):
             await asyncio.sleep(0)
         self.under_way.remove(site)
-        return Response(404, httpx.Headers(), 1, b"", is_whole=True)
+        return Response(404, httpx.Headers(), 1)
 
 
 def targets(sites: int) -> list[Target]:
     origins = [f"https://{name}s{n}.example" for n in range(sites) for name in ("", "www.")]
     return [
-        Target(f"{origin}/{path}", "GET", origin[8:], origin, f"/{path}", None)
+        Target(f"{origin}/{path}", "GET", origin[8:], origin, f"/{path}")
         for origin in origins
         for path in range(2)
     ]
@@ -60,7 +59,7 @@ def test_requests_of_a_site_are_apart_and_few_sites_are_visited_at_a_time() -> N
 
         for own in site:
             client = cast("ProbeClient", server)
-            run = OriginVisit(client, own, seen.append, delay=DELAY, wildcard=None, sleep=sleep)
+            run = OriginVisit(client, own, seen.append, DELAY, sleep=sleep)
             await run.run()
 
     asyncio.run(visit_all(group_by_site(targets(30)), visit))

@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from indexer.__main__ import main
-from indexer.probing.targets import Target, find_targets
+from indexer.probing.targets import find_targets
 from service.snapshot import open_snapshot
 from tests.support.running import Json, serve, write_lines
 from tests.support.sources.x402 import SERVER, TOOL, accept, resource, tool, v2
@@ -156,7 +156,7 @@ def test_pages_show_tools_examples_and_sign_ins_and_link_to_none(client: httpx.C
 
 def test_a_probe_visits_no_tool_and_the_example_of_a_template(artifacts: Path) -> None:
     targets = [*find_targets(open_snapshot(artifacts), post=True)]
-    visited = {each.url: each.origin + each.rest for each in targets if isinstance(each, Target)}
+    visited = {each.url: each.origin + each.rest for each in targets if each.origin}
     assert visited[PLACES] == LISBON
     assert visited[OPEN] == OPEN
     skipped = {each.url for each in targets} - visited.keys()
