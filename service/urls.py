@@ -48,6 +48,7 @@ _scheme = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 _escape = re.compile("%([0-9A-Fa-f]{2})?")
 _placeholder = re.compile(r"(?<=/)(?:\{([^{}/?]+)\}|\[([^\[\]/?]+)\]|%7B([^/?]+?)%7D)(?=[/?]|$)")
 _placeholder_of_segment = re.compile(r"\{[^{}]+\}|^(?:\[[^\[\]]+\]|%7B.+%7D)$|^:[A-Za-z_]\w*")
+_route = re.compile(r"/[A-Za-z0-9_/:.~%-]+")
 _number = re.compile(r"(?:^|\.)(?:\d+|0x[0-9a-f]*)$")
 
 
@@ -131,6 +132,23 @@ def find_url(text: str) -> ParsedUrl | None:
 def key_of(identity: str) -> str:
     """Return a normalised URL with its placeholders in one spelling, as in `/items/:id`."""
     return _placeholder.sub(r":\1\2\3", identity)
+
+
+def with_route(url: str, route: object) -> str:
+    """Replace the path of a URL by its route template, such as `/v1/:id`, if the path matches."""
+    if not isinstance(route, str) or not _route.fullmatch(route) or ".." in unquote(route):
+        return url
+    try:
+        split = urlsplit(url)
+    except ValueError:
+        return url
+    template, path = route.split("/"), split.path.split("/")
+    matches = len(template) == len(path) and all(
+        part == given or (part.startswith(":") and given)
+        for part, given in zip(template, path, strict=True)
+    )
+    templated = split._replace(path=route).geturl()
+    return templated if matches and len(templated) <= MAX_URL else url
 
 
 def count_filled(url: str, template: str) -> int:

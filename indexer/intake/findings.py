@@ -34,7 +34,7 @@ from service.schema.listings import FATES, Advice, Fate, ListingFate
 from service.schema.values import format_timestamp
 from service.snapshot.listings import ListingSource, host_hash, payee_hash, position_hash
 from service.storage.hash_table import text_hash
-from service.urls import ParsedUrl, find_url, key_of
+from service.urls import ParsedUrl, find_url, key_of, with_route
 
 MAX_EXAMPLES = 5
 MAX_REASONS = 100
@@ -114,10 +114,13 @@ def read_subject(text: bytes) -> Subject:
 
 
 def _urls_of(values: Any) -> Iterator[Any]:
-    """Yield what stands where a resource has its URL."""
+    """Yield what stands where a resource has its URL, and that with its route template."""
     if isinstance(values, dict):
-        yield from (values.get("resource"), mapping(values, "resource").get("url"))
-        yield values.get("url")
+        route = mapping(mapping(values, "extensions"), "bazaar").get("routeTemplate")
+        stated = values.get("resource"), mapping(values, "resource").get("url"), values.get("url")
+        for url in stated:
+            yield url
+            yield with_route(url, route) if isinstance(url, str) else None
 
 
 class State(StrEnum):

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 import msgspec
 from msgspec import UNSET
@@ -55,7 +55,7 @@ from indexer.untrusted import (
 )
 from service.schema.discovery import Requirement
 from service.schema.listings import Advice
-from service.urls import DEFAULT_PORTS, MAX_URL, ParsedUrl, find_url
+from service.urls import DEFAULT_PORTS, ParsedUrl, find_url, with_route
 
 SIZE = "listings that are too large"
 NO_SERVER = "MCP tools without a server"
@@ -72,7 +72,6 @@ OF_EXTENSION = frozenset((*SPELLINGS["category"], *SPELLINGS["tags"]))
 NO_SIGN_IN = frozenset(("none", "no", "public", "free", "x402", "payment", "false"))
 
 _accepts = msgspec.json.Decoder(list[dict[str, msgspec.Raw]])
-_route = re.compile(r"/[A-Za-z0-9_/:.~%-]+")
 _digits = re.compile(r"[0-9]{1,19}")
 _tool = re.compile(r"mcp://tool/([^/?#\s]{1,768})", re.IGNORECASE)
 _sign_in = re.compile(r"[a-z0-9][a-z0-9._:-]{0,63}")
@@ -96,6 +95,11 @@ def read_resource(given: bytes, tokens: Stablecoins = KNOWN_STABLECOINS) -> Reso
     first = entries[chosen] if entries else {}
     extra = mapping(first, "extra")
     facts, tool = Places(merged, metadata), tool_of_url(stated_url)
+    server = server_of(merged) if tool else stated_url
+    if tool and not server:
+        reason = "names no server that has the tool, so that nobody can call it"
+        raise LeftOut(NO_SERVER, path, reason)
+    parsed = url_or_invalid(server, path)
     route = extension.get("routeTemplate") or facts.find("route", text)
     url = stated_url if tool else with_route(stated_url, route)
     others = [each for each in entries if each is not first]
@@ -103,11 +107,6 @@ def read_resource(given: bytes, tokens: Stablecoins = KNOWN_STABLECOINS) -> Reso
     declared = read_input(holders, url)
     declared.method = "" if tool else declared.method
     declared.tool = declared.tool or tool
-    server = server_of(merged) if tool else stated_url
-    if tool and not server:
-        reason = "names no server that has the tool, so that nobody can call it"
-        raise LeftOut(NO_SERVER, path, reason)
-    parsed = url_or_invalid(server, path)
     called = parsed if tool or url == stated_url else url_or_invalid(url, path)
     texts = Places(
         {"description": declared.description}, merged, metadata, extra,
@@ -201,20 +200,6 @@ def stated_identity(given: bytes) -> str:
         return _identity(url_of(decode_object(given))[1])
     except InvalidRecord:
         return ""
-
-
-def with_route(url: str, route: Any) -> str:
-    """Replace the path of a URL by its route template, such as `/v1/:id`, if the path matches."""
-    if not isinstance(route, str) or not _route.fullmatch(route) or ".." in unquote(route):
-        return url
-    split = urlsplit(url)
-    template, path = route.split("/"), split.path.split("/")
-    matches = len(template) == len(path) and all(
-        part == given or (part.startswith(":") and given)
-        for part, given in zip(template, path, strict=True)
-    )
-    templated = split._replace(path=route).geturl()
-    return templated if matches and len(templated) <= MAX_URL else url
 
 
 def tool_of_url(url: str) -> str:

@@ -14,7 +14,7 @@ from tests.support.workers import never_end, several_cpus
 WORKERS = 2
 
 FUNCTIONS = {
-    "read": "indexer.catalogue.normaliser.normalise_texts",
+    "read": "indexer.catalogue.reading.read_texts",
     "index": "indexer.segments.indexing.index_services",
 }
 """The functions that workers run, by the stage of the build."""
@@ -34,6 +34,5 @@ if __name__ == "__main__":
     with several_cpus(WORKERS), pytest.MonkeyPatch.context() as patch:
         patch.setattr(FUNCTIONS[stage], never_end)
         if stage == "read":  # start workers at the first record, and send them one at a time
-            patch.setattr("indexer.catalogue.normaliser.WORKERS_FROM", 0)
-            patch.setattr("indexer.catalogue.normaliser.BATCH", 1)
+            patch.setattr("indexer.catalogue.reading.BATCH", 1)
         sys.exit(main(arguments))
