@@ -117,7 +117,7 @@ def command_line(options: argparse.Namespace, *words: str) -> str:
     return f"{command} --artifacts {shlex.quote(str(options.artifacts))}"
 
 
-class Described(NamedTuple):
+class OptionText(NamedTuple):
     """A field as the docstring of its type describes it, with the flag that sets it, if any."""
 
     name: str
@@ -125,10 +125,10 @@ class Described(NamedTuple):
     text: str
 
 
-def described(options: type[Struct]) -> list[Described]:
+def described(options: type[Struct]) -> list[OptionText]:
     """Return the fields that a docstring describes: `name (--flag VALUE): text`."""
     lines = _described.findall(inspect.getdoc(options) or "")
-    return [Described(name, flag, " ".join(text.split())) for name, flag, text in lines]
+    return [OptionText(name, flag, " ".join(text.split())) for name, flag, text in lines]
 
 
 def add_flags(

@@ -18,7 +18,7 @@ import service
 from indexer.catalogue.records import read_record
 from indexer.catalogue_file import read_catalogue_file
 from indexer.cli.main import COMMANDS
-from indexer.cli.options import Described, described, written
+from indexer.cli.options import OptionText, described, written
 from indexer.options import (
     BuildOptions,
     ClusterOptions,
@@ -162,7 +162,7 @@ def test_the_indexing_document_has_every_command_with_its_options(name: str) -> 
     assert options_of(name) <= explained
 
 
-def row(kind: type[Struct], each: Described, name: str) -> str:
+def row(kind: type[Struct], each: OptionText, name: str) -> str:
     """Return the row of a table that describes a field by its default and its docstring."""
     (default,) = (field.default for field in fields(kind) if field.name == each.name)
     text = written(each.name, default)
@@ -172,7 +172,7 @@ def row(kind: type[Struct], each: Described, name: str) -> str:
 
 @pytest.mark.parametrize(("kind", "key"), KEYS)
 def test_the_indexing_document_describes_each_key_as_its_type_does(
-    kind: type[Struct], key: Described
+    kind: type[Struct], key: OptionText
 ) -> None:
     assert row(kind, key, key.name) in without_links(INDEXING)
     assert not key.flag or f"`{key.flag}`" in INDEXING
@@ -180,7 +180,7 @@ def test_the_indexing_document_describes_each_key_as_its_type_does(
 
 @pytest.mark.parametrize(("kind", "option"), OPTIONS)
 def test_the_indexing_document_describes_each_option_as_its_type_does(
-    kind: type[Struct], option: Described
+    kind: type[Struct], option: OptionText
 ) -> None:
     assert row(kind, option, option.flag) in without_links(INDEXING)
 
