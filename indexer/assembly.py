@@ -14,6 +14,7 @@ from indexer.catalogue.catalogue import Catalogue, ListedService
 from indexer.catalogue.derived_ids import plain_id
 from indexer.catalogue.identity import Identifier
 from indexer.catalogue.intake import Intake, Reading
+from indexer.catalogue.known import open_results
 from indexer.catalogue.merge import PATH, Merger
 from indexer.catalogue.overlays import Overlays, read_overlays
 from indexer.catalogue.probed import ProbedCatalogue, probe_catalogue
@@ -183,12 +184,14 @@ class Assembler:
     def _read(self, inputs: Inputs, catalogue: Catalogue, rules: Rules) -> list[Reading]:
         """Read all sources; returns those that were accepted as they are now."""
         context = self._context
-        intake = Intake(
-            context.options, rules, catalogue, context.pool, self._findings, context.now
-        )
         sizes = [None if each.is_compressed else each.size for each in inputs.sources]
         total = None if None in sizes else sum(size or 0 for size in sizes)
-        with context.progress.stage("read", total, in_bytes=True) as reading:
+        with (
+            context.progress.stage("read", total, in_bytes=True) as reading,
+            open_results(context.staging, context.reuse.results()) as known,
+        ):
+            pool, findings = context.pool, self._findings
+            intake = Intake(context.options, rules, catalogue, pool, findings, context.now, known)
             intake.read(inputs.sources, reading)
         return intake.accepted
 

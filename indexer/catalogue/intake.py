@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from indexer.catalogue.admission import admit
 from indexer.catalogue.catalogue import Catalogue, ListedService
+from indexer.catalogue.known import KnownResults
 from indexer.catalogue.reading import OTHER_KIND, Result, apply_rules, read_all
 from indexer.catalogue.records import Record, given_id, read_record
 from indexer.catalogue.table import decode_resource, row_of
@@ -83,11 +84,12 @@ class Intake:
         pool: Pool,
         findings: Findings,
         now: datetime,
+        known: KnownResults,
     ) -> None:
         self.accepted: list[Reading] = []
         self._options, self._rules, self._now = options, rules, now
         self._catalogue, self._table = catalogue, catalogue.table
-        self._pool, self._findings = pool, findings
+        self._pool, self._findings, self._known = pool, findings, known
         self._public_names: dict[str, str] = {}
 
     def read(self, inputs: list[Input], progress: Stage) -> None:
@@ -159,7 +161,9 @@ class Intake:
             read_document=read_document,
         )
         listed = kind if kind in LIST_KINDS else None
-        for record, result in read_all(self._pool, records, listed, self._rules, self._now):
+        for record, result in read_all(
+            self._pool, records, listed, self._rules, self._now, self._known
+        ):
             progress.advance(len(record.text) + 1)
             tally.records += 1
             try:
@@ -194,6 +198,7 @@ class Intake:
 
     def _add_resource(self, reading: Reading, record: SourceRecord, resource: bytes) -> None:
         found = decode_resource(resource)
+        self._rules.check_age(found.updated)
         row = row_of(found, self._source, reading.input.options.trust, record.position)
         text = b"" if isinstance(record, Described) else record.text
         worse = self._table.add_item(reading.found, row, text, resource)
