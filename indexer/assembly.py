@@ -149,8 +149,11 @@ class Assembler:
         overlays = read_overlays(each.path for each in inputs.overlays)
         denied = (*options.policy.deny, *overlays.denials)
         rules = Rules(options.policy, Denials(denied), context.now)
-        with open_table(context.staging) as table:
-            catalogue = Catalogue(table, options.policy.max_price)
+        with (
+            open_table(context.staging) as table,
+            open_results(context.staging, context.reuse.results()) as known,
+        ):
+            catalogue = Catalogue(table, known, options.policy.max_price)
             accepted = self._read(inputs, catalogue, rules)
             with context.progress.stage("merge"):
                 merger = Merger(table, self._decisions, rules, findings)
@@ -184,14 +187,12 @@ class Assembler:
     def _read(self, inputs: Inputs, catalogue: Catalogue, rules: Rules) -> list[Reading]:
         """Read all sources; returns those that were accepted as they are now."""
         context = self._context
+        intake = Intake(
+            context.options, rules, catalogue, context.pool, self._findings, context.now
+        )
         sizes = [None if each.is_compressed else each.size for each in inputs.sources]
         total = None if None in sizes else sum(size or 0 for size in sizes)
-        with (
-            context.progress.stage("read", total, in_bytes=True) as reading,
-            open_results(context.staging, context.reuse.results()) as known,
-        ):
-            pool, findings = context.pool, self._findings
-            intake = Intake(context.options, rules, catalogue, pool, findings, context.now, known)
+        with context.progress.stage("read", total, in_bytes=True) as reading:
             intake.read(inputs.sources, reading)
         return intake.accepted
 

@@ -14,7 +14,6 @@ from msgspec.structs import replace
 
 from indexer.catalogue.admission import admit
 from indexer.catalogue.catalogue import Catalogue, ListedService
-from indexer.catalogue.known import KnownResults
 from indexer.catalogue.reading import OTHER_KIND, Result, apply_rules, read_all
 from indexer.catalogue.records import Record, given_id, read_record
 from indexer.catalogue.table import decode_resource, row_of
@@ -84,12 +83,11 @@ class Intake:
         pool: Pool,
         findings: Findings,
         now: datetime,
-        known: KnownResults,
     ) -> None:
         self.accepted: list[Reading] = []
         self._options, self._rules, self._now = options, rules, now
         self._catalogue, self._table = catalogue, catalogue.table
-        self._pool, self._findings, self._known = pool, findings, known
+        self._pool, self._findings = pool, findings
         self._public_names: dict[str, str] = {}
 
     def read(self, inputs: list[Input], progress: Stage) -> None:
@@ -161,9 +159,8 @@ class Intake:
             read_document=read_document,
         )
         listed = kind if kind in LIST_KINDS else None
-        for record, result in read_all(
-            self._pool, records, listed, self._rules, self._now, self._known
-        ):
+        known = self._catalogue.known
+        for record, result in read_all(self._pool, records, listed, self._rules, self._now, known):
             progress.advance(len(record.text) + 1)
             tally.records += 1
             try:

@@ -1,7 +1,7 @@
-"""Known results: what the last build read in texts, which this one need not read again.
+"""Known results: what the last build made of texts, which this one need not make again.
 
-The key of a result is a hash of the text and of all else that decides it but the program: the rules
-and the kind of the source. Results that depend on the time have none.
+The key of a result is a hash of all that decides it but the program. Results that depend on the
+time have none.
 """
 
 from __future__ import annotations
@@ -9,14 +9,10 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
-from hashlib import blake2b, sha256
+from hashlib import blake2b
 from pathlib import Path
 
-import msgspec
-
-from indexer.catalogue.records import Record
 from indexer.errors import IndexerError
-from indexer.options import Kind, Policy
 from indexer.record_store import KEY_SIZE
 from service.storage.container import SUFFIX
 
@@ -25,54 +21,51 @@ SCHEMA = """
 PRAGMA journal_mode = OFF;
 PRAGMA synchronous = OFF;
 PRAGMA page_size = 32768;
-CREATE TABLE results (key BLOB, result BLOB, is_record INTEGER);
+CREATE TABLE results (key BLOB, result BLOB);
 BEGIN;
 """
 INDEX = "CREATE INDEX results_by_key ON results (key)"
-ATTACH = "ATTACH ? AS last"
-FIND = "SELECT result, is_record FROM last.results WHERE key = ?"
-
-_encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(Record).decode
+INSERT = "INSERT INTO results VALUES (?, ?)"
+FIND = "SELECT result FROM last.results WHERE key = ?"
 
 
 class KnownResults:
-    """Results of texts: those of the last build, and those that are left for the next one."""
+    """Results by their keys: those of the last build, and those that are left for the next one."""
 
     def __init__(self, connection: sqlite3.Connection, last: Path | None) -> None:
         self._execute, self._has_last = connection.execute, False
         if last is not None:
             with suppress(sqlite3.Error):
-                self._execute(ATTACH, [f"{last.absolute().as_uri()}?immutable=1"])
+                uri = f"{last.absolute().as_uri()}?immutable=1"
+                self._execute("ATTACH ? AS last", [uri])
                 self._has_last = True
         connection.executescript(SCHEMA)
 
-    def find(self, key: bytes) -> bytes | Record | None:
+    def find(self, key: bytes) -> bytes | None:
         """Return a result of the last build, and leave it for the next one; None without one."""
         row = self._execute(FIND, [key]).fetchone() if self._has_last else None
         if row is None:
             return None
-        self._execute("INSERT INTO results VALUES (?, ?, ?)", (key, *row))
-        return _decode(row[0]) if row[1] else bytes(row[0])
+        self.add(key, row[0])
+        return bytes(row[0])
 
-    def add(self, key: bytes, result: bytes | Record) -> None:
-        """Leave a result for the next build: a record, or the bytes of a resource."""
-        is_record = isinstance(result, Record)
-        values = key, _encode(result) if is_record else result, is_record
-        self._execute("INSERT INTO results VALUES (?, ?, ?)", values)
+    def add(self, key: bytes, result: bytes) -> None:
+        """Leave a result for the next build."""
+        self._execute(INSERT, (key, result))
 
 
 class Keys:
-    """The keys of texts of a source of this kind, by these rules."""
+    """The keys of contents whose results are decided by these values too."""
 
-    def __init__(self, policy: Policy, kind: Kind | None) -> None:
-        self._base = blake2b(sha256(repr((policy, kind)).encode()).digest(), digest_size=KEY_SIZE)
+    def __init__(self, *values: object) -> None:
+        base = blake2b(repr(values).encode()).digest()
+        self._hash = blake2b(base, digest_size=KEY_SIZE)
 
-    def __call__(self, text: bytes) -> bytes:
-        """Return the key of a text."""
-        digest = self._base.copy()
-        digest.update(text)
-        return digest.digest()
+    def __call__(self, content: bytes) -> bytes:
+        """Return the key of the result of a content."""
+        copied = self._hash.copy()
+        copied.update(content)
+        return copied.digest()
 
 
 @contextmanager
@@ -88,4 +81,4 @@ def open_results(folder: Path, last: Path | None) -> Iterator[KnownResults]:
             connection.execute(INDEX)
             connection.execute("COMMIT")
     except sqlite3.Error as error:
-        raise IndexerError(f"what was read cannot be kept on disk: {error}") from error
+        raise IndexerError(f"results cannot be kept on disk: {error}") from error

@@ -10,6 +10,8 @@ from decimal import Decimal
 from functools import lru_cache
 from typing import NamedTuple, TypeVar
 
+import msgspec
+
 from indexer.catalogue.known import Keys, KnownResults
 from indexer.catalogue.records import Record, read_record
 from indexer.catalogue.table import encode_resource
@@ -38,6 +40,9 @@ R = TypeVar("R")
 
 Result = bytes | Record | InvalidRecord
 """The bytes of a resource, a record, or why a text is neither."""
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode: Callable[[bytes], bytes | Record] = msgspec.msgpack.Decoder(bytes | Record).decode
 
 
 class Lookup(NamedTuple):
@@ -69,13 +74,14 @@ def read_all(
 ) -> Iterator[tuple[SourceRecord, Result]]:
     """Yield the records of a source with their results, in order; no rule on age is applied."""
     policy = rules.decided
-    key_of = Keys(policy, kind)
+    key_of = Keys("read", policy, kind)
 
     def look_up(record: SourceRecord) -> Lookup:
         if record.fault is not None or isinstance(record, Described):
             return Lookup(record, b"", record.fault)
         key = key_of(record.text)
-        return Lookup(record, key, None if known is None else known.find(key))
+        found = None if known is None else known.find(key)
+        return Lookup(record, key, None if found is None else _decode(found))
 
     def read(batch: list[Lookup]) -> Future[Answer]:
         texts = [each.record.text for each in batch if each.key and each.result is None]
@@ -95,7 +101,7 @@ def read_all(
             else:
                 read_now = next(results)
                 if known and answer.holds_until is None and not isinstance(read_now, InvalidRecord):
-                    known.add(key, read_now)
+                    known.add(key, _encode(read_now))
                 yield record, read_now
 
 
