@@ -54,7 +54,7 @@ class KnownResults:
         self._execute(INSERT, (key, result))
 
 
-class Keys:
+class ResultKeys:
     """The keys of contents whose results are decided by these values too."""
 
     def __init__(self, *values: object) -> None:

@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeVar
 
 import msgspec
 
-from indexer.catalogue.known import Keys, KnownResults
+from indexer.catalogue.known import KnownResults, ResultKeys
 from indexer.catalogue.records import Record, read_record
 from indexer.catalogue.table import encode_resource
 from indexer.errors import InvalidRecord, LeftOut
@@ -74,7 +74,7 @@ def read_all(
 ) -> Iterator[tuple[SourceRecord, Result]]:
     """Yield the records of a source with their results, in order; no rule on age is applied."""
     policy = rules.decided
-    key_of = Keys("read", policy, kind)
+    key_of = ResultKeys("read", policy, kind)
 
     def look_up(record: SourceRecord) -> Lookup:
         if record.fault is not None or isinstance(record, Described):

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Raw
 from msgspec.structs import astuple
 
-from indexer.catalogue.known import Keys, KnownResults
+from indexer.catalogue.known import KnownResults, ResultKeys
 from indexer.catalogue.reading import in_batches
 from indexer.catalogue.records import Record, read_record
 from indexer.catalogue.table import ItemRow, Table, decode_resource
@@ -93,7 +93,7 @@ def describe_services(
     ids: by the keys of the services
     limit: the greatest number of endpoints
     """
-    key_of = Keys("describe", limit)
+    key_of = ResultKeys("describe", limit)
 
     def look_up(items: HostItems) -> tuple[HostItems, Group, bytes, bytes | None]:
         members = [(resource, row.trust) for row, resource in items.members]

@@ -26,6 +26,7 @@ from indexer.intake.lists import SourceRecord
 from indexer.intake.rules import Denials, Rules, TakenDown
 from indexer.options import BuildOptions, Denial, Policy, RankingOptions
 from indexer.processes.pool import Pool
+from indexer.resources.x402 import read_resource
 from indexer.untrusted import SECOND, since_epoch
 from service.snapshot.manifest import read_manifest
 from tests.support.artifacts import folder, listed
@@ -183,7 +184,7 @@ def test_of_unchanged_texts_nothing_is_read_or_described_again_by_the_same_rules
 
         return counting
 
-    monkeypatch.setattr(reading, "read_resource", count("read", reading.read_resource))
+    monkeypatch.setattr(reading, "read_resource", count("read", read_resource))
     monkeypatch.setattr(services, "describe_group", count("described", services.describe_group))
     source, artifacts, numbers = tmp_path / "feed.jsonl", tmp_path / "artifacts", count_up()
 
