@@ -19,6 +19,7 @@ from indexer.catalogue.merge import PATH, Merger
 from indexer.catalogue.overlays import Overlays, read_overlays
 from indexer.catalogue.probed import ProbedCatalogue, probe_catalogue
 from indexer.catalogue.table import open_table
+from indexer.decisions import Decisions, DecisionTable
 from indexer.errors import SourceFailed
 from indexer.intake.findings import Findings, State
 from indexer.intake.lists import LIST_KINDS
@@ -36,7 +37,6 @@ from indexer.resources.assets import find_stablecoins
 from indexer.segments.reuse import ReuseStore
 from indexer.snapshot.demand import write_demand
 from indexer.snapshot.ecosystem import write_ecosystem
-from indexer.sources.decisions import Decisions, DecisionTable
 from indexer.untrusted import MICROSECOND
 from service.errors import SnapshotUnavailable
 from service.schema.demand import DemandInputs

@@ -17,6 +17,7 @@ from indexer.catalogue.intake import refresh_accepted, store_accepted
 from indexer.catalogue.known import FILE as RESULTS
 from indexer.catalogue.overlays import read_overlays
 from indexer.columns.record_columns import open_columns
+from indexer.decisions import DecisionTable, read_decisions
 from indexer.encoder.packaged import StaticEncoder, load_encoder
 from indexer.errors import IndexerError
 from indexer.indexing import IndexReport, write_indexes
@@ -38,7 +39,6 @@ from indexer.segments.reuse import ReuseStore, save
 from indexer.segments.store import SegmentCounts
 from indexer.snapshot.compare import compare_with_served
 from indexer.snapshot.listings import write_listings
-from indexer.sources.decisions import DecisionTable, read_decisions
 from indexer.storing import StoredServices, store_services
 from indexer.whoosh_index.files import is_whole_index
 from indexer.whoosh_index.update import publish_whoosh_index, start_whoosh_index

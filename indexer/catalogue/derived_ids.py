@@ -8,7 +8,7 @@ from collections.abc import Collection, Sequence
 
 from msgspec import Struct
 
-from indexer.sources.decisions import Decisions
+from indexer.decisions import Decisions
 from service.schema.values import ID_PATTERN
 from service.urls import ascii_host
 

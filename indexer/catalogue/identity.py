@@ -12,11 +12,11 @@ from indexer.catalogue.merge import OUTRANKED as OUTRANKED_URL
 from indexer.catalogue.merge import PATH, Merger, trusts_of
 from indexer.catalogue.services import describe_services
 from indexer.catalogue.table import ItemRow
+from indexer.decisions import Decisions
+from indexer.endpoints import EndpointPayees, read_endpoints, split_methods
 from indexer.errors import LeftOut
 from indexer.intake.findings import Findings
 from indexer.processes.pool import Pool
-from indexer.sources.decisions import Decisions
-from indexer.x402.endpoints import EndpointPayees, read_endpoints, split_methods
 from service.urls import find_url
 
 OUTRANKED = "listed by a more trusted source"

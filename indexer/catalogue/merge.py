@@ -12,6 +12,7 @@ from msgspec import Raw
 
 from indexer.catalogue.reading import apply_rules
 from indexer.catalogue.table import ItemRow, Table, decode_resource, encode_resource, row_of
+from indexer.decisions import Decisions
 from indexer.errors import InvalidRecord, LeftOut
 from indexer.intake.findings import Conflict, Findings
 from indexer.intake.rules import Rules, fold_address
@@ -20,7 +21,6 @@ from indexer.resources.documents import join_resources
 from indexer.resources.listing import MAX_ENTRIES, MAX_LISTING
 from indexer.resources.resource import Resource
 from indexer.resources.x402 import read_resource
-from indexer.sources.decisions import Decisions
 from indexer.untrusted import raw_members
 from service.networks import network_key
 from service.schema.values import NULL

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from indexer.catalogue.derived_ids import ascii_domain
 from indexer.compressed import decompress
+from indexer.endpoints import decode_endpoints
 from indexer.errors import InvalidRecord, SourceError
 from indexer.intake.lists import source_errors
 from indexer.intake.rules import normal_form
@@ -28,7 +29,6 @@ from indexer.text import (
     shorten,
 )
 from indexer.untrusted import raw_members
-from indexer.x402.endpoints import decode_endpoints
 from service.schema.profiles import Profile
 from service.urls import find_url, is_url
 

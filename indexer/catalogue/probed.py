@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from indexer.catalogue.catalogue import Catalogue, ListedService
 from indexer.catalogue.table import decode_resource
+from indexer.endpoints import decode_endpoints
 from indexer.intake.findings import Findings
 from indexer.intake.rules import Rules
 from indexer.intake.sources import Input
@@ -24,7 +25,6 @@ from indexer.probes.read import Targets, read_probes
 from indexer.probes.verdicts import ProbeVerdicts
 from indexer.progress import Stage
 from indexer.resources.resource import Resource
-from indexer.x402.endpoints import decode_endpoints
 from service.schema.probes import NO_PROBE_FACTS, ProbeFacts, Terms
 
 MAX_TERMS = 2**14

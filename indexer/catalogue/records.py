@@ -12,12 +12,12 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
 from indexer.catalogue.derived_ids import can_be_id
+from indexer.endpoints import decode_endpoints
 from indexer.errors import InvalidRecord
 from indexer.intake.rules import fold_address
 from indexer.resources.assets import mainnet_prices
 from indexer.text import check_depth, check_digits, decode_or_invalid
 from indexer.untrusted import raw_items, raw_members
-from indexer.x402.endpoints import decode_endpoints
 from service.schema.records import CatalogueRecord, Endpoint, EndpointQuality, PriceSummary, Pricing
 from service.urls import find_url
 

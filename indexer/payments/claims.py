@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator
 from decimal import Decimal
 from typing import NamedTuple
 
+from indexer.endpoints import decode_endpoints
 from indexer.resources.assets import is_usd
 from indexer.resources.resource import Resource
-from indexer.x402.endpoints import decode_endpoints
 from service.networks import network_key
 from service.prices import EXACT
 from service.urls import find_url

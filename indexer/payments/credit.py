@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from msgspec import Struct
 
+from indexer.decisions import Decisions
 from indexer.payments.claims import Claim
 from indexer.payments.demand import (
     ENDPOINT_BITS,
@@ -26,7 +27,6 @@ from indexer.payments.demand import (
     read_inputs,
 )
 from indexer.snapshot.ecosystem import DAY
-from indexer.sources.decisions import Decisions
 from service.schema.demand import DemandInputs
 
 if TYPE_CHECKING:  # a catalogue without payments is built without DuckDB

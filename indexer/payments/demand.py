@@ -14,11 +14,11 @@ import msgspec
 from msgspec import Raw, Struct
 from msgspec.structs import asdict
 
+from indexer.endpoints import decode_endpoints
 from indexer.search.popularity import Payers
 from indexer.snapshot.demand import CountedDemand
 from indexer.snapshot.ecosystem import ATTO_IN_MICRO, format_milliseconds
 from indexer.untrusted import raw_items, raw_members
-from indexer.x402.endpoints import decode_endpoints
 from service.schema.demand import (
     Amounts,
     DemandFigures,

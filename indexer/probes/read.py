@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from indexer.endpoints import split_methods
 from indexer.errors import InvalidRecord, LeftOut
 from indexer.intake.findings import Findings
 from indexer.intake.lists import read_records
@@ -23,7 +24,6 @@ from indexer.probes.observation import Observation, Outcome, Quote, decode_obser
 from indexer.probes.verdicts import ProbeVerdicts, judge
 from indexer.progress import Stage
 from indexer.untrusted import NEVER, url_or_invalid
-from indexer.x402.endpoints import split_methods
 from service.schema.probes import Terms
 from service.urls import find_url
 

@@ -10,9 +10,9 @@ import msgspec
 from msgspec import UNSET, Raw, Struct
 from msgspec.structs import replace
 
+from indexer.endpoints import split_methods
 from indexer.resources.names import registrable_domain
 from indexer.resources.parameters import is_template
-from indexer.x402.endpoints import split_methods
 from service.bodies import encode_body, media_type_of
 from service.filtering.offers import NONE
 from service.schema.records import ParameterDescriptor

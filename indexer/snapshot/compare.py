@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Raw, Struct
 
+from indexer.decisions import read_decisions
 from indexer.errors import Misuse
 from indexer.intake.findings import Conflict
 from indexer.snapshot.changes import (
@@ -18,7 +19,6 @@ from indexer.snapshot.changes import (
     compare_services,
     find_alerts,
 )
-from indexer.sources.decisions import read_decisions
 from indexer.text import one_line
 from service.errors import REBUILD, SnapshotDamaged, SnapshotMissing, SnapshotUnavailable
 from service.prices import price_range

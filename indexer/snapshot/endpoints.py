@@ -21,6 +21,7 @@ from indexer.columns.record_columns import RecordColumns
 from indexer.columns.records import ENDPOINT_FIELDS, IndexedEndpoint, decode_service
 from indexer.encoder.encoding import TextEncoder, open_pieces
 from indexer.encoder.quantising import EncodedTexts
+from indexer.endpoints import identify_endpoint
 from indexer.record_store import write_record_store
 from indexer.resources.x402 import read_resource
 from indexer.search.filters import FacetValues, write_conditions
@@ -31,7 +32,6 @@ from indexer.segments.postings import Numbers
 from indexer.segments.texts import TokenFields
 from indexer.snapshot.resources import ListedResources
 from indexer.untrusted import string_of
-from indexer.x402.endpoints import identify_endpoint
 from service.conditions import ENDPOINT_KEYS, EndpointConditions
 from service.filtering.offers import NONE
 from service.schema.profiles import EndpointFacts

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from indexer.catalogue.derived_ids import Identity, can_be_id, derive_ids, plain_id
-from indexer.sources.decisions import Decisions, DecisionTable
+from indexer.decisions import Decisions, DecisionTable
 from service.schema.values import ID_PATTERN
 
 HOSTS = ("a.b.example", "a-b.example", "a.b-example", "a-b-example", "c.example", "c.example:81")

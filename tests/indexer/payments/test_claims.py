@@ -14,12 +14,12 @@ from duckdb import DuckDBPyConnection
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from indexer.decisions import FILE, Decisions, DecisionTable
 from indexer.payments.claims import NO_ENDPOINT, Claim, claims_of_listings, claims_of_record
 from indexer.payments.credit import count_credits
 from indexer.payments.rules import MACROS
 from indexer.resources.resource import Resource
 from indexer.resources.x402 import read_resource
-from indexer.sources.decisions import FILE, Decisions, DecisionTable
 from tests.indexer.payments.test_credit import PAYMENTS
 from tests.support.running import Json, endpoint, service
 from tests.support.sources.x402 import TEST_USDC, USDC, accept, resource

@@ -14,12 +14,12 @@ from duckdb import DuckDBPyConnection
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from indexer.decisions import Decisions
 from indexer.payments.claims import NO_ENDPOINT, Claim
 from indexer.payments.credit import BATCH, count_credits
 from indexer.payments.demand import CreditedDemand, ServiceDemand
 from indexer.payments.rules import MACROS
 from indexer.search.popularity import Payers
-from indexer.sources.decisions import Decisions
 from service.schema.demand import DemandFigures
 from tests.support.running import Json, endpoint, examples, service
 

@@ -15,6 +15,7 @@ from indexer.catalogue.merge import Merger
 from indexer.catalogue.reading import apply_rules
 from indexer.catalogue.services import HostItems, describe_services
 from indexer.catalogue.table import Table, decode_resource, encode_resource, row_of
+from indexer.decisions import Decisions
 from indexer.errors import InvalidRecord
 from indexer.intake.findings import Findings
 from indexer.intake.rules import Rules
@@ -24,7 +25,6 @@ from indexer.resources.assets import find_stablecoins
 from indexer.resources.listing import encode_listing
 from indexer.resources.resource import Resource
 from indexer.resources.x402 import read_resource
-from indexer.sources.decisions import Decisions
 from tests.support.running import Json
 
 USDC = "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913"

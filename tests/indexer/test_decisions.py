@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indexer.errors import SourceError
-from indexer.intake.findings import Conflict
-from indexer.sources.decisions import (
+from indexer.decisions import (
     FILE,
     MAX_CONFLICTS,
     Decisions,
     DecisionTable,
     read_decisions,
 )
+from indexer.errors import SourceError
+from indexer.intake.findings import Conflict
 from service.snapshot.manifest import File, sha256
 
 names = st.text(max_size=5)

@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from indexer.decisions import FILE, Decisions, DecisionTable
 from indexer.intake.findings import Conflict
 from indexer.resources.listing import MAX_ENTRIES, MAX_LISTING, encode_listing
-from indexer.sources.decisions import FILE, Decisions, DecisionTable
 from tests.support.running import Json, examples
 from tests.support.sources.x402 import (
     SOLANA_USDC,

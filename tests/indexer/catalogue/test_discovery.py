@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from indexer.catalogue.derived_ids import Identity, derive_ids
 from indexer.catalogue.reading import apply_rules
 from indexer.catalogue.services import HostItems
+from indexer.decisions import Decisions
 from indexer.errors import InvalidRecord, LeftOut
 from indexer.resources.assets import is_test_network
 from indexer.resources.x402 import read_resource
-from indexer.sources.decisions import Decisions
 from tests.support.running import SHARED, Json, examples
 from tests.support.sources.x402 import (
     RULES,
