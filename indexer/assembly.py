@@ -14,6 +14,7 @@ from indexer.catalogue.catalogue import Catalogue, ListedService
 from indexer.catalogue.derived_ids import plain_id
 from indexer.catalogue.identity import Identifier
 from indexer.catalogue.intake import Intake, Reading
+from indexer.catalogue.known import open_results
 from indexer.catalogue.merge import PATH, Merger
 from indexer.catalogue.overlays import Overlays, read_overlays
 from indexer.catalogue.probed import ProbedCatalogue, probe_catalogue
@@ -148,8 +149,11 @@ class Assembler:
         overlays = read_overlays(each.path for each in inputs.overlays)
         denied = (*options.policy.deny, *overlays.denials)
         rules = Rules(options.policy, Denials(denied), context.now)
-        with open_table(context.staging) as table:
-            catalogue = Catalogue(table, options.policy.max_price)
+        with (
+            open_table(context.staging) as table,
+            open_results(context.staging, context.reuse.results()) as known,
+        ):
+            catalogue = Catalogue(table, known, options.policy.max_price)
             accepted = self._read(inputs, catalogue, rules)
             with context.progress.stage("merge"):
                 merger = Merger(table, self._decisions, rules, findings)

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from indexer.assembly import Assembler, BuildContext, payment_inputs
 from indexer.catalogue.intake import refresh_accepted, store_accepted
+from indexer.catalogue.known import FILE as RESULTS
 from indexer.catalogue.overlays import read_overlays
 from indexer.columns.record_columns import open_columns
 from indexer.encoder.packaged import StaticEncoder, load_encoder
@@ -357,7 +358,7 @@ def _leave_files(
             notes.append(str(error))
     segments = [(each.stored.path, each.stored.file) for each in indexed.segments]
     try:
-        save(artifacts, snapshot_id, segments, indexed.columns)
+        save(artifacts, snapshot_id, segments, indexed.columns, context.staging / RESULTS)
     except OSError as error:
         notes.append(f"the next build can reuse nothing of this one: {error}")
 

@@ -8,6 +8,7 @@ from decimal import Decimal
 from msgspec import Struct
 from msgspec.structs import replace
 
+from indexer.catalogue.known import KnownResults
 from indexer.catalogue.overlays import Overlay, apply_overlay
 from indexer.catalogue.records import Record, disbelieve, read_record
 from indexer.catalogue.table import Table
@@ -59,8 +60,8 @@ class Catalogue:
     No price above `max_price` is believed.
     """
 
-    def __init__(self, table: Table, max_price: Decimal) -> None:
-        self.table, self._max_price = table, max_price
+    def __init__(self, table: Table, known: KnownResults, max_price: Decimal) -> None:
+        self.table, self.known, self._max_price = table, known, max_price
         self.sources: list[SourceOptions] = []
         self.records: list[ListedService] = []
         self.services: dict[str, ListedService] = {}

@@ -63,7 +63,9 @@ class Identifier:
             self._enter(service)
         self._claim_items()
         rests = dict(zip(keys, ids[len(records) :], strict=True))
-        for group, found in describe_services(pool, self._table, paths, rests, limit):
+        for group, found in describe_services(
+            pool, self._table, paths, rests, limit, self._catalogue.known
+        ):
             newest = group.newest
             service = self._catalogue.add(
                 found.record, newest.source, newest.position, found.outputs

@@ -159,7 +159,8 @@ class Intake:
             read_document=read_document,
         )
         listed = kind if kind in LIST_KINDS else None
-        for record, result in read_all(self._pool, records, listed, self._rules, self._now):
+        known = self._catalogue.known
+        for record, result in read_all(self._pool, records, listed, self._rules, self._now, known):
             progress.advance(len(record.text) + 1)
             tally.records += 1
             try:
@@ -194,6 +195,7 @@ class Intake:
 
     def _add_resource(self, reading: Reading, record: SourceRecord, resource: bytes) -> None:
         found = decode_resource(resource)
+        self._rules.check_age(found.updated)
         row = row_of(found, self._source, reading.input.options.trust, record.position)
         text = b"" if isinstance(record, Described) else record.text
         worse = self._table.add_item(reading.found, row, text, resource)

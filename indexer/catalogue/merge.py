@@ -160,6 +160,7 @@ class Merger:
         if not resource.tool_url:
             resource.method = resource.method or method
         apply_rules(resource, self._rules)
+        self._rules.check_age(resource.updated)
         return resource
 
     def _name(self, row: ItemRow) -> str:

@@ -10,6 +10,9 @@ from decimal import Decimal
 from functools import lru_cache
 from typing import NamedTuple, TypeVar
 
+import msgspec
+
+from indexer.catalogue.known import KnownResults, ResultKeys
 from indexer.catalogue.records import Record, read_record
 from indexer.catalogue.table import encode_resource
 from indexer.errors import InvalidRecord, LeftOut
@@ -38,6 +41,20 @@ R = TypeVar("R")
 Result = bytes | Record | InvalidRecord
 """The bytes of a resource, a record, or why a text is neither."""
 
+_encode = msgspec.msgpack.Encoder().encode
+_decode: Callable[[bytes], bytes | Record] = msgspec.msgpack.Decoder(bytes | Record).decode
+
+
+class Lookup(NamedTuple):
+    """A record, the key of its result, and the result where it is known or a fault.
+
+    The key is empty for a record without a text to read.
+    """
+
+    record: SourceRecord
+    key: bytes
+    result: Result | None
+
 
 class Answer(NamedTuple):
     """The results of a batch, until when they hold, and how often each denial was found."""
@@ -48,29 +65,50 @@ class Answer(NamedTuple):
 
 
 def read_all(
-    pool: Pool, records: Iterable[SourceRecord], kind: Kind | None, rules: Rules, now: datetime
+    pool: Pool,
+    records: Iterable[SourceRecord],
+    kind: Kind | None,
+    rules: Rules,
+    now: datetime,
+    known: KnownResults | None = None,
 ) -> Iterator[tuple[SourceRecord, Result]]:
-    """Yield the records of a source with their results, in order."""
+    """Yield the records of a source with their results, in order; no rule on age is applied."""
+    policy = rules.decided
+    key_of = ResultKeys("read", policy, kind)
 
-    def read(batch: list[SourceRecord]) -> Future[Answer]:
-        texts = [b"" if isinstance(each, Described) else each.text for each in batch]
-        return pool.submit(read_texts, rules.decided, now, kind, texts)
+    def look_up(record: SourceRecord) -> Lookup:
+        if record.fault is not None or isinstance(record, Described):
+            return Lookup(record, b"", record.fault)
+        key = key_of(record.text)
+        found = None if known is None else known.find(key)
+        return Lookup(record, key, None if found is None else _decode(found))
 
-    for batch, answer in in_batches(pool, records, lambda record: len(record.text), read):
+    def read(batch: list[Lookup]) -> Future[Answer]:
+        texts = [each.record.text for each in batch if each.key and each.result is None]
+        return pool.submit(read_texts, policy, now, kind, texts)
+
+    found = map(look_up, records)
+    for batch, answer in in_batches(pool, found, lambda each: len(each.record.text), read):
         rules.denials.counts.update(answer.denied)
         if answer.holds_until is not None:
             rules.hold_until(answer.holds_until)
-        for record, result in zip(batch, answer.results, strict=True):
-            if record.fault is not None:
-                yield record, record.fault
-            elif isinstance(record, Described) and record.resource is not None:
-                yield record, _apply(record.resource, rules)
-            else:
+        results = iter(answer.results)
+        for record, key, result in batch:
+            if result is not None:
                 yield record, result
+            elif isinstance(record, Described):
+                yield record, _apply(record.resource, rules) if record.resource else b""
+            else:
+                read_now = next(results)
+                if known and answer.holds_until is None and not isinstance(read_now, InvalidRecord):
+                    known.add(key, _encode(read_now))
+                yield record, read_now
 
 
 def apply_rules(resource: Resource, rules: Rules) -> None:
-    """Apply the rules to a resource, which loses dates in the future; raises LeftOut.
+    """Apply all rules but that on age to a resource; raises LeftOut.
+
+    It loses dates in the future.
 
     Another entry is its price where that is above the highest one.
     """
@@ -86,7 +124,6 @@ def apply_rules(resource: Resource, rules: Rules) -> None:
     for moment in (resource.updated, resource.called):
         rules.note_time(moment)
     forget_dates(resource, rules.latest)
-    rules.check_age(resource.updated)
 
 
 def in_batches(
@@ -116,11 +153,11 @@ def in_batches(
 
 
 def read_texts(policy: Policy, now: datetime, kind: Kind | None, texts: Sequence[bytes]) -> Answer:
-    """Read the texts of a batch, in a worker or here; results of empty ones mean nothing."""
+    """Read the texts of a batch, in a worker or here."""
     rules = _rules(policy, now)
     rules.holds_until = None
     rules.denials.counts.clear()
-    results = [_read(SourceRecord("", text), kind, rules) if text else b"" for text in texts]
+    results = [_read(SourceRecord("", text), kind, rules) for text in texts]
     return Answer(results, rules.holds_until, Counter(rules.denials.counts))
 
 

@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Raw
 from msgspec.structs import astuple
 
+from indexer.catalogue.known import KnownResults, ResultKeys
 from indexer.catalogue.reading import in_batches
 from indexer.catalogue.records import Record, read_record
 from indexer.catalogue.table import ItemRow, Table, decode_resource
@@ -71,10 +72,20 @@ class GroupRecord(NamedTuple):
 Paths = Mapping[str, Sequence[str]]
 ItemMembers = list[tuple[bytes, int]]
 """The bytes of resources, and the trust in their sources."""
+Group = tuple[str, str, ItemMembers]
+"""The id and the domain of a service, and its items."""
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(GroupRecord).decode
 
 
 def describe_services(
-    pool: Pool, table: Table, paths: Paths, ids: Mapping[str, str], limit: int
+    pool: Pool,
+    table: Table,
+    paths: Paths,
+    ids: Mapping[str, str],
+    limit: int,
+    known: KnownResults | None = None,
 ) -> Iterator[tuple[HostItems, GroupRecord]]:
     """Yield the services of the items that no service has, with their records.
 
@@ -82,21 +93,28 @@ def describe_services(
     ids: by the keys of the services
     limit: the greatest number of endpoints
     """
+    key_of = ResultKeys("describe", limit)
 
-    def describe(groups: list[HostItems]) -> Future[list[GroupRecord]]:
-        members = [
-            (
-                ids[group.key],
-                group.domain,
-                [(resource, row.trust) for row, resource in group.members],
-            )
-            for group in groups
-        ]
-        return pool.submit(describe_groups, members, limit)
+    def look_up(items: HostItems) -> tuple[HostItems, Group, bytes, bytes | None]:
+        members = [(resource, row.trust) for row, resource in items.members]
+        group = ids[items.key], items.domain, members
+        key = key_of(_encode(group))
+        return items, group, key, None if known is None else known.find(key)
 
-    found = find_groups(table, paths)
-    for groups, described in in_batches(pool, found, lambda group: group.size, describe):
-        yield from zip(groups, described, strict=True)
+    def describe(
+        batch: list[tuple[HostItems, Group, bytes, bytes | None]],
+    ) -> Future[list[GroupRecord]]:
+        unknown = [group for _, group, _, found in batch if found is None]
+        return pool.submit(describe_groups, unknown, limit)
+
+    found = map(look_up, find_groups(table, paths))
+    for batch, answers in in_batches(pool, found, lambda each: each[0].size, describe):
+        described = iter(answers)
+        for items, _, key, result in batch:
+            record = next(described) if result is None else _decode(result)
+            if result is None and known is not None:
+                known.add(key, _encode(record))
+            yield items, record
 
 
 def find_groups(table: Table, paths: Paths) -> Iterator[HostItems]:
@@ -120,7 +138,7 @@ def _key_of(row: ItemRow, paths: Sequence[str]) -> str:
     return row.domain + next((each for each in paths if f"{rest}/".startswith(f"{each}/")), "")
 
 
-def describe_groups(groups: list[tuple[str, str, ItemMembers]], limit: int) -> list[GroupRecord]:
+def describe_groups(groups: list[Group], limit: int) -> list[GroupRecord]:
     """Return the records of groups with their ids and domains, in a worker or here."""
     return [describe_group(*each, limit) for each in groups]
 

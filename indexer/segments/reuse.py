@@ -1,6 +1,6 @@
 """The reuse store: files that a build leaves for the builds after it, by the hash of their content.
 
-    artifacts/reuse/<SHA-256>.arrays   a segment, or the columns of records
+    artifacts/reuse/<SHA-256>.arrays   a segment, the columns of records, or results of reading
     artifacts/reuse/<id>.json          which of them the build of a snapshot left
 
 They are neither served, copied nor verified with a snapshot. A build hashes each file before its
@@ -37,11 +37,7 @@ class ReuseIndex(Struct, frozen=True):
     program: str
     segments: list[Digest]
     columns: Digest
-
-    @property
-    def digests(self) -> list[str]:
-        """All hashes."""
-        return [*self.segments, self.columns]
+    results: Digest
 
 
 class ReuseStore:
@@ -77,6 +73,11 @@ class ReuseStore:
                     return open_columns(path)
         return no_columns()
 
+    def results(self) -> Path | None:
+        """Return the whole file of results of the first snapshot that left one."""
+        found = (self._verified(index.results) for index in self._indexes.values())
+        return next((arrays_path(path) for path in found if path is not None), None)
+
     def _verified(self, digest: str) -> Path | None:
         """Return the path without suffix of a file that has this hash, None without one."""
         path = self._folder / digest
@@ -91,8 +92,11 @@ def save(
     snapshot_id: str,
     segments: Sequence[tuple[Path, File]],
     columns: Path,
+    results: Path,
 ) -> None:
     """Move the files that a build leaves to the store, and remove those that no snapshot uses.
+
+    Of results, which are large and change little, those of this build stay alone.
 
     Called in `stage`, with paths without suffix. Files are not flushed to the disk: a build hashes
     each before its use, so that a torn one counts as missing. Raises OSError.
@@ -103,18 +107,19 @@ def save(
         hash_program(),
         segments=[_move(path, file.sha256, folder) for path, file in segments],
         columns=_move(columns, sha256(arrays_path(columns)), folder),
+        results=_move(results, sha256(arrays_path(results)), folder),
     )
     fresh = columns.with_name(f"{snapshot_id}.json")
     fresh.write_bytes(msgspec.json.encode(index))
     fresh.replace(folder / fresh.name)
     kept = {path.name for path in (artifacts / SNAPSHOTS).iterdir()}
-    used: set[str] = set()
+    used = {index.results}
     for path in folder.glob("*.json"):
         each = read_json(path, ReuseIndex)
         if each is None or path.stem not in kept:
             path.unlink()
         else:
-            used.update(each.digests)
+            used.update((*each.segments, each.columns))
     for path in folder.glob(f"*{SUFFIX}"):
         if path.name.removesuffix(SUFFIX) not in used:
             path.unlink()

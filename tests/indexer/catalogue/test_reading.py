@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from decimal import Decimal
 from fractions import Fraction
+from itertools import count as count_up
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +19,14 @@ from msgspec import structs
 
 from indexer.build import build_snapshot
 from indexer.catalogue.reading import Result, read_all
+from indexer.catalogue.services import describe_group
 from indexer.catalogue_file import name_source
 from indexer.errors import IndexerError, InvalidRecord
 from indexer.intake.lists import SourceRecord
 from indexer.intake.rules import Denials, Rules, TakenDown
 from indexer.options import BuildOptions, Denial, Policy, RankingOptions
 from indexer.processes.pool import Pool
+from indexer.resources.x402 import read_resource
 from indexer.untrusted import SECOND, since_epoch
 from service.snapshot.manifest import read_manifest
 from tests.support.artifacts import folder, listed
@@ -64,8 +69,25 @@ lines = st.one_of(
             json.dumps(resource("https://api.one.example/v1")).encode(),
         ]
     ),
+    st.builds(
+        lambda host, path, updated: json.dumps(
+            resource(f"https://{host}.example/{path}", lastUpdated=updated)
+        ).encode(),
+        st.sampled_from(["one", "three", "denied"]),
+        st.sampled_from(["v1", "v2", "v3"]),
+        st.sampled_from(["2026-01-01T00:00:00Z", "2001-01-01T00:00:00Z", "2999-01-01T00:00:00Z"]),
+    ),
 )
-histories = st.lists(st.lists(lines, max_size=12), min_size=1, max_size=4)
+WIDE, CHEAP = Policy(), Policy(max_price=Decimal(1))
+policies = st.sampled_from(
+    [
+        Policy(),
+        Policy(max_age=7300 * 24 * 3600),
+        Policy(max_price=Decimal("0.001")),
+        Policy(deny=(Denial(host="denied.example", reason="fraud"),)),
+    ]
+)
+histories = st.lists(st.tuples(st.lists(lines, max_size=12), policies), min_size=1, max_size=4)
 
 
 def read(texts: Sequence[bytes], workers: int = 1) -> list[tuple[str, Outcome]]:
@@ -109,14 +131,14 @@ def test_a_killed_worker_ends_the_reading_with_advice(monkeypatch: pytest.Monkey
         read(new_records(50), WORKERS)
 
 
-def test_rules_that_workers_apply_are_counted_and_hold_until_their_moment(
+def test_denials_that_workers_find_are_counted_and_future_dates_hold_until_they_come(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("indexer.catalogue.reading.BATCH", 500)
     denial = Denial(host="denied.example", reason="fraud")
-    policy = Policy(deny=(denial,), max_age=3600)
+    policy = Policy(deny=(denial,))
     feed = [
-        resource(f"https://{host}.example/x", lastUpdated="2026-05-31T23:30:00Z")
+        resource(f"https://{host}.example/x", lastUpdated="2026-06-01T02:00:00Z")
         for host in ("denied", "a", "b", "c", "denied")
     ]
     texts = [json.dumps(each).encode() for each in feed]
@@ -127,7 +149,7 @@ def test_rules_that_workers_apply_are_counted_and_hold_until_their_moment(
             found = [result for _, result in read_all(pool, records, None, rules, NOW)]
         assert [isinstance(each, TakenDown) for each in found] == [True, False, False, False, True]
         assert rules.denials.counts == {denial: 2}
-        assert rules.holds_until == since_epoch(NOW) + 1800 * SECOND
+        assert rules.holds_until == since_epoch(NOW) + 3600 * SECOND - 1
 
 
 def test_calls_beyond_64_bits_are_kept(artifacts: Path, build: Build) -> None:
@@ -140,17 +162,56 @@ def test_calls_beyond_64_bits_are_kept(artifacts: Path, build: Build) -> None:
 @given(histories)
 @settings(max_examples=examples(10))
 def test_a_history_of_builds_publishes_what_builds_from_nothing_publish(
-    tmp_path_factory: pytest.TempPathFactory, history: list[list[bytes]]
+    tmp_path_factory: pytest.TempPathFactory, history: list[tuple[list[bytes], Policy]]
 ) -> None:
     base = tmp_path_factory.mktemp("history")
-    for number, texts in enumerate(history):
+    for number, (texts, policy) in enumerate(history):
         source = base / f"{number}.jsonl"
         source.write_bytes(b"\n".join([*new_records(1), *texts]))
-        kept = publish(source, base / "kept")
-        assert kept == publish(source, base / f"anew{number}")
+        kept = publish(source, base / "kept", policy)
+        assert kept == publish(source, base / f"anew{number}", policy)
 
 
-def publish(source: Path, artifacts: Path) -> tuple[dict[str, str], Any]:
+def test_of_unchanged_texts_nothing_is_read_or_described_again_by_the_same_rules(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counts: Counter[str] = Counter()
+
+    def count(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        def counting(*arguments: Any) -> Any:
+            counts[name] += 1
+            return function(*arguments)
+
+        return counting
+
+    reader, describer = count("read", read_resource), count("described", describe_group)
+    monkeypatch.setattr("indexer.catalogue.reading.read_resource", reader)
+    monkeypatch.setattr("indexer.catalogue.services.describe_group", describer)
+    source, artifacts, numbers = tmp_path / "feed.jsonl", tmp_path / "artifacts", count_up()
+
+    def read_again(
+        description: str, policy: Policy, *, from_scratch: bool = False, **changes: str
+    ) -> tuple[int, int]:
+        feed = [resource(f"https://{host}.example/x") for host in ("a", "b", "c")]
+        feed[0] |= {"description": description, **changes}
+        blank = "\n" * next(numbers)  # so that no build repeats the last one
+        source.write_text(blank + "\n".join(map(json.dumps, feed)))
+        counts.clear()
+        publish(source, artifacts, policy, from_scratch=from_scratch)
+        return counts["read"], counts["described"]
+
+    assert read_again("One", WIDE) == (3, 3)
+    assert read_again("Two", WIDE) == (1, 1)
+    assert read_again("Three", CHEAP) == (3, 1)
+    assert read_again("Four", CHEAP) == (1, 1)
+    assert read_again("Four", CHEAP, from_scratch=True) == (3, 3)
+    assert read_again("Five", CHEAP, lastUpdated="2999-01-01T00:00:00Z") == (1, 1)
+    assert read_again("Five", CHEAP, lastUpdated="2999-01-01T00:00:00Z") == (1, 0)
+
+
+def publish(
+    source: Path, artifacts: Path, policy: Policy, *, from_scratch: bool = False
+) -> tuple[dict[str, str], Any]:
     """Build, and return the hashes of the files that are served, and the tallies."""
     options = BuildOptions(
         sources=(name_source(str(source)),),
@@ -158,6 +219,8 @@ def publish(source: Path, artifacts: Path) -> tuple[dict[str, str], Any]:
         max_rejects=Fraction(1),
         ranking=WORDS,
         downloads=False,
+        policy=policy,
+        from_scratch=from_scratch,
     )
     report = build_snapshot(options)
     files = read_manifest(folder(artifacts)).files
