@@ -207,6 +207,6 @@ class Resource(Struct, array_like=True, gc=False, kw_only=True, tag="resource"):
     def to_subject(self) -> Subject:
         """Return what it names: its URL and route template, or the server and URL of a tool."""
         host = host_hash(self.host)
-        urls = filter(None, (self.given, self.identity, self.tool_url))
+        urls = dict.fromkeys(filter(None, (self.given, self.identity, self.tool_url)))
         addresses = [Address(text_hash(url), host) for url in dict.fromkeys(map(key_of, urls))]
         return Subject(tuple(addresses), tuple(map(payee_hash, self.payees)), Advice(self.advice))

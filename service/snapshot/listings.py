@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
+from functools import lru_cache
 from operator import itemgetter
 from pathlib import Path
 from typing import NamedTuple
@@ -29,6 +30,8 @@ MAX_TEMPLATES = 5000
 """Endpoints of a host that are compared with a URL, which takes 4 µs each."""
 MAX_NOTES = 100
 """Notes of an answer: a source may name one URL any number of times."""
+CACHED = 4096
+"""Hosts and payees whose keys a process remembers, as those of many listings are the same."""
 NO_SOURCE = -1
 PUBLISHED = FATES.index(Fate.PUBLISHED)
 NOTED = FATES.index(Fate.NOTED)
@@ -38,11 +41,13 @@ SEVERAL = "is merged with the listings of other sources"
 _encode = msgspec.json.Encoder().encode
 
 
+@lru_cache(maxsize=CACHED)
 def host_hash(host: str) -> int:
     """Return the key of a host in lower case and ASCII."""
     return text_hash(f"host\n{host}")
 
 
+@lru_cache(maxsize=CACHED)
 def payee_hash(address: str) -> int:
     """Return the key of an address that is paid to."""
     return text_hash(f"payee\n{OFFER_KEYS['payTo'](address)}")

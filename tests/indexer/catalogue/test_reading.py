@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from indexer.build import build_snapshot
-from indexer.catalogue import reading, services
 from indexer.catalogue.reading import Result, read_all
+from indexer.catalogue.services import describe_group
 from indexer.catalogue_file import name_source
 from indexer.errors import IndexerError, InvalidRecord
 from indexer.intake.lists import SourceRecord
@@ -184,8 +184,9 @@ def test_of_unchanged_texts_nothing_is_read_or_described_again_by_the_same_rules
 
         return counting
 
-    monkeypatch.setattr(reading, "read_resource", count("read", read_resource))
-    monkeypatch.setattr(services, "describe_group", count("described", services.describe_group))
+    reader, describer = count("read", read_resource), count("described", describe_group)
+    monkeypatch.setattr("indexer.catalogue.reading.read_resource", reader)
+    monkeypatch.setattr("indexer.catalogue.services.describe_group", describer)
     source, artifacts, numbers = tmp_path / "feed.jsonl", tmp_path / "artifacts", count_up()
 
     def read_again(

@@ -82,6 +82,7 @@ def read(record: Json | bytes, rules: Rules | None = None) -> Resource:
     text = record if isinstance(record, bytes) else json.dumps(record).encode()
     resource = read_resource(text, find_stablecoins((rules or RULES).policy.stablecoins))
     apply_rules(resource, rules or RULES)
+    (rules or RULES).check_age(resource.updated)
     return resource
 
 
