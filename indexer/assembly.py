@@ -150,7 +150,7 @@ class Assembler:
         rules = Rules(options.policy, Denials(denied), context.now)
         with (
             open_table(context.staging) as table,
-            open_results(context.staging, context.reuse.results()) as known,
+            open_results(context.staging, context.reuse.results(), context.now) as known,
         ):
             catalogue = Catalogue(table, known, options.policy.max_price)
             accepted = self._read(inputs, catalogue, rules)

@@ -40,6 +40,7 @@ class Identifier:
         self._catalogue, self._table = catalogue, catalogue.table
         self._merger, self._decisions, self._findings = merger, decisions, findings
         self._trusts = self._table.domains()
+        self._url_trusts: dict[str, dict[str, int]] = {}
         self._by_id: dict[str, str] = {}
         for domain in self._trusts:
             plain = plain_id(domain)
@@ -96,7 +97,9 @@ class Identifier:
         urls = {url for url, _ in read_endpoints(self._catalogue.text(service))}
         domains = {parsed.domain for url in urls if (parsed := find_url(url))}
         for each in sorted(domains & self._trusts.keys()):
-            trusts = trusts_of(self._table.rows(each))
+            if each not in self._url_trusts:
+                self._url_trusts[each] = trusts_of(self._table.rows(each))
+            trusts = self._url_trusts[each]
             if above := [url for url in urls if trusts.get(url, service.trust) > service.trust]:
                 return min(above)
         return ""

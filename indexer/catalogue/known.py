@@ -1,7 +1,7 @@
 """Known results: what the last build made of texts, which this one need not make again.
 
 The key of a result is a hash of all that decides it but the program. Results that depend on the
-time have none.
+time are not kept.
 """
 
 from __future__ import annotations
@@ -9,11 +9,13 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
+from datetime import datetime
 from hashlib import blake2b
 from pathlib import Path
 
 from indexer.errors import IndexerError
 from indexer.record_store import KEY_SIZE
+from indexer.untrusted import since_epoch
 from service.storage.container import SUFFIX
 
 FILE = "results"
@@ -27,19 +29,25 @@ BEGIN;
 INDEX = "CREATE INDEX results_by_key ON results (key)"
 INSERT = "INSERT INTO results VALUES (?, ?)"
 FIND = "SELECT result FROM last.results WHERE key = ?"
+BUILT = b"built"
+"""The key of when the build began, in microseconds.
+
+Results of a later build are not taken over, as it may have believed dates that are in the future.
+"""
 
 
 class KnownResults:
     """Results by their keys: those of the last build, and those that are left for the next one."""
 
-    def __init__(self, connection: sqlite3.Connection, last: Path | None) -> None:
+    def __init__(self, connection: sqlite3.Connection, last: Path | None, now: int) -> None:
         self._execute, self._has_last = connection.execute, False
         if last is not None:
-            with suppress(sqlite3.Error):
+            with suppress(sqlite3.Error, TypeError):
                 uri = f"{last.absolute().as_uri()}?immutable=1"
                 self._execute("ATTACH ? AS last", [uri])
-                self._has_last = True
+                self._has_last = int(*self._execute(FIND, [BUILT]).fetchone()) <= now
         connection.executescript(SCHEMA)
+        self.add(BUILT, b"%d" % now)
 
     def find(self, key: bytes) -> bytes | None:
         """Return a result of the last build, and leave it for the next one; None without one."""
@@ -69,16 +77,26 @@ class ResultKeys:
 
 
 @contextmanager
-def open_results(folder: Path, last: Path | None) -> Iterator[KnownResults]:
+def open_results(folder: Path, last: Path | None, now: datetime) -> Iterator[KnownResults]:
     """Create the file FILE with SUFFIX in a folder; a fault of the disk raises IndexerError.
 
     last: the file of the last build, if there is one, which nobody has changed since
     """
     target = (folder / (FILE + SUFFIX)).absolute().as_uri()
-    try:
-        with closing(sqlite3.connect(target, uri=True, isolation_level=None)) as connection:
-            yield KnownResults(connection, last)
+    with _faults_of_disk():
+        connection = sqlite3.connect(target, uri=True, isolation_level=None)
+    with closing(connection):
+        with _faults_of_disk():
+            results = KnownResults(connection, last, since_epoch(now))
+        yield results
+        with _faults_of_disk():
             connection.execute(INDEX)
             connection.execute("COMMIT")
+
+
+@contextmanager
+def _faults_of_disk() -> Iterator[None]:
+    try:
+        yield
     except sqlite3.Error as error:
         raise IndexerError(f"results cannot be kept on disk: {error}") from error

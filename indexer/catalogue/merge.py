@@ -147,9 +147,10 @@ class Merger:
                 self._findings.note(tally, first.position, first.url, notice, subject)
 
     def _variant(self, row: ItemRow) -> Variant:
-        text, resource = self._table.text(row.number or 0), self._table.resource(row.number)
+        resource = decode_resource(self._table.resource(row.number))
+        text = self._table.text(row.number or 0) or resource.text  # of an entry of a manifest
         fields = raw_members(text) if text else {}
-        return Variant(row, self._name(row), fields, decode_resource(resource))
+        return Variant(row, self._name(row), fields, resource)
 
     def _read(self, text: bytes, resources: list[Resource], method: str) -> Resource:
         """Return what the merged text of feeds and the resources of documents say together."""

@@ -74,7 +74,8 @@ def read_all(
 ) -> Iterator[tuple[SourceRecord, Result]]:
     """Yield the records of a source with their results, in order; no rule on age is applied."""
     policy = rules.decided
-    key_of = ResultKeys("read", policy, kind)
+    deciding = policy.max_price, policy.allow_http, policy.allow_private, policy.stablecoins
+    key_of = ResultKeys("read", deciding, rules.denials.hashes(), kind)
 
     def look_up(record: SourceRecord) -> Lookup:
         if record.fault is not None or isinstance(record, Described):
@@ -116,14 +117,19 @@ def apply_rules(resource: Resource, rules: Rules) -> None:
         if not resource.tool_url or url == resource.server:
             check_address("$.resource", parse_url(url), rules)
     rules.denials.check("$.accepts", payees=resource.payees)
-    if resource.price > rules.policy.max_price:
+    if _price_of(resource) > rules.policy.max_price:
         price_resource(resource, rules.policy.max_price)
-    entry = resource.chosen_entry
-    amount = Decimal(entry.price) if entry and entry.price else None
+    amount = _price_of(resource)
     check_price(f"$.accepts[{resource.chosen}]", amount, resource.pricing.currency, rules)
     for moment in (resource.updated, resource.called):
         rules.note_time(moment)
     forget_dates(resource, rules.latest)
+
+
+def _price_of(resource: Resource) -> Decimal:
+    """Return the price in units of its currency, 0 where there is none."""
+    entry = resource.chosen_entry
+    return Decimal(entry.price) if entry and entry.price else Decimal(0)
 
 
 def in_batches(

@@ -232,11 +232,13 @@ class KeptSource:
         self._clean()
 
     def _copy(self, path: Path) -> str:
-        """Copy a text that is not here yet; returns its hash, which is the name of its file."""
+        """Copy a text durably; returns its hash, which is the name of its file."""
         draft = self.folder / "text.new"
         shutil.copyfile(path, draft)
         digest = sha256(draft)
+        sync(draft)
         draft.replace(self.folder / digest)
+        sync(self.folder)
         return digest
 
     def _clean(self) -> None:

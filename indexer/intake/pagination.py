@@ -15,20 +15,36 @@ from indexer.intake.forms import pairs
 # Names are compared in lower case, without `_` and `-`. Of each group the first that has a value of
 # the right type counts.
 COUNTS = {
-    "total": ("total", "totalitems", "totalcount", "totalresults", "count"),
+    "total": (
+        *("total", "totalitems", "totalcount", "totalresults", "totalelements", "totalrecords"),
+        *("totalhits", "totalresources", "numfound", "count"),
+    ),
     "limit": ("limit", "pagesize", "perpage"),
     "offset": ("offset",),
-    "page": ("page", "currentpage", "pagenumber"),
-    "pages": ("pages", "totalpages", "pagecount"),
+    "page": ("page", "currentpage", "pagenumber", "number"),
+    "pages": ("pages", "totalpages", "pagecount", "lastpage"),
 }
 CURSORS = (
     *("nextcursor", "nextpagetoken", "nextpagecursor", "nexttoken", "continuationtoken"),
-    *("cursor", "endcursor", "nextoffset", "after"),
+    *("cursor", "endcursor", "nextoffset", "after", "continue", "scrollid", "bookmark"),
+    *("marker", "nextmarker"),
 )
 FLAGS = ("hasmore", "hasnextpage", "hasnext", "more", "partialresults")
+ENDS = ("last", "islast", "islastpage")
+"""Flags that are false where there are more pages."""
+PROMISES = frozenset(
+    (
+        *("lastevaluatedkey", "incompleteresults", "truncated", "istruncated", "remaining"),
+        *("remainingitemcount", "moreitems", "pagetoken"),
+    )
+)
+"""Members that tell of more items, and not how they are requested."""
 NEXT = ("next", "nextpage", "nexturl", "nextlink", "nextpageurl")
 PLACES = frozenset(
-    ("meta", "metadata", "links", "link", "pagination", "paging", "pageinfo", "responsemetadata")
+    (
+        *("meta", "metadata", "links", "link", "pagination", "paging", "pageinfo"),
+        *("responsemetadata", "page", "cursors", "info", "resultinfo", "response", "summary"),
+    )
 )
 """Names of objects that may state pagination, also one within another; the last one counts."""
 LOOKS_LIKE_MORE = frozenset(("next", "cursor", "token", "more", "after", "continuation"))
@@ -39,6 +55,7 @@ MAX_DIGITS = 16
 END_CURSOR = "endcursor"
 MAX_VALUE = 2**16  # bytes
 DEPTH = 3
+TOO_LONG = {"is": "longer than a value that is read"}
 NOTHING: tuple[Any, ...] = (None, False, 0, "", "0", [], {})
 
 T = TypeVar("T")
@@ -88,13 +105,14 @@ class StatedPagination(Struct, frozen=True):
 NONE = StatedPagination()
 
 
-def read_pagination(beside: bytes, link: str = "") -> StatedPagination:
+def read_pagination(beside: bytes, link: str = "", total: str = "") -> StatedPagination:
     """Return the pagination that an envelope states.
 
     beside: the envelope without its list
     link: URL of the next page by a header, which comes before those of the envelope
+    total: the number of items by a header, for a list without an envelope
     """
-    members = dict(_members(beside, DEPTH)) if beside else {}
+    members = dict(_members(beside, DEPTH)) if beside else {"total": total}
     stated = {_fold(name): (name, value) for name, value in members.items()}
 
     def first(names: Iterable[str], read: Callable[[Any], T | None]) -> T | None:
@@ -102,6 +120,8 @@ def read_pagination(beside: bytes, link: str = "") -> StatedPagination:
         return next((each for each in found if each is not None), None)
 
     more = first(FLAGS, _flag)
+    if more is None and (is_last := first(ENDS, _flag)) is not None:
+        more = not is_last
     target = link or first(NEXT, _target) or ""
     is_object = any(isinstance(stated[name][1], dict) for name in NEXT if name in stated)
     is_url = bool(link) or is_object or _url_start.match(target) is not None
@@ -133,9 +153,10 @@ def _members(text: bytes, depth: int) -> Iterator[tuple[str, Any]]:
     inner = []
     for name, raw in islice(pairs(text), MAX_MEMBERS):
         folded = _fold(name)
-        if len(raw) > MAX_VALUE or not (
-            folded in PLACES or folded in _KNOWN or not LOOKS_LIKE_MORE.isdisjoint(words_of(name))
-        ):
+        is_known = folded in _KNOWN or not LOOKS_LIKE_MORE.isdisjoint(words_of(name))
+        if len(raw) > MAX_VALUE or not (folded in PLACES or is_known):
+            if is_known:
+                yield name, TOO_LONG
             continue
         if folded in PLACES and raw.startswith(b"{"):
             inner += [raw] * bool(depth)
@@ -144,7 +165,7 @@ def _members(text: bytes, depth: int) -> Iterator[tuple[str, Any]]:
             value = _value.decode(raw)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             continue
-        if folded not in PLACES:
+        if folded not in PLACES or not isinstance(value, list):
             yield name, value
         for link in value if folded in PLACES and isinstance(value, list) else ():
             if isinstance(link, dict) and "next" in (link.get("rel"), link.get("relation")):
@@ -161,8 +182,10 @@ def words_of(name: str) -> set[str]:
 def _promises(name: str, value: Any, more: bool | None) -> bool:
     """Whether a member looks as if more items followed; an end cursor alone does not."""
     words, folded = words_of(name), _fold(name)
-    if folded in FLAGS:
+    if folded in FLAGS or folded in PROMISES:
         return value not in NOTHING and value != "false"
+    if folded in ENDS:
+        return _flag(value) is False
     if value in NOTHING or not LOOKS_BACK.isdisjoint(words) or LOOKS_LIKE_MORE.isdisjoint(words):
         return False
     return folded != END_CURSOR or more is not False
@@ -191,7 +214,12 @@ def _target(value: Any) -> str | None:
 
 
 def _count(value: Any) -> int | None:
-    """Return a count, which may be a string of digits."""
+    """Return a count, which may be a string of digits, or the value of an object."""
+    if isinstance(value, dict):
+        value = value.get("value")
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    value = value.strip() if isinstance(value, str) else value
     if isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) < MAX_DIGITS:
         return int(value)
     return value if type(value) is int and value >= 0 else None
@@ -207,4 +235,4 @@ def _fold(name: str) -> str:
     return name.replace("_", "").replace("-", "").lower()
 
 
-_KNOWN = frozenset((*chain(*COUNTS.values()), *CURSORS, *FLAGS, *NEXT))
+_KNOWN = frozenset((*chain(*COUNTS.values()), *CURSORS, *FLAGS, *NEXT, *ENDS, *PROMISES))

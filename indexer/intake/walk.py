@@ -244,7 +244,7 @@ class Walk:
         if stated.next:
             return next_target(self._url, page.url, stated.next)
         if stated.cursor is not None:
-            return with_parameters(page.url, {stated.cursor.parameter: stated.cursor.value})
+            return self._with(page, stated.cursor.parameter, stated.cursor.value)
         if stated.page is None or stated.offset is not None or self._start:
             return None
         more = stated.more
@@ -252,7 +252,14 @@ class Walk:
             more = stated.page - self._first_number + 1 < stated.last_page
         elif stated.total is not None:
             more = bool(page.items) and self._missing() > 0
-        return with_parameters(page.url, {"page": stated.page + 1}) if more else None
+        return self._with(page, "page", stated.page + 1) if more else None
+
+    def _with(self, page: Page, parameter: str, value: str | int) -> httpx.URL:
+        """Return the URL of a page with a parameter; raises SourceError for one that is none."""
+        try:
+            return with_parameters(page.url, {parameter: value})
+        except httpx.InvalidURL as error:
+            raise self._fault(f"its `{parameter}` makes no URL: {error}") from error
 
     def _parameter(self, name: str) -> int:
         """Return a number from the query of the feed, or 0."""
@@ -278,7 +285,7 @@ def parse_page(path: Path, max_bytes: int, response: httpx.Response) -> Page:
     An error page is transient here, because the first page was one.
     """
     try:
-        page = parse_body(path, max_bytes, response)
+        page = parse_body(path, max_bytes, response, is_page=True)
     except PermanentError as error:
         raise TransientError(str(error)) from error
     if page.items is None:
@@ -287,10 +294,16 @@ def parse_page(path: Path, max_bytes: int, response: httpx.Response) -> Page:
 
 
 def parse_body(
-    path: Path, max_bytes: int, response: httpx.Response, kind: Kind | None = None
+    path: Path,
+    max_bytes: int,
+    response: httpx.Response,
+    kind: Kind | None = None,
+    *,
+    is_page: bool = False,
 ) -> Page:
     """Parse a body of up to `max_bytes`, of a declared kind; JSON lines may be longer.
 
+    An array or lines are a page where a header names the next one or a total, or after such a page.
     Raises TransientError for damaged or truncated content, and PermanentError for another text.
     """
     with path.open("rb") as file:
@@ -304,13 +317,15 @@ def parse_body(
             raise TransientError(f"is not JSON, or cut short: {error}") from error
         if found.is_lines:
             _check_lines(found.items, file)
-        if not found.key:
+        link = response.links.get("next", {}).get("url", "")
+        total = response.headers.get("x-total-count", "")
+        is_list = bool(found.key) or (found.kind is None and (is_page or bool(link or total)))
+        if not is_list:
             return Page(response, is_lines=found.is_lines)
         items = [text for _, text in islice(found.items, MAX_PAGE_ITEMS + 1)]
     if len(items) > MAX_PAGE_ITEMS:
         raise PermanentError(f"has more than {MAX_PAGE_ITEMS:,} items on one page")
-    link = response.links.get("next", {}).get("url", "")
-    return Page(response, items, read_pagination(found.beside, link))
+    return Page(response, items, read_pagination(found.beside, link, total))
 
 
 def _check_lines(lines: Iterator[tuple[str, bytes]], file: io.BufferedReader) -> None:

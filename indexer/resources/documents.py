@@ -212,8 +212,6 @@ def make_resource(
         identity=parsed.identity,
         host=parsed.host,
         domain=parsed.domain,
-        is_http=parsed.scheme == "http",
-        is_private=parsed.is_private,
         method=method,
         offers=offers,
         place=place,

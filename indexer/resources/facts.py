@@ -60,15 +60,20 @@ _looks_like = re.compile(
     "|method|input|param|body|mime|contenttype|tags|keyword|category|auth|unit"
 )
 
-SHAPES = 256
+LONGEST = 64  # characters
+SHAPES = 64
 """Objects of different members whose names are remembered: those of a feed have few shapes."""
 
 Value = TypeVar("Value")
 
 
-@lru_cache(maxsize=1024)
 def fold(name: str) -> str:
-    """Return a name as it is compared."""
+    """Return a name as it is compared; a longer one than LONGEST states no fact."""
+    return _fold(name) if len(name) <= LONGEST else name
+
+
+@lru_cache(maxsize=4096)
+def _fold(name: str) -> str:
     return name.replace("_", "").replace("-", "").lower()
 
 
@@ -78,9 +83,13 @@ def _facts_among(names: tuple[str, ...]) -> list[tuple[str, str]]:
     return [(name, spelling) for name in names if (spelling := fold(name)) in _KNOWN]
 
 
-@lru_cache(maxsize=1024)
 def looks_like_fact(name: str) -> bool:
     """Whether a member that states no known fact has the name of one."""
+    return len(name) <= LONGEST and _looks_like_fact(name)
+
+
+@lru_cache(maxsize=4096)
+def _looks_like_fact(name: str) -> bool:
     folded = fold(name)
     is_known = folded in _KNOWN or folded in _OTHERS
     return not is_known and _looks_like.search(folded) is not None

@@ -156,10 +156,18 @@ def read_offers(
             entry = replace(entry, amount="", min_amount=entry.amount)
         entries.append(entry)
     if len({each.decimals for each in entries}) > 1:
-        digits = base_units(payment["amount"]) if payment.get("amount") else ""
+        digits = _digits(payment, path)
         no_price = {"amount": "", "min_amount": "", "base_amount": digits}
         entries = [replace(each, **no_price) for each in entries]
     return entries
+
+
+def _digits(payment: dict[str, Any], path: str) -> str:
+    """Return the amount of a payment at a JSON path in base units, or an empty string."""
+    try:
+        return base_units(payment["amount"]) if payment.get("amount") else ""
+    except ValueError as error:
+        raise InvalidRecord(f"{path}.amount", f"is not a price: {error}") from error
 
 
 def _places(

@@ -57,7 +57,6 @@ class Resource(Struct, array_like=True, gc=False, kw_only=True, tag="resource"):
     stated_url: as the document has it
     given, identity: the normalised URL as stated, and that of `url`; of a tool, that of its server
     domain: of the service; host: without the port
-    is_callable: whether the URL is of http or https, and names no user
     tool: the name of the MCP tool, of the server `server`
     tool_url: the normalised identifier of a tool, where it stood for the URL
     updated, called: the last change and the last call, in microseconds of Unix time
@@ -84,9 +83,6 @@ class Resource(Struct, array_like=True, gc=False, kw_only=True, tag="resource"):
     identity: str
     host: str
     domain: str
-    is_callable: bool = True
-    is_http: bool = False
-    is_private: bool = False
     method: str = ""
     tool: str = ""
     tool_url: str = ""
@@ -137,11 +133,6 @@ class Resource(Struct, array_like=True, gc=False, kw_only=True, tag="resource"):
         if parsed is None or parsed.domain != self.domain:
             return ""
         return parsed.rest.partition("?")[0].rstrip("/").lower()
-
-    @property
-    def latest(self) -> int:
-        """The latest of all dates."""
-        return max(self.updated, self.called)
 
     @property
     def chosen_entry(self) -> Entry | None:

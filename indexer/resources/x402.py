@@ -121,9 +121,6 @@ def read_resource(given: bytes, tokens: Stablecoins = KNOWN_STABLECOINS) -> Reso
         identity=called.identity,
         host=parsed.host,
         domain=parsed.domain,
-        is_callable=parsed.scheme in DEFAULT_PORTS and not parsed.has_credentials,
-        is_http=parsed.scheme == "http",
-        is_private=parsed.is_private,
         method=declared.method,
         tool=declared.tool,
         tool_url=_identity(stated_url) if tool else "",
@@ -195,11 +192,16 @@ def url_of(values: dict[str, Any]) -> tuple[str, str]:
 
 
 def stated_identity(given: bytes) -> str:
-    """Return the normalised URL of a resource that may break rules, or an empty string."""
+    """Return the normalised URL of a resource that may break rules, or an empty string.
+
+    That of an MCP tool is the URL of its server.
+    """
     try:
-        return _identity(url_of(decode_object(given))[1])
+        values = decode_object(given)
+        url = url_of(values)[1]
     except InvalidRecord:
         return ""
+    return _identity(server_of(mapping(values, "resource") | values) if tool_of_url(url) else url)
 
 
 def tool_of_url(url: str) -> str:

@@ -69,7 +69,36 @@ def linked(exchange: Exchange) -> None:
     exchange.respond({"items": items}, headers=headers if number < 2 else {})
 
 
+def linked_array(exchange: Exchange) -> None:
+    number = int(exchange.parameters.get("page", "0"))
+    headers = {"Link": f'<?page={number + 1}>; rel="next"'} if number < 2 else {}
+    exchange.respond(RESOURCES[number * 10 :][:10], headers=headers)
+
+
 FOLLOWED: dict[str, Behaviour] = {
+    "Link header of an array": linked_array,
+    "cursors below paging": paged(
+        "after",
+        lambda _, number, is_last: {
+            "paging": {"cursors": {"after": None if is_last else str(number + 1)}}
+        },
+    ),
+    "a number in an object of a page": paged(
+        "page",
+        lambda _, number, __: {"page": {"number": number, "totalPages": 3, "totalElements": 25}},
+    ),
+    "the last page of several": paged(
+        "page", lambda _, number, __: {"meta": {"current_page": number, "last_page": 3}}, first=1
+    ),
+    "a token to scroll by": paged(
+        "scroll_id", lambda _, number, is_last: {"scroll_id": None if is_last else str(number + 1)}
+    ),
+    "a member that continues": paged(
+        "continue",
+        lambda _, number, is_last: {
+            "metadata": {"continue": "" if is_last else str(number + 1), "remainingItemCount": 0}
+        },
+    ),
     "cursor": paged("cursor", by_cursor),
     "next cursor beside the list": paged(
         "cursor", lambda _, number, is_last: {"nextCursor": "" if is_last else str(number + 1)}
@@ -136,6 +165,9 @@ REPEATED: dict[str, Json] = {
     "more": {"hasMore": True},
     "partial results": {"partialResults": True},
     "a page count": {"page": 1, "pages": 3},
+    "truncated": {"truncated": True},
+    "last": {"last": False},
+    "a key of an object": {"LastEvaluatedKey": {"id": "x"}},
 }
 
 
@@ -143,7 +175,7 @@ REPEATED: dict[str, Json] = {
 def test_a_page_that_repeats_is_an_error_where_it_promises(promise: str, cache: Path) -> None:
     error = failure(sending({"items": RESOURCES[:10]} | REPEATED[promise]), cache)
     assert "after 10 items; check how the server names the next page" in error
-    if promise in {"more", "partial results"}:
+    if promise in {"more", "partial results", "truncated", "last", "a key of an object"}:
         assert f"its last page has `{next(iter(REPEATED[promise]))}`, and no page" in error
     else:
         assert "a page repeats although the server promises another one" in error
@@ -155,6 +187,11 @@ def test_cursors_without_end_that_bring_nothing_new_are_an_error(cache: Path) ->
         exchange.respond({"items": RESOURCES[:3], "cursor": str(cursor + 1)})
 
     assert "a page repeats although" in failure(behave, cache)
+
+
+def test_a_cursor_that_makes_no_url_is_an_error(cache: Path) -> None:
+    page = {"items": RESOURCES[:3], "nextCursor": "%" * 30_000}
+    assert "makes no URL" in failure(sending(page), cache)
 
 
 def test_empty_pages_without_end_are_limited(cache: Path) -> None:

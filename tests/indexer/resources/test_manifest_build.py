@@ -248,3 +248,18 @@ def test_a_manifest_of_paths_is_read_at_the_host_of_its_source(
     ((place, found),) = endpoints_of(folder.artifacts).items()
     assert place == ("/scan", "POST")
     assert (found["pricing"]["amount"], found["pricing"]["currency"]) == ("1", "USD")
+
+
+def test_an_entry_of_a_manifest_merges_with_an_operation_of_a_document(
+    manifests: Manifests, tmp_path: Path
+) -> None:
+    (tmp_path / "api.json").write_text(
+        json.dumps(document({"/tides": {"get": fixed() | {"summary": "Tides of a harbour"}}}, HOST))
+    )
+    operation = {"name": "api", "path": "api.json", "kind": "openapi", "curated": True}
+    entry = {"url": HOST + "/tides", "method": "GET", "accepts": [accept("50000")]}
+    manifests.build({"resources": [entry]}, operation | {"trust": 1})
+    found = endpoints_of(manifests.folder.artifacts)["/tides", "GET"]
+    assert found["pricing"]["amount"] == "0.05"
+    assert found["description"] == "Tides of a harbour"
+    assert len(found["paymentOffers"]) == 1

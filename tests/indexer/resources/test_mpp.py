@@ -344,3 +344,12 @@ def test_a_payment_that_is_no_object_is_a_fault(payment: Any) -> None:
 def test_recipients_are_payees() -> None:
     payment = TEMPO | {"amount": "5", "recipient": RECIPIENT}
     assert only(service("Maps", endpoint(payment=payment))).payees == [RECIPIENT]
+
+
+@pytest.mark.parametrize("amount", [{"a": 1}, "abc", True])
+def test_an_amount_that_is_none_is_a_fault_where_decimals_differ(amount: Any) -> None:
+    payment = {"amount": amount, "methods": {"a": {"decimals": 6}, "b": {"decimals": 2}}}
+    priced = {"path": "/v1/route", "method": "POST", "payment": payment | {"intent": "charge"}}
+    (found,) = read(directory(service("Maps", priced)))
+    assert found.resource is None
+    assert "is not a price" in str(found.fault)
