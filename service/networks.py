@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from types import MappingProxyType
+
+_evm_number = re.compile("^(?:evm|eip155)[:-]")
 
 # Label (as facets show the network), CAIP-2 identifier, and other names in use.
 _NETWORKS = (
@@ -95,7 +98,8 @@ _TEST = ("Sepolia", "Testnet", "Devnet", "Amoy", "Fuji")
 def network_key(name: str) -> str:
     """Return the key of a network, the same for all its names; an unknown name is its own key."""
     key = _fold(name)
-    return NETWORK_KEYS.get(key, key)
+    known = NETWORK_KEYS.get(key) or NETWORK_KEYS.get(key.replace(":mainnet", "-mainnet"))
+    return known or key
 
 
 def network_label(name: str) -> str:
@@ -109,8 +113,9 @@ def _fold(name: str) -> str:
     A bare number is an EVM chain id. CAIP-2 takes 32 characters of a genesis hash.
     """
     key = name.strip().casefold().replace(" ", "-").replace("_", "-")
-    if key.isascii() and key.isdigit():
-        return f"eip155:{key}"
+    number = _evm_number.sub("", key)
+    if number.isascii() and number.isdigit():
+        return f"eip155:{number}"
     return key[: len("solana:") + 32] if key.startswith("solana:") else key
 
 

@@ -66,7 +66,7 @@ Members = Mapping[str, Raw]
 _NAMES = dict.fromkeys(
     (
         *(*LISTS, *RECORD_LISTS, *PAGINATION, *UNREAD, "name", "paths", "lastUpdated"),
-        *("url", "path", "route", "payment", "serviceUrl", "pricing"),
+        *("url", "path", "route", "payment", "serviceUrl", "pricing", "price", "id"),
     )
 )
 # A Struct, since a mapping would hold any number of keys of a hostile text.
@@ -109,7 +109,7 @@ def recognise(members: Members, declared: Kind | None = None) -> tuple[str, Kind
     if key:
         is_manifest = declared is not Kind.RECORDS and _is_manifest(key, members)
         return key, Kind.MANIFEST if is_manifest else None
-    if _first(map(_tells_path, _objects(members.get(ENDPOINTS, Raw())))):
+    if _has_entries(members):
         return ENDPOINTS, Kind.MANIFEST
     if members.keys().isdisjoint(RECORD_LISTS):
         _refuse(members)
@@ -164,6 +164,18 @@ def _tells_directory(service: Members) -> bool | None:
     """
     verdict = _first(map(_tells_path, _objects(service.get(ENDPOINTS, Raw()))))
     return True if verdict is None and "serviceUrl" in service else verdict
+
+
+def _has_entries(members: Members) -> bool:
+    """Whether the endpoints of an object are entries of a manifest, and not those of a record.
+
+    Entries have a path, or a `price` or `accepts` in place of the `pricing` of a record.
+    """
+    endpoints = [*_objects(members.get(ENDPOINTS, Raw()))]
+    if _first(map(_tells_path, endpoints)):
+        return True
+    is_priced = (each.keys() & {"price", "accepts"} and "pricing" not in each for each in endpoints)
+    return "id" not in members and any(is_priced)
 
 
 def _tells_path(endpoint: Members) -> bool | None:

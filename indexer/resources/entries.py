@@ -22,7 +22,7 @@ from indexer.resources.assets import (
     is_test_network,
     is_usd,
 )
-from indexer.resources.facts import Places
+from indexer.resources.facts import Places, fold
 from indexer.untrusted import text
 from service.networks import network_label
 from service.prices import CEILINGS
@@ -53,6 +53,9 @@ MINOR_UNITS = {
     **dict.fromkeys(("JPY", "KRW", "CLP", "VND"), 0),
 }
 """Decimals of national currencies, by ISO 4217."""
+
+CEILING_NAMES = {fold(name): name for name in CEILINGS}
+"""Schemes whose amount is a ceiling, by their names as they are compared."""
 
 _integer = re.compile(r"(-?)([0-9]+)")
 _decimal = re.compile(
@@ -131,6 +134,7 @@ def read_entry(
         places.line(each, MAX_NAME) if (each == "scheme") != is_mpp else ""
         for each in ("scheme", "rail", "intent")
     )
+    scheme = CEILING_NAMES.get(fold(scheme), scheme)
     if is_mpp:
         asset = stated or asset
     token = find_token(tokens, network or method, asset, places if is_document else None)

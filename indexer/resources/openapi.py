@@ -43,6 +43,8 @@ SIGN_INS = frozenset(("siwx", "siwe", "siws", "signinwithx", "signinwithethereum
 MODES = {"dynamic": "min_amount", "upto": "max_amount"}
 """Modes in which an amount is a bound."""
 PATH_ITEM_METHODS = ("get", "put", "post", "delete", "options", "head", "patch", "trace")
+TERMS = frozenset(("scheme", "network", "asset", "payTo"))
+"""Members of the terms of x402, which may stand in a list of protocols without a name."""
 MAX_OPERATIONS = 5_000  # paid ones of a document
 MAX_INFO = 8 * 1024  # bytes
 MAX_DEFAULT = 256  # characters of a variable
@@ -259,7 +261,8 @@ def _protocols(info: Schema) -> Iterator[tuple[str, Schema]]:
     given = protocols if isinstance(protocols, list) else [protocols]
     for each in given[: MAX_OFFERS + 1]:
         members = each if isinstance(each, dict) else {each: {}} if isinstance(each, str) else {}
-        if name := line(members.get("name") or members.get("protocol"), MAX_NAME):
+        names = (line(members.get(key), MAX_NAME) for key in ("name", "protocol", "type"))
+        if name := next(filter(None, names), "") or X402 * (not TERMS.isdisjoint(members)):
             members = {name: members}
         for key in islice(members, MAX_OFFERS + 1):
             if protocol := line(key, MAX_NAME).casefold():

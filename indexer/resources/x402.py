@@ -186,6 +186,9 @@ def url_of(values: dict[str, Any]) -> tuple[str, str]:
         for _, name, value in Places(place).stated("url"):
             if isinstance(value, str):
                 return f"{path}.{name}", value
+    for number, entry in enumerate(objects(values, "accepts")):
+        if isinstance(url := entry.get("resource"), str):
+            return f"$.accepts[{number}].resource", url
     path = "$.resource.url" if isinstance(given, dict) else "$.resource"
     is_missing = given is None or (isinstance(given, dict) and given.get("url") is None)
     raise InvalidRecord(path, f"{'there is no' if is_missing else 'is not a'} URL")
@@ -217,7 +220,7 @@ def _identity(url: str) -> str:
 
 
 def _entries_of(accepts: Any, given: bytes) -> list[dict[str, Any]]:
-    """Return the entries of `accepts`, which is a list of objects or a single one."""
+    """Return the entries of `accepts`; raises InvalidRecord for another value than such a list."""
     entries = [] if accepts is None else accepts
     if not isinstance(entries, list) or not all(isinstance(each, dict) for each in entries):
         decode_or_invalid(_accepts, raw_members(given)["accepts"], "$.accepts")

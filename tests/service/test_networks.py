@@ -31,3 +31,8 @@ def test_names_of_one_network_have_one_key(name: str, same: str) -> None:
 def test_a_test_network_is_not_the_main_one() -> None:
     names = ("base", "base-testnet", "solana", "solana-devnet", "ethereum", "sepolia", "avalanche")
     assert len({network_key(name) for name in (*names, "avalanche-testnet")}) == len(names) + 1
+
+
+@pytest.mark.parametrize("name", ["base:mainnet", "eip155-8453", "evm:8453", "EVM-8453", 8453])
+def test_any_separator_and_prefix_of_a_number_is_the_same_network(name: object) -> None:
+    assert network_key(str(name)) == network_key("base")

@@ -263,3 +263,21 @@ def test_an_entry_of_a_manifest_merges_with_an_operation_of_a_document(
     assert found["pricing"]["amount"] == "0.05"
     assert found["description"] == "Tides of a harbour"
     assert len(found["paymentOffers"]) == 1
+
+
+def test_entries_of_endpoints_may_have_urls_and_prices_in_any_place(manifests: Manifests) -> None:
+    payment = accept("2000", scheme="batchSettlement", network="base:mainnet")
+    entries = [
+        {"url": HOST + "/a", "method": "POST", "price": "$0.05"},
+        {"endpoint": "/b", "price": "0.01 USDC"},
+        {"resource": HOST + "/c", "accepts": [payment]},
+    ]
+    (manifests.folder.artifacts.parent / "entries.json").write_text(
+        json.dumps({"name": "M", "endpoints": entries})
+    )
+    source = {"name": "entries", "path": "entries.json", "hosts": [HOST.removeprefix("https://")]}
+    assert manifests.folder.build(source) == 0
+    found = endpoints_of(manifests.folder.artifacts)
+    prices = {path: each["pricing"] for (path, _), each in found.items()}
+    assert (prices["/a"]["amount"], prices["/b"]["currency"]) == ("0.05", "USDC")
+    assert (prices["/c"]["maxAmount"], prices["/c"]["network"]) == ("0.002", "Base")

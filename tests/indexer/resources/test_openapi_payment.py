@@ -248,3 +248,12 @@ def test_a_malformed_price_is_rejected(operation: Json, fault: str) -> None:
     (found,) = read(document({"/a": {"get": operation}}))
     assert fault in str(found.fault)
     assert str(found.fault).startswith("$.paths['/a'].get['x-payment-info']")
+
+
+@pytest.mark.parametrize("name", [{"type": "x402"}, {"protocol": "x402"}, {}])
+def test_terms_in_a_list_of_protocols_are_those_of_x402(name: Json) -> None:
+    terms = {"scheme": "exact", "network": "base", "asset": USDC, "payTo": "0x" + "11" * 20}
+    info = {"price": "0.1", "protocols": [name | terms]}
+    (offer,) = resource_of({"x-payment-info": info, "responses": {"402": {}}}).offers
+    assert (offer.protocol, offer.network, offer.currency) == ("x402", "base", "USDC")
+    assert offer.pay_to == terms["payTo"]
