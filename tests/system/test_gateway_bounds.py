@@ -149,7 +149,8 @@ def test_a_slow_head_is_dropped(bounded: Bounded) -> None:
 def test_a_body_over_the_limit_is_refused(bounded: Bounded) -> None:
     client, _ = bounded
     whole = POST + b"content-length: 65537\r\n\r\n" + b"x" * 65537
-    assert status_of(client, whole) in {413, 502}  # 502: Caddy 2.6
+    # Caddy 2.6 answers 502, or 405 where the service refuses the method before the body is read.
+    assert status_of(client, whole) in {405, 413, 502}
     chunk = b"ffff\r\n" + b"x" * 0xFFFF + b"\r\n"
     chunked = POST + b"transfer-encoding: chunked\r\n\r\n" + chunk + chunk + b"0\r\n\r\n"
     assert status_of(client, chunked) in {0, 400, 405, 413, 502}
