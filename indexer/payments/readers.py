@@ -32,7 +32,7 @@ BUFFER = 2 * MAX_ROW  # bytes; DuckDB needs more than a row
 CSV_OPTIONS = f"""
     auto_detect = false, header = false, skip = 1, delim = ',', quote = '"', escape = '"',
     new_line = '\\n', strict_mode = true, parallel = false, store_rejects = true,
-    max_line_size = {MAX_ROW}, buffer_size = {BUFFER}, compression = 'none'
+    max_line_size = {MAX_ROW}, buffer_size = {BUFFER}, compression = 'uncompressed'
 """
 # What DuckDB rejected of the CSV that it read last, a row each.
 DAMAGES = f"""
@@ -136,7 +136,7 @@ def _open_json(source: PaymentInput, path: Path, head: bytes) -> Reader:
         texts["chain"] = f"coalesce({texts['chain']}, {sql_text(source.chain)})"
     types = f"json_type(json, ['', {pointers[names['success'][0]]}])"
     paths = ", ".join(pointers.values())
-    options = f"ignore_errors = true, maximum_object_size = {MAX_ROW}, compression = 'none'"
+    options = f"ignore_errors = true, maximum_object_size = {MAX_ROW}, compression = 'uncompressed'"
     return Reader(
         table=f"""(SELECT {types} AS types, json_extract_string(json, [{paths}]) AS held
             FROM read_ndjson_objects({sql_path(path)}, {options}))""",  # noqa: S608  # ours
