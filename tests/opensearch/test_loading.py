@@ -179,7 +179,7 @@ def test_builds_to_two_folders_with_one_prefix_say_so_and_leave_time(
     impatient = ("--opensearch-grace", "0", "--max-rejects", "0%")
     served = name(prefix, current(tmp_path / "third"))
     for fourth in (tmp_path / "fourth", tmp_path / "fifth"):
-        source = write_lines(tmp_path / "bad.jsonl", [{"id": 7}])
+        source = write_lines(tmp_path / "bad.jsonl", [{"id": 7}, {"id": 8}])
         failed = run_indexer("build", source, "--out", fourth, *QUICK, *options.build, *impatient)
         assert failed.returncode == 3
         assert served in indexes(api, prefix)
