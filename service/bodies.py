@@ -27,7 +27,7 @@ _string = msgspec.json.Decoder(str)
 
 
 class WithBodyType(Protocol):
-    """What states the media type of a body, as any value."""
+    """A value that states the media type of a body."""
 
     @property
     def body_type(self) -> Any:

@@ -1,7 +1,7 @@
 """Findings: records that are not published as they came, counted by source and listed in a file.
 
-Those of sources are published too: a seller finds the fate of a record by the URLs and payees that
-it names, each by its hash.
+Findings about sources are published too: a seller finds the fate of a record by the URLs and payees
+that it names, each by its hash.
 """
 
 from __future__ import annotations

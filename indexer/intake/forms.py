@@ -1,4 +1,4 @@
-"""What a JSON text is: a list of items, a document, or a single record; and where its parts are.
+"""The form of a JSON text: a list of items, a document, or a record; and where its parts are.
 
 The list of a text decides, and before it the kind that the operator declares; no other member does.
 """

@@ -1,4 +1,4 @@
-"""What is kept of each source: its text as it was last read, and what of it was accepted.
+"""The folder of each source: its text as it was last read, and the part that was accepted.
 
 Each source has a folder: texts named by their hashes, `fetched.json` with the one that was read
 last and its validators, and `state.json` with the one that was last published. Each is replaced by

@@ -28,7 +28,7 @@ FORMATS = (
 TOO_LONG, UNCLOSED = b"\x03", b"\x04"
 BLANK = b" \t\n"
 SPECIAL = (b'"', b"\r", TOO_LONG, UNCLOSED, BYTE_ORDER_MARK)
-"""What a text that is read without a copy does not contain."""
+"""Byte sequences for which a text has to be copied before DuckDB reads it."""
 
 _blank_lines = re.compile(rb"(?m)^[ \t]*\n")
 _after_feed = re.compile(rb"\n[ \t\n]")  # three searches by `in` would take six times as long

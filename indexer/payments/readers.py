@@ -34,7 +34,7 @@ CSV_OPTIONS = f"""
     new_line = '\\n', strict_mode = true, parallel = false, store_rejects = true,
     max_line_size = {MAX_ROW}, buffer_size = {BUFFER}, compression = 'uncompressed'
 """
-# What DuckDB rejected of the CSV that it read last, a row each.
+# The rows that DuckDB rejected of the CSV that it read last.
 DAMAGES = f"""
 INSERT INTO damages SELECT $file, line, CASE text[1]
         WHEN chr({ord(UNCLOSED)}) THEN 'has a quote that is never closed'

@@ -1,4 +1,4 @@
-"""What a text is, and its items; the memory that hostile texts take."""
+"""Forms of texts, and their items; the memory that hostile texts take."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a listing says for callers: an example of its template, and what comes before paying."""
+"""Facts of a listing for callers: an example of its template, and what comes before paying."""
 
 from __future__ import annotations
 
