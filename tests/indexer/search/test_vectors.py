@@ -101,7 +101,7 @@ def test_of_a_large_catalogue_few_vectors_are_compared(
 
     monkeypatch.setattr(VectorIndex, "similarities", counted)
     vectors.nearest(query(cluster(1)[0]), K, 1, 0.25, None)
-    assert compared == [COMPARED]
+    assert COMPARED / 2 <= compared[0] <= 2 * COMPARED
 
 
 def test_the_same_vectors_have_the_same_bytes(encoded: EncodedTexts, tmp_path: Path) -> None:
