@@ -152,7 +152,6 @@ def _settings(options: BuildOptions) -> list[object]:
         str(options.max_rejects),
         FORMAT,
         options.ranking,
-        options.endpoints,
         "" if options.cluster is None else options.cluster.name,
         repr(options.sources),
         sorted(options.accept),

@@ -296,9 +296,6 @@ class BuildOptions(Struct, frozen=True, kw_only=True):
     memory (--memory SIZE): use at most this much memory, such as `512M` or `2G` (powers of 1024),
         in all processes together; by default half of what is available, and no more than `1G`
         unless the sources need it
-    endpoints (--no-endpoints): do not index the texts of endpoints: neither `/v1/search/endpoints`
-        nor `/discovery/search` finds any by words, and services are found by their own texts alone;
-        filters and lists work
     from_scratch (--from-scratch): derive everything anew, and nothing from what the last build
         kept, and walk every feed; the same sources give the same snapshot
     forget (--forget): use none of the decisions of the served snapshot, such as ids
@@ -318,7 +315,6 @@ class BuildOptions(Struct, frozen=True, kw_only=True):
     ranking: RankingOptions = STATIC_RANKING
     jobs: Count | None = None
     memory: Count | None = None
-    endpoints: bool = True
     from_scratch: bool = False
     forget: bool = False
     keep: Count = KEPT

@@ -11,6 +11,8 @@ from typing import NamedTuple
 
 import msgspec
 import pytest
+from service.snapshot.embedded import EmbeddedPostings
+from service.snapshot.engine import EndpointHits
 
 from indexer.__main__ import main
 from service.conditions import (
@@ -25,8 +27,6 @@ from service.opensearch.postings import OpenSearch
 from service.schema.responses import Explanation
 from service.search.postings import FULL_WEIGHT
 from service.snapshot.data import Hits
-from service.snapshot.embedded import EmbeddedPostings
-from service.snapshot.engine import EndpointHits
 from service.snapshot.publication import read_current
 from service.snapshot.resources import ResourcePage
 from service.snapshot.snapshot import Snapshot, open_folder, open_snapshot

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 from msgspec import Struct
+from service.snapshot.engine import Engine
 
 from indexer.build import build_snapshot
 from indexer.catalogue_file import name_source
@@ -18,7 +19,6 @@ from indexer.report import Report
 from service.conditions import EndpointFilters
 from service.opensearch.connection import ClusterAddress
 from service.opensearch.postings import OpenSearch
-from service.snapshot.engine import Engine
 from service.snapshot.publication import SNAPSHOTS, read_current
 from service.snapshot.snapshot import Snapshot, open_folder, open_snapshot
 from tests.benchmarks.corpus import make_documents, make_queries
