@@ -39,7 +39,6 @@ class Report(Struct, rename="camel"):
     segments: segments of the snapshot; 0 where the snapshot existed
     merged: segments that were merged to fewer
     downloads: bytes of the files that others copy; 0 without them
-    loaded: bytes of the postings in a cluster; 0 where none were loaded
     """
 
     snapshot: str
@@ -64,7 +63,6 @@ class Report(Struct, rename="camel"):
     first_findings: list[Finding]
     depends_on_time: bool = False
     downloads: int = 0
-    loaded: int = 0
     undescribed: int = 0
     unused_denials: list[str] = []
 
@@ -148,7 +146,7 @@ def recall(artifacts: Path, fingerprint: Fingerprint | None, rejects: Path | Non
     for tally in last.report.sources:
         tally.read_at = None if tally.state is State.CURRENT else tally.read_at
     return msgspec.structs.replace(
-        last.report, changed=False, changes=None, reused_records=0, indexed=0, merged=0, loaded=0
+        last.report, changed=False, changes=None, reused_records=0, indexed=0, merged=0
     )
 
 

@@ -1,13 +1,12 @@
-"""The options of a build on searching: the ranking, and the cluster that has the postings."""
+"""The options of a build on searching: the ranking, and the cluster that is loaded."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
-from indexer.declarations import Flag, Number, Seconds
-from service.opensearch.connection import ClusterAddress
+from indexer.declarations import Flag, Number
 from service.search.config import SEARCH_CONFIG, SearchConfig
 
 
@@ -26,17 +25,20 @@ STATIC_RANKING = RankingOptions()
 
 
 class ClusterOptions(Struct, frozen=True):
-    """The cluster that gets the postings of a snapshot, and how."""
+    """The cluster that the index of a snapshot is loaded into, and how.
 
-    address: ClusterAddress
+    client: the arguments of its client
+    """
+
+    client: dict[str, Any]
     prefix: Annotated[
         str,
         Meta(
             pattern=r"^[a-z0-9][a-z0-9_-]{0,99}\Z",
             title="lower case letters, digits, - and _, such as catalogue",
-            description="beginning of the names of indexes and aliases, one for each catalogue",
+            description="beginning of the names of the indexes of this catalogue",
         ),
-        Flag("NAME"),
+        Flag("NAME", "--opensearch-prefix"),
     ] = "ratecard"
     shards: Annotated[
         int,
@@ -47,17 +49,7 @@ class ClusterOptions(Struct, frozen=True):
             description="primary shards of each index",
         ),
         Flag("N", "--opensearch-shards"),
-    ] = 3
+    ] = 1
     replicas: Annotated[
         Number, Meta(description="copies of each shard"), Flag("N", "--opensearch-replicas")
     ] = 1
-    grace: Annotated[
-        Seconds,
-        Meta(description="time for which the indexes of a snapshot outlast its folder"),
-        Flag("TIME", "--opensearch-grace"),
-    ] = 3600
-
-    @property
-    def name(self) -> str:
-        """The part that the id of a snapshot depends on."""
-        return f"opensearch {self.prefix}"

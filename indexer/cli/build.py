@@ -12,7 +12,7 @@ from indexer.build import build_snapshot, check_sources
 from indexer.cli.command import Command
 from indexer.cli.options.declared import add_declared
 from indexer.cli.options.searching import (
-    add_engine_options,
+    add_cluster_options,
     add_ranking_options,
     parse_cluster,
     parse_ranking,
@@ -35,8 +35,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add_source_options(parser)
     add_ranking_options(parser)
     add_declared(parser, BuildOptions, ("endpoints", "keep", "downloads"))
-    add_engine_options(parser)
-    add_declared(parser, ClusterOptions)
+    add_cluster_options(parser)
+    add_declared(parser, ClusterOptions, ("shards", "replicas"))
     _add_report_options(parser)
 
 
@@ -115,8 +115,6 @@ def _describe_snapshot(report: Report, artifacts: Path) -> Iterator[str]:
         yield f"{counts}; checked in {report.seconds:.1f} s, and nothing was published"
         return
     yield f"encoder: {report.encoder or 'none; ranked by words alone'}"
-    if report.loaded:
-        yield f"cluster: {_format_size(report.loaded)} of postings, without replicas"
     if report.downloads:
         yield f"downloads: {_format_size(report.downloads)}"
     yield f"{counts}; {_format_size(report.bytes)} in {report.seconds:.1f} s"

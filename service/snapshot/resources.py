@@ -91,6 +91,10 @@ class Resources:
         """Return how many resources of a service are beyond the bounds of its record."""
         return int(self._arrays["beyond"][service])
 
+    def number_of(self, value: str) -> int:
+        """Return the number of a type, an extension, a tag, or a network or scheme as spelt."""
+        return self._strings.find(value, UNKNOWN)
+
     def page(self, total: int, ordinals: Sequence[int]) -> ResourcePage:
         """Return a page of the first of these resources, which fit into MAX_PAGE."""
         count = self.texts.fitting(ordinals, MAX_PAGE)

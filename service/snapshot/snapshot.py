@@ -10,7 +10,7 @@ from service.conditions import EndpointFilters, Filters
 from service.errors import REBUILD, SnapshotDamaged, SnapshotUnsupported
 from service.snapshot.conditions import FilterValue, check_page, read_conditions
 from service.snapshot.data import Hits, SnapshotData
-from service.snapshot.embedded import EmbeddedPostings, MissingPostings, run_now
+from service.snapshot.embedded import EmbeddedPostings, run_now
 from service.snapshot.engine import EndpointHits, Engine, Postings
 from service.snapshot.manifest import Manifest, verify
 from service.snapshot.publication import SNAPSHOTS, read_current
@@ -38,10 +38,8 @@ class Snapshot(SnapshotData):
         super().__init__(folder, manifest, checked_at)
         if connector is not None:
             self._postings: Postings = connector.connect(self)
-        elif manifest.index is None:
-            self._postings = EmbeddedPostings(self)
         else:
-            self._postings = MissingPostings()
+            self._postings = EmbeddedPostings(self)
 
     @property
     def engine(self) -> Engine:

@@ -1,11 +1,10 @@
-"""Options of commands that rank or publish: the ranking, and the engine that searches."""
+"""Options of commands that rank or publish: the ranking, and the cluster that is loaded."""
 
 from __future__ import annotations
 
 import argparse
 import os
 from collections.abc import Iterable
-from importlib.util import find_spec
 
 import msgspec
 from msgspec.structs import asdict
@@ -13,10 +12,9 @@ from msgspec.structs import asdict
 from indexer.cli.options.declared import add_declared, given
 from indexer.errors import Misuse
 from indexer.search_options import ClusterOptions, RankingOptions
-from service.opensearch.connection import MODULES, NEEDS_EXTRA, ClusterAddress, shown
+from service.opensearch.address import check_extra, client_arguments
 from service.search.config import SEARCH_CONFIG, SearchConfig
 
-ENGINES = ("embedded", "opensearch")
 FIXED = frozenset(("field_weights", "encoder", "analysis", "impact_scale", "dense_share"))
 """Parameters that are no number, or that change no order."""
 TUNABLE = [name for name in SearchConfig.__struct_fields__ if name not in FIXED]
@@ -58,54 +56,25 @@ def parse_ranking(options: argparse.Namespace, more: Iterable[str] = ()) -> Rank
     return RankingOptions(is_semantic, config)
 
 
-def add_engine_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options that the service has, too, with the defaults of its environment."""
-    url = os.environ.get("RATECARD_OPENSEARCH_URL", "")
-    parser.add_argument(
-        "--engine",
-        choices=ENGINES,
-        default=os.environ.get("RATECARD_ENGINE", "embedded"),
-        help="what searches: the files of the snapshot, or an OpenSearch cluster, which then gets "
-        "the postings (RATECARD_ENGINE, now: %(default)s)",
-    )
+def add_cluster_options(parser: argparse.ArgumentParser) -> None:
+    """Add the address of a cluster; the service has it, too."""
     parser.add_argument(
         "--opensearch-url",
-        default=url,
+        default=os.environ.get("RATECARD_OPENSEARCH_URL", ""),
         metavar="URL",
-        help="URLs of nodes of the cluster, separated by commas; user:password@ may stand before "
-        f"the host (RATECARD_OPENSEARCH_URL, now: {shown(url) if url else 'none'})".replace(
-            "%", "%%"
-        ),
+        help="nodes of an OpenSearch cluster to load, with commas (RATECARD_OPENSEARCH_URL)",
     )
-    parser.add_argument(
-        "--opensearch-credentials",
-        default=os.environ.get("RATECARD_OPENSEARCH_CREDENTIALS", ""),
-        metavar="FILE",
-        help="file with user:password of the cluster (RATECARD_OPENSEARCH_CREDENTIALS)",
-    )
-    parser.add_argument(
-        "--opensearch-ca",
-        default=os.environ.get("RATECARD_OPENSEARCH_CA", ""),
-        metavar="FILE",
-        help="file of certificate authorities of the cluster (RATECARD_OPENSEARCH_CA)",
-    )
+    add_declared(parser, ClusterOptions, ["prefix"])
 
 
 def parse_cluster(options: argparse.Namespace) -> ClusterOptions | None:
-    """Return the cluster of a build, None for the embedded engine; raises Misuse."""
-    if (options.engine == "opensearch") != bool(options.opensearch_url):
-        raise Misuse("--engine opensearch and --opensearch-url need each other")
-    if options.engine != "opensearch":
+    """Return the cluster of a build, None without one; raises Misuse."""
+    if not options.opensearch_url:
         return None
-    if not all(map(find_spec, MODULES)):
-        raise Misuse(NEEDS_EXTRA)
-    address = ClusterAddress(
-        options.opensearch_url, options.opensearch_credentials, options.opensearch_ca
-    )
+    prefix = os.environ.get("RATECARD_OPENSEARCH_PREFIX", "ratecard")
     try:
-        address.client_arguments()
-    except ValueError as error:
+        check_extra()
+        known = {"client": client_arguments(options.opensearch_url), "prefix": prefix}
+        return msgspec.convert(known | given(options, ClusterOptions), ClusterOptions)
+    except (ValueError, RuntimeError) as error:
         raise Misuse(str(error)) from None
-    except OSError as error:
-        raise Misuse(f"{error.filename} cannot be read: {error.strerror}") from None
-    return ClusterOptions(address, **given(options, ClusterOptions))
