@@ -14,7 +14,7 @@ from indexer.search.parts import FIELDS_OF_ENDPOINTS, FIELDS_OF_SERVICES
 from indexer.snapshot.endpoints import listed_contents
 from service.opensearch.clauses import DOCUMENTS, LONGEST_TERM, ORDINAL, text_fields
 from service.search.analysis import term_of, words_of
-from service.search.config import SearchConfig
+from service.search.postings import read_header
 from service.snapshot.data import SnapshotData
 from service.storage.container import Arrays, open_arrays
 from service.storage.layouts import ENDPOINT_FILTERS, OFFERS, SERVICE_FILTERS
@@ -23,7 +23,7 @@ from service.storage.record_store import RecordStore
 Document = dict[str, Any]
 OWNER = "owner"
 """Key of the artifacts folder of an index, in the `_meta` of its mapping."""
-DOUBLE, NESTED = {"type": "double"}, {"type": "nested"}
+LONG, DOUBLE = {"type": "long"}, {"type": "double"}
 LIMITS = (
     "max_result_window",
     "max_inner_result_window",
@@ -35,41 +35,14 @@ MOST = 2**31 - 1
 OF_OFFERS = ("network", "scheme", "asset", "payTo", "prices", "usd_prices", "shadowed")
 
 
-def index_body(config: SearchConfig, shards: int, owner: str) -> Document:
-    """Return the settings and the mapping of an index that is not searched while it is loaded."""
-    text = {"type": "text", "analyzer": "whitespace"}
-    fields = {name: text for name, _ in text_fields(config).values()}
-    bm25 = {
-        "type": "BM25",
-        "k1": config.saturation / min(config.field_weights.values()),
-        "b": config.length_normalisation,
-    }
-    settings = {
-        "number_of_shards": shards,
-        "number_of_replicas": 0,
-        "refresh_interval": "-1",
-        "blocks.read": True,
-        "similarity.default": bm25,
-    }
-    mappings = {
-        "_source": {"enabled": False},
-        "_meta": {OWNER: owner},
-        "dynamic_templates": [{"prices": {"match_mapping_type": "double", "mapping": DOUBLE}}],
-        "properties": {DOCUMENTS: NESTED | {"properties": fields | {"offers": NESTED}}},
-    }
-    return {"settings": {"index": settings | dict.fromkeys(LIMITS, MOST)}, "mappings": mappings}
-
-
 class ClusterDocuments:
     """The documents of a snapshot folder, given the annotations of its services."""
 
     def __init__(self, data: SnapshotData, annotations: RecordStore) -> None:
         self._data, self._annotations = data, annotations
-        self._weights, self._fields = (
-            data.header.config.field_weights,
-            text_fields(data.header.config),
-        )
         folder = data.folder
+        self._config = read_header(folder / "postings").config
+        self._fields = text_fields(self._config)
         self._services = _Rows(open_arrays(folder / "filters", SERVICE_FILTERS))
         self._endpoints = _Rows(open_arrays(folder / "endpoints" / "filters", ENDPOINT_FILTERS))
         offers = open_arrays(folder / "offers" / "offers", OFFERS)
@@ -78,6 +51,29 @@ class ClusterDocuments:
 
     def __len__(self) -> int:
         return len(self._data.services)
+
+    def index_body(self, shards: int, owner: str) -> Document:
+        """Return the settings and the mapping of an index that is not searched while it loads."""
+        least = min(self._config.field_weights.values())
+        bm25 = {"k1": self._config.saturation / least, "b": self._config.length_normalisation}
+        settings = {
+            "number_of_shards": shards,
+            "number_of_replicas": 0,
+            "refresh_interval": "-1",
+            "blocks.read": True,
+            "similarity.default": {"type": "BM25"} | bm25,
+        }
+        text: Document = {"type": "text", "analyzer": "whitespace"}
+        own = {name: text for name, _ in self._fields.values()} | self._endpoints.mapping
+        own |= dict.fromkeys((ORDINAL, "service", "is_listed"), LONG)
+        own["offers"] = {"type": "nested", "properties": self._offers.mapping}
+        fields = self._services.mapping | {ORDINAL: LONG}
+        fields[DOCUMENTS] = {"type": "nested", "properties": own}
+        mappings = {"dynamic": "strict", "_source": {"enabled": False}, "_meta": {OWNER: owner}}
+        return {
+            "settings": {"index": settings | dict.fromkeys(LIMITS, MOST)},
+            "mappings": mappings | {"properties": fields},
+        }
 
     def read(self) -> Iterator[Document]:
         """Yield the documents in listing order."""
@@ -99,7 +95,7 @@ class ClusterDocuments:
             resource = endpoints.resource_of(document)
             fields = {ORDINAL: document, "service": service}
             fields["is_listed"] = int(resource is not None)
-            if document < data.header.endpoints:
+            if document < len(endpoints):
                 texts = dict(
                     zip(ENDPOINT_FIELDS, contents.endpoints[document - first], strict=True)
                 )
@@ -117,7 +113,7 @@ class ClusterDocuments:
         """Return the terms of texts, given by field, in the field of each weight."""
         fields: dict[str, list[str]] = {}
         for name, text in texts.items():
-            field, _ = self._fields[self._weights[name]]
+            field, _ = self._fields[self._config.field_weights[name]]
             terms = [term_of(word.text)[:LONGEST_TERM] for word in words_of(text)]
             fields.setdefault(field, []).extend(terms)
         return {name: " ".join(terms) for name, terms in fields.items() if terms}
@@ -140,6 +136,13 @@ class _Rows:
             numbers = np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)[order]
             bounds = np.searchsorted(owners[order], np.arange(self._rows + 1))
             self._numbers[name] = bounds, numbers
+
+    @property
+    def mapping(self) -> Document:
+        """The types of the fields."""
+        is_double = {name: array.dtype.kind == "f" for name, array in self._values.items()}
+        types = {name: DOUBLE if is_double[name] else LONG for name in is_double}
+        return types | dict.fromkeys(self._numbers, LONG)
 
     def read(self, row: int) -> Document:
         """Return the fields of a row without those that are NaN; flags are numbers."""

@@ -13,7 +13,7 @@ from opensearchpy.exceptions import OpenSearchException
 from opensearchpy.helpers import streaming_bulk
 
 from indexer.errors import IndexerError
-from indexer.opensearch.documents import OWNER, ClusterDocuments, index_body
+from indexer.opensearch.documents import OWNER, ClusterDocuments
 from indexer.progress import Progress
 from indexer.search_options import ClusterOptions
 from service.opensearch.address import index_name
@@ -69,7 +69,7 @@ class SearchCluster:
         stage = progress.stage("load the cluster", len(documents))
         with stage as loading, _failures("load the index"):
             self._indices.delete(index=index, ignore=(404,))
-            body = index_body(data.header.config, self._options.shards, self._owner)
+            body = documents.index_body(self._options.shards, self._owner)
             self._indices.create(index=index, body=body)
             actions = (
                 {"_index": index, "_id": str(number), "_source": document}

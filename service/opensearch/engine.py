@@ -38,7 +38,8 @@ from service.search.groups import is_among_first, units_of
 from service.search.postings import Integers, Mask
 from service.search.query import ParsedQuery
 from service.search.top_k import NO_ORDINALS
-from service.snapshot.data import SnapshotData
+from service.snapshot.data import ResourceDocuments
+from service.snapshot.snapshot import Snapshot
 
 EXACT_NAMES = 3
 """Services whose name is the query that are first; further ones rank as others do."""
@@ -52,12 +53,13 @@ RELEVANCE: Json = {"_score": {"order": "desc"}}
 class ClusterEngine:
     """Searches the index of one snapshot. A service is a group of documents, ranked by the best."""
 
-    def __init__(self, data: SnapshotData, cluster: Cluster, index: str) -> None:
+    def __init__(self, snapshot: Snapshot, cluster: Cluster, index: str) -> None:
         self._cluster, self._index = cluster, index
-        self._parser, self._header, self._config = data.parser, data.header, data.header.config
-        self._services, self._endpoints = data.filters, data.endpoints
-        self._groups, self._offers = data.endpoints.groups, data.offers
-        self._resources, self._is_endpoint = data.resources, data.is_endpoint
+        self._parser = snapshot.embedded.parser
+        self._header, self._config = self._parser.header, self._parser.header.config
+        self._services, self._endpoints = snapshot.filters, snapshot.endpoints.filters
+        self._groups, self._offers = snapshot.endpoints.groups, snapshot.offers
+        self._resources = ResourceDocuments(snapshot.resources, snapshot.endpoints)
 
     async def search_services(self, search: Search[Filters]) -> Answer:
         """Return one page of services, each ranked by the best of its documents."""
@@ -84,20 +86,21 @@ class ClusterEngine:
                 missing = (self._config.filled_up_to - total) * filters.is_plain
                 documents, similar = self._rank(query, documents, scores, missing, by_group=True)
             page = documents[search.offset :][: search.limit]
+            is_best = filters.best_endpoints or filters.explain
             return Answer(
                 total + similar,
                 units_of(page, self._groups).tolist(),
                 total + similar,
                 similar,
                 facet_counts(self._services.facets, filters.facets, counted) or None,
-                [each if each < end else None for each in page.tolist() if filters.best_endpoints],
+                [each if each < end else None for each in page.tolist() if is_best],
                 await self._explain(query, page, by_group=True) if filters.explain else None,
             )
 
     async def search_endpoints(self, search: Search[EndpointFilters]) -> Answer:
         """Return one page of endpoints."""
         filters, of_offer = search.filters, offer_conditions(search.filters, self._offers)
-        wanted = endpoint_conditions(filters, self._endpoints.filters, of_offer)
+        wanted = endpoint_conditions(filters, self._endpoints, of_offer)
         wanted.append({"range": {NUMBER: {"lt": self._header.endpoints}}})
         order: Json = {f"{DOCUMENTS}.by_{filters.sort}": {}}
         if filters.sort == "relevance":
@@ -105,18 +108,19 @@ class ClusterEngine:
         elif filters.sort == "price" and of_offer:
             of_these = {"path": OFFERS, "filter": {"bool": {"filter": of_offer}}}
             order = {f"{OFFERS}.prices": {"nested": of_these}}
-        return await self._search_documents(search, filters, wanted, order, self._is_endpoint)
+        mask = np.arange(self._header.documents) < self._header.endpoints
+        return await self._search_documents(search, filters, wanted, order, mask)
 
     async def search_resources(self, search: Search[ResourceFilters]) -> Answer:
         """Return one page of listed resources, whose filters are evaluated on the snapshot."""
-        mask = self._endpoints.mask_of_resources(self._resources.matches(search.filters))
+        mask = self._resources.documents(search.filters)
         wanted = [{"term": {f"{DOCUMENTS}.is_listed": 1}}]
         if not search.filters.is_plain:
             wanted = [any_value(NUMBER, np.flatnonzero(mask).tolist())]
         every = EndpointFilters(per_service=0)
         answer = await self._search_documents(search, every, wanted, RELEVANCE, mask)
         documents = np.array(answer.ordinals, np.int64)
-        return replace(answer, ordinals=self._endpoints.resources_of(documents).tolist())
+        return replace(answer, ordinals=self._resources.of_documents(documents).tolist())
 
     async def count(self, search: Search[Filters]) -> int:
         """Return the exact count of the services that match."""
@@ -149,7 +153,7 @@ class ClusterEngine:
         """
         query, per_service = self._parser.parse(search.query), filters.per_service
         clause = self._words(query, wanted, filters.match)
-        facets = self._endpoints.filters.facets
+        facets = self._endpoints.facets
         counts = facet_aggregations(facets, filters.facets, f"{DOCUMENTS}.")
         matches = {MATCHES: {"filter": clause, "aggs": counts}}
         least = self._config.filled_up_to  # all matches are known where similar rows are added
@@ -296,9 +300,9 @@ class OpenSearch:
     def __init__(self, arguments: Json, timeout: float, prefix: str) -> None:
         self._cluster, self._prefix = Cluster(arguments, timeout), prefix
 
-    def connect(self, data: SnapshotData) -> ClusterEngine:
+    def connect(self, snapshot: Snapshot) -> ClusterEngine:
         """Return the engine of a snapshot."""
-        return ClusterEngine(data, self._cluster, index_name(self._prefix, data.id))
+        return ClusterEngine(snapshot, self._cluster, index_name(self._prefix, snapshot.id))
 
     async def close(self) -> None:
         """Close the connections."""
@@ -312,7 +316,7 @@ def _sort(order: Json, clause: Json | None = None) -> Json:
     ((field, options),) = order.items()
     if clause is not None:
         options = {"nested": {"path": DOCUMENTS, "filter": clause} | options}
-    return {field: options | {"order": "asc", "mode": "min", "unmapped_type": "long"}}
+    return {field: options | {"order": "asc", "mode": "min"}}
 
 
 def _inner_hits(size: int, order: Json = RELEVANCE) -> Json:

@@ -27,15 +27,16 @@ from service.search.top_k import (
 EXACT_NAMES = 3
 """Services whose name is the query that come first: anybody may name a service so."""
 DEEP_OFFSET = 1000
-"""Offsets from here on are compared with the number of results before any is ranked."""
+"""Offsets from here on are compared with the number of matches before so many are ranked."""
 
 
 class ListedPage(NamedTuple):
-    """The exact counts of matches and of those that are listed, and a page of the latter."""
+    """The exact counts of all rows, of those that are listed and of similar ones; and a page."""
 
     total: int
     listed: int
     documents: Integers
+    similar: int
 
 
 class _Exact(NamedTuple):
@@ -51,7 +52,7 @@ class Ranking:
     mask: the units that may match, None for all
     groups: of the documents, None where each document is a group or where documents are ranked
     by_group: whether services are ranked, and match by their names, too
-    is_filled: whether few matches are filled up with the nearest documents
+    is_filled: whether few matches are filled up with similar rows, the nearest documents
     """
 
     def __init__(
@@ -76,73 +77,59 @@ class Ranking:
         self._exact = None if len(self._names) else _Exact(NO_ORDINALS, 0)
         self._nearest: Integers | None = None
 
-    async def page(self, limit: int, offset: int = 0) -> Ranked:
-        """Return one page of the best documents of all units, and the exact count of units."""
-        if offset >= DEEP_OFFSET and offset >= (total := count_bits(await self.matches())):
-            return Ranked(total, NO_ORDINALS)
-        total, documents = await self._first(offset + limit)
-        return Ranked(total, documents[offset : offset + limit])
+    def page(self, limit: int, offset: int = 0) -> Ranked:
+        """Return one page of the best documents of all units, and the exact counts of units."""
+        total, documents, similar = self._first(self._stop(limit, offset))
+        return Ranked(total, documents[offset : offset + limit], similar)
 
-    async def listing(self, groups: Groups, per_group: int, limit: int, offset: int) -> ListedPage:
+    def listing(self, groups: Groups, per_group: int, limit: int, offset: int) -> ListedPage:
         """Return one page of the best documents, of each group at most `per_group`."""
-        listed = -1
-        if offset >= DEEP_OFFSET:
-            bits = await self.matches()
-            listed = (total := count_bits(bits)) - groups.count_excess(bits, per_group)
-            if offset >= listed:
-                return ListedPage(total, listed, NO_ORDINALS)
-        page = await list_groups(self._first, groups, per_group, limit, offset)
-        if listed < 0:
-            total, documents = await self._first(0)
-            if len(documents) >= total:
-                own = groups.of_document.take(documents)
-                listed = int(np.count_nonzero(is_among_first(own, per_group)))
-            else:
-                listed = total - groups.count_excess(await self.matches(), per_group)
-        return ListedPage(total, listed, page)
+        stop = self._stop(limit, offset)
+        page = list_groups(self._first, groups, per_group, stop)[offset : offset + limit]
+        total, documents, similar = self._first(0)
+        if len(documents) >= total:
+            own = groups.of_document.take(documents)
+            listed = int(np.count_nonzero(is_among_first(own, per_group)))
+        else:
+            listed = total - groups.count_excess(self.matches(), per_group)
+        return ListedPage(total, listed, page, similar)
 
-    async def matches(self) -> Bits:
-        """Return the bits of the units that match, read-only."""
-        bits = (await self._scorer.matches()).copy()  # to rank overwrites the buffer
-        added = (self._exact or await self._find_exact()).documents
-        if self._is_filled and count_bits(bits) < self._config.filled_up_to:
-            await self._first(0)
-            if self._nearest is not None:
-                added = np.concatenate((added, self._nearest))
-        if len(added):
+    def matches(self) -> Bits:
+        """Return the bits of the units that match, read-only: similar rows are none."""
+        exact = self._exact or self._find_exact()  # ranks, which overwrites the buffer of bits
+        bits = self._scorer.matches()
+        if exact.unmatched:
             mask = unpack(bits)
-            mask[units_of(added, self._groups)] = True
+            mask[units_of(exact.documents, self._groups)] = True
             bits = pack(mask, len(bits))
         return bits
 
-    async def best_documents(self, units: Sequence[int]) -> Integers:
+    def best_documents(self, units: Sequence[int]) -> Integers:
         """Return the best document of each of some units."""
         if self._groups is None or not units:
             return np.array(units, np.int64)
         owned = [self._groups.documents_of(unit) for unit in units]
-        sums = (await self._scorer.impacts_at(np.concatenate(owned))).sum(axis=0)
+        sums = self._scorer.impacts_at(np.concatenate(owned)).sum(axis=0)
         parts = np.split(sums, np.cumsum([len(own) for own in owned])[:-1])
         return np.array([own[part.argmax()] for own, part in zip(owned, parts, strict=True)])
 
-    async def explain(
-        self, documents: Integers, text_of: Callable[[int], str]
-    ) -> list[Explanation]:
+    def explain(self, documents: Integers, text_of: Callable[[int], str]) -> list[Explanation]:
         """Return the parts of the scores of some results; `text_of` returns the text of a term."""
         unit = self._config.impact_scale
         words = [
             (each.word, text_of(term)) for each in self._query.expansions for term, _ in each.terms
         ]
-        impacts = await self._scorer.impacts_at(documents)
+        impacts = self._scorer.impacts_at(documents)
         sums = impacts.sum(axis=0)
         similarities, added = np.zeros(len(documents)), np.zeros_like(sums)
         if self._vector is not None:
-            best = (await self._best(self._config.reranked)).ordinals[: self._config.reranked]
+            best = self._best(self._config.reranked).ordinals[: self._config.reranked]
             is_added = np.isin(documents, best) | (sums == 0)
             cosines = self._vector.vectors.similarities(self._vector.vector, documents)
             similarities = cosines.astype(np.float64)
             added = np.where(is_added, self._vector.impacts(documents, by_group=self._by_group), 0)
         penalties = self._penalties_of(documents)
-        is_exact = np.isin(documents, (await self._find_exact()).documents)
+        is_exact = np.isin(documents, self._find_exact().documents)
         parts = (impacts.T, sums, similarities, added, penalties, is_exact)
         columns = [part.tolist() for part in parts]
         return [
@@ -161,16 +148,21 @@ class Ranking:
             for own, lexical, similarity, similar, penalty, exact in zip(*columns, strict=True)
         ]
 
-    async def _first(self, k: int) -> Ranked:
+    def _stop(self, limit: int, offset: int) -> int:
+        """Return how many documents are ranked for a page, none for one far past the end."""
+        is_past = offset >= DEEP_OFFSET and offset >= count_bits(self.matches())
+        return 0 if is_past else offset + limit
+
+    def _first(self, k: int) -> Ranked:
         """Return the first k documents, or more."""
         config = self._config
         if len(self._names) or self._vector is not None:
             k = max(k + EXACT_NAMES, config.reranked, config.filled_up_to)
-        total, keys = await self._best(k)
-        exact = self._exact or await self._find_exact()
+        total, keys = self._best(k)
+        exact = self._exact or self._find_exact()
         total += exact.unmatched
+        nearest = NO_ORDINALS
         if self._vector is not None:
-            nearest = NO_ORDINALS
             if self._is_filled and total < config.filled_up_to:
                 if self._nearest is None:
                     matches = np.concatenate((keys & ORDINAL_MASK, exact.documents))
@@ -180,14 +172,13 @@ class Ranking:
                     )
                 nearest = self._nearest
             keys = self._rerank(self._vector, keys, nearest)
-            total += len(nearest)
         documents = keys & ORDINAL_MASK
         if len(exact.documents):
             is_exact = _is_any(
                 units_of(documents, self._groups), units_of(exact.documents, self._groups)
             )
             documents = np.concatenate((exact.documents, documents[~is_exact]))
-        return Ranked(total, documents)
+        return Ranked(total + len(nearest), documents, len(nearest))
 
     def _rerank(self, vector: VectorQuery, keys: Integers, nearest: Integers) -> Integers:
         """Return sort keys in hybrid order: the best lexical matches and the nearest documents.
@@ -202,13 +193,13 @@ class Ranking:
         best.sort()
         return best if len(keys) <= depth else np.concatenate((best, keys[depth:]))
 
-    async def _best(self, k: int) -> TopDocs:
+    def _best(self, k: int) -> TopDocs:
         """Return the best documents of at least the k best units by words."""
         if self._top is None or len(self._top.keys) < min(k, self._top.total):
-            self._top = await self._scorer.top(k)
+            self._top = self._scorer.top(k)
         return self._top
 
-    async def _find_exact(self) -> _Exact:
+    def _find_exact(self) -> _Exact:
         """Return the documents of units whose name is the query, in the order of their sums.
 
         Returns at most EXACT_NAMES: first the best by words, then the best known.
@@ -216,15 +207,15 @@ class Ranking:
         if self._exact is None:
             documents, unmatched = NO_ORDINALS, 0
             if len(self._names):
-                top = await self._best(self._config.reranked)
+                top = self._best(self._config.reranked)
                 best = top.ordinals[: self._config.reranked]
                 units = units_of(best, self._groups)
                 places = self._names.searchsorted(units) % len(self._names)
                 documents = best[self._names.take(places) == units][:EXACT_NAMES]
                 others = self._names[: len(best) + EXACT_NAMES]
                 others = others[~_is_any(others, units)][: EXACT_NAMES - len(documents)]
-                added = await self.best_documents(others.tolist())
-                sums = (await self._scorer.impacts_at(added)).sum(axis=0)
+                added = self.best_documents(others.tolist())
+                sums = self._scorer.impacts_at(added).sum(axis=0)
                 documents = np.concatenate((documents, added))
                 unmatched = int(np.count_nonzero(sums == 0))
             self._exact = _Exact(documents, unmatched)

@@ -5,9 +5,8 @@ Values that filters compare exactly are numbers in a `StringTable`.
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Iterator, Sequence
-from functools import lru_cache, partial, reduce
+from functools import reduce
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -29,8 +28,6 @@ from service.storage.string_table import StringTable
 TOOL_URL = "mcp://tool/"
 MAX_PAGE = 8 * 2**20
 """Bytes of a page, which has fewer resources than asked for rather than more bytes."""
-MAX_CACHED = 16 * 2**20
-"""Bytes of the masks of recent filters, which the pages of one cursor share."""
 
 
 class CallFacts(Struct):
@@ -51,16 +48,18 @@ class ListedCall(Struct):
 class ResourcePage(Struct, frozen=True):
     """One page of resources.
 
-    total: the exact count of all matches
+    total: the exact count of all matches, and of the similar resources
     count: the number of resources of the page
     is_cut: whether MAX_PAGE left no room for more
     texts: slices of JSON to be joined by commas
+    similar: the count of similar resources
     """
 
     total: int
     count: int
     is_cut: bool
     texts: Sequence[memoryview]
+    similar: int = 0
 
 
 class Resources:
@@ -72,9 +71,6 @@ class Resources:
         self._arrays = arrays = open_arrays(folder / "resources", RESOURCES)
         self._urls = Urls(arrays["urls"], arrays["url_starts"])
         self._offers = offers
-        # A weak reference: with a strong one only the garbage collector would close the files.
-        select = partial(Resources._select, weakref.proxy(self))
-        self._recent = lru_cache(MAX_CACHED // max(len(self), 1))(select)
 
     def __len__(self) -> int:
         return len(self.texts)
@@ -91,33 +87,23 @@ class Resources:
         """Return how many resources of a service are beyond the bounds of its record."""
         return int(self._arrays["beyond"][service])
 
-    def number_of(self, value: str) -> int:
-        """Return the number of a type, an extension, a tag, or a network or scheme as spelt."""
-        return self._strings.find(value, UNKNOWN)
-
-    def page(self, total: int, ordinals: Sequence[int]) -> ResourcePage:
+    def page(self, total: int, ordinals: Sequence[int], similar: int = 0) -> ResourcePage:
         """Return a page of the first of these resources, which fit into MAX_PAGE."""
         count = self.texts.fitting(ordinals, MAX_PAGE)
-        return ResourcePage(total, count, count < len(ordinals), self.texts.run(ordinals[:count]))
+        texts = self.texts.run(ordinals[:count])
+        return ResourcePage(total, count, count < len(ordinals), texts, similar)
 
     def matches(self, filters: ResourceFilters) -> Mask | None:
-        """Return which resources satisfy the filters, None for all; the mask is read-only.
-
-        The masks of the most recent filters are cached.
-        """
+        """Return which resources satisfy the filters, None for all."""
         if filters == NO_RESOURCE_FILTERS:
             return None
-        return self._recent(filters)
+        return reduce(np.logical_and, self._conditions(filters), np.ones(len(self), np.bool_))
 
     def cost(self, filters: ResourceFilters) -> int:
         """Return how many numbers and bytes are looked at to find the matches."""
         pairs = zip(astuple(filters), astuple(NO_RESOURCE_FILTERS), strict=True)
         conditions: int = sum(value != default for value, default in pairs)
         return conditions * len(self) + (len(self._urls) if filters.url_substring else 0)
-
-    def _select(self, filters: ResourceFilters) -> Mask:
-        every = np.ones(len(self), np.bool_)
-        return reduce(np.logical_and, self._conditions(filters), every)
 
     def _conditions(self, filters: ResourceFilters) -> Iterator[Mask]:
         """Yield the resources that satisfy each condition alone."""

@@ -28,8 +28,7 @@ from service.search.postings import Mask, read_header
 from service.search.query import QueryParser
 from service.search.ranking import EXACT_NAMES, Ranking
 from service.search.searcher import Searcher
-from service.snapshot.embedded import EmbeddedPostings, run_now
-from service.snapshot.engine import EndpointHits
+from service.snapshot.data import EndpointHits
 from service.snapshot.snapshot import Snapshot, open_snapshot
 from service.storage.container import open_arrays
 from service.storage.layouts import GROUPS
@@ -91,10 +90,7 @@ def rank_endpoints(
     snapshot: Snapshot, query: str | None, limit: int, offset: int, filters: EndpointFilters
 ) -> EndpointHits:
     """Return one page of endpoints, searched in this thread."""
-    engine = snapshot.engine
-    if query is None:
-        return run_now(engine.list_endpoints(limit, offset, filters))
-    return run_now(engine.rank_endpoints(snapshot.parser.parse(query), limit, offset, filters))
+    return snapshot.search_endpoints(query or "", limit, offset, filters)
 
 
 def positions(snapshot: Snapshot, query: str, limit: int = 200) -> list[int]:
@@ -138,7 +134,7 @@ class Index(NamedTuple):
             mask,
             self.groups if by_group else None,
             by_group=by_group,
-            is_filled=not match_all,
+            is_filled=not match_all and mask is None,
         )
 
 
@@ -183,8 +179,8 @@ def open_index(
 
 def index_of(snapshot: Snapshot) -> Index:
     """Return the index of a snapshot."""
-    services = snapshot.endpoints.groups.of_document
-    return Index(snapshot.parser, EmbeddedPostings(snapshot), snapshot.groups, services)
+    services, engine = snapshot.endpoints.groups.of_document, snapshot.embedded
+    return Index(engine.parser, engine.searcher, engine.searcher.groups, services)
 
 
 def write_segment(path: Path, services: Sequence[Service | Document]) -> Segment:
@@ -218,7 +214,7 @@ def rank(
 ) -> Ranked:
     """Rank one page of a query, of services by their best documents unless not `by_group`."""
     ranking = index.ranking(query, mask, by_group=by_group, match_all=match_all)
-    return run_now(ranking.page(limit, offset))
+    return ranking.page(limit, offset)
 
 
 def rank_all(

@@ -35,12 +35,13 @@ def documents(snapshot: Snapshot, tmp_path_factory: pytest.TempPathFactory) -> l
 def test_documents_have_the_terms_that_the_postings_have(
     snapshot: Snapshot, documents: list[Json]
 ) -> None:
+    parser = snapshot.embedded.parser
     lists = PostingLists(snapshot.folder / "postings" / "postings")
     expected = defaultdict[int, set[str]](set)
-    for term in range(snapshot.header.terms):
+    for term in range(parser.header.terms):
         (own,) = lists.of_word([(term, FULL_WEIGHT)])
         for ordinal in own.ordinals.tolist():
-            expected[ordinal].add(snapshot.parser.term(term))
+            expected[ordinal].add(parser.term(term))
     found = {
         each[ORDINAL]: {
             term
@@ -63,5 +64,5 @@ def test_values_are_the_numbers_of_facets_and_places_those_of_orders(
             having = [each[ORDINAL] for each in documents if number in each[name]]
             assert having == facet.mask([facet.value(number)]).nonzero()[0].tolist()
     for sort in ("price", "name", "popularity"):
-        listed = snapshot.list(limit=200, filters=Filters(sort=sort)).ordinals  # type: ignore[arg-type]  # one of them
+        listed = snapshot.list(limit=200, filters=Filters(sort=sort)).ordinals
         assert [*listed] == sorted(listed, key=lambda n: documents[n][f"by_{sort}"])

@@ -98,5 +98,5 @@ def test_parsed_queries_are_cached_with_the_snapshot_alone(sample: Path, spy: Sp
     for snapshot in (first, second, first, second):
         snapshot.search("weather forecast")
     assert spy.counts["expand"] == 2
-    assert isinstance(first.parser, QueryParser)
-    assert first.parser.parse("tides") is first.parser.parse("tides")
+    assert isinstance(first.embedded.parser, QueryParser)
+    assert first.embedded.parser.parse("tides") is first.embedded.parser.parse("tides")

@@ -22,7 +22,6 @@ from service.search.groups import Ranked
 from service.search.postings import CHAMPIONS, DenseList, PostingLists
 from service.search.stopwords import STOP_WORDS
 from service.search.top_k import count_bits, unpack
-from service.snapshot.embedded import run_now
 from service.snapshot.snapshot import Snapshot
 from tests.support.running import Json, endpoint, examples, service
 from tests.support.searching import (
@@ -223,9 +222,9 @@ def test_the_total_is_the_number_of_matches(
     many: Corpus, words: list[str], share: float | None, match_all: bool
 ) -> None:
     ranking = many.searched.ranking(" ".join(words), mask(8000, share), match_all=match_all)
-    top = run_now(ranking.page(8000))
-    assert len(top.documents) == top.total == count_bits(run_now(ranking.matches()))
-    matches = unpack(run_now(ranking.matches()))
+    top = ranking.page(8000)
+    assert len(top.documents) == top.total == count_bits(ranking.matches())
+    matches = unpack(ranking.matches())
     assert sorted(top.documents.tolist()) == np.flatnonzero(matches).tolist()
 
 

@@ -126,7 +126,7 @@ def test_a_listed_resource_that_is_no_endpoint_of_its_record_is_a_document(
     for query, endpoints, resources in (("high", 0, 1), ("other", 1, 0), ("tides", 1, 1)):
         assert listed.search(query).ids == ["tides-example"]
         assert rank_endpoints(listed, query, 24, 0, EndpointFilters()).total == endpoints
-        found = asyncio.run(listed.engine.search_resources(query, 24, 0, NO_RESOURCE_FILTERS))
+        found = asyncio.run(listed.find_resources(query, 24, 0, NO_RESOURCE_FILTERS))
         assert found.total == resources
     assert listed.search("tides").total == 1
 
@@ -234,7 +234,7 @@ def test_each_service_is_reranked_and_added_once(tmp_path: Path) -> None:
 def test_services_are_the_documents_without_endpoints(tmp_path: Path) -> None:
     options = ("--no-endpoints", "--no-semantic", "--quiet")
     snapshot = publish(tmp_path, RECORDS, *options)
-    assert snapshot.parser.header.documents == len(RECORDS)
+    assert snapshot.embedded.parser.header.documents == len(RECORDS)
     assert snapshot.search("silverbak").ids == ["lighthouse"]
     assert snapshot.search("eclipses").total == 0
     assert rank_endpoints(snapshot, "silverback", 24, 0, EndpointFilters()).total == 0
