@@ -47,7 +47,7 @@ from service.http.load_shedding import LoadShedder
 from service.http.logs import STDOUT, LineHandler
 from service.http.metrics import Metrics, share_metrics
 from service.http.middleware import RequestMiddleware
-from service.opensearch.address import connector_of
+from service.opensearch import connector_of
 from service.settings import Settings, parse_hosts
 from service.snapshot import Snapshot
 from service.web.pages import PAGES, error_page

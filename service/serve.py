@@ -22,7 +22,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from service.cli import Parser
 from service.errors import needs_extra
 from service.http.metrics import SHARED_FOLDER
-from service.opensearch.address import connector_of
+from service.opensearch import connector_of
 from service.settings import REMOVED, Settings, as_text, describe, option, variable
 
 MAX_HEAD = 64 * 1024

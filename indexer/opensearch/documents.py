@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from math import isnan
-from typing import Any
 
 import numpy as np
 
@@ -13,6 +12,7 @@ from indexer.columns.records import ENDPOINT_FIELDS, SERVICE_FIELDS, decode_serv
 from indexer.search.parts import FIELDS_OF_ENDPOINTS, FIELDS_OF_SERVICES
 from indexer.snapshot.endpoints import listed_contents
 from service.opensearch.clauses import DOCUMENTS, LONGEST_TERM, ORDINAL, text_fields
+from service.schema.values import Json
 from service.search.analysis import term_of, words_of
 from service.search.postings import read_header
 from service.snapshot.data import SnapshotData
@@ -20,7 +20,6 @@ from service.storage.container import Arrays, open_arrays
 from service.storage.layouts import ENDPOINT_FILTERS, OFFERS, SERVICE_FILTERS
 from service.storage.record_store import RecordStore
 
-Document = dict[str, Any]
 OWNER = "owner"
 """Key of the artifacts folder of an index, in the `_meta` of its mapping."""
 LONG, DOUBLE = {"type": "long"}, {"type": "double"}
@@ -52,7 +51,7 @@ class ClusterDocuments:
     def __len__(self) -> int:
         return len(self._data.services)
 
-    def index_body(self, shards: int, owner: str) -> Document:
+    def index_body(self, shards: int, owner: str) -> Json:
         """Return the settings and the mapping of an index that is not searched while it loads."""
         least = min(self._config.field_weights.values())
         bm25 = {"k1": self._config.saturation / least, "b": self._config.length_normalisation}
@@ -63,7 +62,7 @@ class ClusterDocuments:
             "blocks.read": True,
             "similarity.default": {"type": "BM25"} | bm25,
         }
-        text: Document = {"type": "text", "analyzer": "whitespace"}
+        text: Json = {"type": "text", "analyzer": "whitespace"}
         own = {name: text for name, _ in self._fields.values()} | self._endpoints.mapping
         own |= dict.fromkeys((ORDINAL, "service", "is_listed"), LONG)
         own["offers"] = {"type": "nested", "properties": self._offers.mapping}
@@ -75,7 +74,7 @@ class ClusterDocuments:
             "mappings": mappings | {"properties": fields},
         }
 
-    def read(self) -> Iterator[Document]:
+    def read(self) -> Iterator[Json]:
         """Yield the documents in listing order."""
         for ordinal in range(len(self)):
             document = self._services.read(ordinal)
@@ -83,7 +82,7 @@ class ClusterDocuments:
             document[DOCUMENTS] = list(self._nested(ordinal))
             yield document
 
-    def _nested(self, service: int) -> Iterator[Document]:
+    def _nested(self, service: int) -> Iterator[Json]:
         """Yield the nested documents of a service."""
         data, endpoints = self._data, self._data.endpoints
         record = decode_service(data.services.text(service))
@@ -109,7 +108,7 @@ class ClusterDocuments:
                 texts, shared = {FIELDS_OF_SERVICES[name]: own[name] for name in own}, {}
             yield fields | self._texts(texts | shared)
 
-    def _texts(self, texts: Mapping[str, str]) -> Document:
+    def _texts(self, texts: Mapping[str, str]) -> Json:
         """Return the terms of texts, given by field, in the field of each weight."""
         fields: dict[str, list[str]] = {}
         for name, text in texts.items():
@@ -138,16 +137,16 @@ class _Rows:
             self._numbers[name] = bounds, numbers
 
     @property
-    def mapping(self) -> Document:
+    def mapping(self) -> Json:
         """The types of the fields."""
         is_double = {name: array.dtype.kind == "f" for name, array in self._values.items()}
         types = {name: DOUBLE if is_double[name] else LONG for name in is_double}
         return types | dict.fromkeys(self._numbers, LONG)
 
-    def read(self, row: int) -> Document:
+    def read(self, row: int) -> Json:
         """Return the fields of a row without those that are NaN; flags are numbers."""
         values = {name: array[row].item() for name, array in self._values.items()}
-        fields: Document = {name: value for name, value in values.items() if not isnan(value)}
+        fields: Json = {name: value for name, value in values.items() if not isnan(value)}
         for name, (bounds, numbers) in self._numbers.items():
             fields[name] = numbers[bounds[row] : bounds[row + 1]].tolist()
         return fields

@@ -16,7 +16,7 @@ from indexer.errors import IndexerError
 from indexer.opensearch.documents import OWNER, ClusterDocuments
 from indexer.progress import Progress
 from indexer.search_options import ClusterOptions
-from service.opensearch.address import index_name
+from service.opensearch.clauses import index_name
 from service.opensearch.cluster import cause_of, reason_of
 from service.snapshot.data import SnapshotData
 from service.snapshot.manifest import Manifest

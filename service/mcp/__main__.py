@@ -9,7 +9,7 @@ from pathlib import Path
 import anyio
 
 from service.artifacts.manager import SnapshotManager
-from service.opensearch.address import connector_of
+from service.opensearch import connector_of
 from service.serve import read_settings, serve, settings_parser
 from service.settings import Settings, option
 

@@ -8,22 +8,6 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from service.errors import needs_extra
-from service.settings import Settings
-from service.snapshot.snapshot import Connector
-
-
-def connector_of(settings: Settings) -> Connector | None:
-    """Return the connector of snapshots to a cluster, None for the embedded engine.
-
-    Raises RuntimeError without the extra, and ValueError as `client_arguments`.
-    """
-    if not settings.opensearch_url:
-        return None
-    check_extra()
-    from service.opensearch.engine import OpenSearch  # noqa: PLC0415  # optional dependencies
-
-    arguments = client_arguments(settings.opensearch_url)
-    return OpenSearch(arguments, settings.opensearch_timeout, settings.opensearch_prefix)
 
 
 def check_extra() -> None:
@@ -43,11 +27,6 @@ def client_arguments(urls: str) -> dict[str, Any]:
             raise ValueError(f"URL {number} of the cluster is none; write https://host:port")
     is_tls = any(url.startswith("https") for url in hosts)
     return {"hosts": hosts} | ({"ssl_context": ssl.create_default_context()} if is_tls else {})
-
-
-def index_name(prefix: str, snapshot_id: str) -> str:
-    """Return the name of the index of a snapshot."""
-    return f"{prefix}-{snapshot_id}"
 
 
 def _is_url(text: str) -> bool:

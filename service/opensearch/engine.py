@@ -15,7 +15,6 @@ from msgspec.structs import replace
 
 from service.conditions import EndpointFilters, Filters, ResourceFilters
 from service.engines.engine import Answer, Search
-from service.opensearch.address import index_name
 from service.opensearch.clauses import (
     DOCUMENTS,
     NUMBER,
@@ -27,6 +26,7 @@ from service.opensearch.clauses import (
     endpoint_conditions,
     facet_aggregations,
     facet_counts,
+    index_name,
     nested,
     of_words,
     offer_conditions,
@@ -37,12 +37,11 @@ from service.schema.values import Json
 from service.search.groups import is_among_first, units_of
 from service.search.postings import Integers, Mask
 from service.search.query import ParsedQuery
+from service.search.ranking import EXACT_NAMES
 from service.search.top_k import NO_ORDINALS
 from service.snapshot.data import ResourceDocuments
 from service.snapshot.snapshot import Snapshot
 
-EXACT_NAMES = 3
-"""Services whose name is the query that are first; further ones rank as others do."""
 EXACT_NAME = 1000
 """The score of a name that is the query: more than any sum."""
 MATCHES = "matches"

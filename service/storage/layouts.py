@@ -249,7 +249,7 @@ FILES = MappingProxyType(
         "ids.arrays": Entry("the ids of the services", RECORD_STORE),
         "id_hashes.arrays": Entry("from ids to services", HASH_TABLE),
         "postings/header.json": Entry("counts, and the parameters of the search"),
-        "postings/postings.arrays": Entry("the postings, unless a cluster has them", POSTINGS),
+        "postings/postings.arrays": Entry("the postings", POSTINGS),
         "postings/groups.arrays": Entry("the groups of documents", GROUPS),
         "postings/lexicon.arrays": Entry("the columns of terms and words", LEXICON),
         "postings/names.arrays": Entry("the names of the services", NAMES),
