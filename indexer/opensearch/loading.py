@@ -86,7 +86,8 @@ class SearchCluster:
                     raise ClusterFailed(f"OpenSearch refuses a service: {answer['index']['error']}")
                 loading.advance(1)
             self._indices.refresh(index=index)
-            self._set(index, **{"refresh_interval": None, "blocks.read": None})
+            loaded = {"refresh_interval": None, "blocks.read": None}
+            self._indices.put_settings(index=index, body={"index": loaded})
         if not self.has(data.manifest):
             raise ClusterFailed(f"the index {index} lacks services that were loaded; build again")
 
@@ -94,7 +95,8 @@ class SearchCluster:
         """Copy the shards of the index of a snapshot, and name it by the alias; returns notes."""
         index = self._name(manifest.id)
         with _failures("copy the shards"):
-            self._set(index, number_of_replicas=self._options.replicas)
+            copies = {"number_of_replicas": self._options.replicas}
+            self._indices.put_settings(index=index, body={"index": copies})
             # The client takes `timeout` for its own unless there is another one.
             params = GREEN_WITHIN | {"request_timeout": TIMEOUT}
             health = self._client.cluster.health(index=index, params=params, ignore=(408,))
@@ -125,9 +127,6 @@ class SearchCluster:
         """Return the folder that each index of the prefix was built to, None if by no build."""
         described = self._indices.get_mapping(index=f"{self._options.prefix}-*").items()
         return {index: each["mappings"].get("_meta", {}).get(OWNER) for index, each in described}
-
-    def _set(self, index: str, **settings: object) -> None:
-        self._indices.put_settings(index=index, body={"index": settings})
 
 
 def _read_owner(path: Path) -> str:

@@ -95,35 +95,27 @@ def conditions(given: Iterable[Given], index: FilterIndex, path: str = "") -> li
     ]
 
 
-def offer_conditions(filters: EndpointFilters, offers: Offers) -> list[Json]:
-    """Return the clauses of one offer that satisfies all conditions of offers; none without any."""
-    if not filters.offers and filters.max_usd_price is None:
-        return []
-    clauses = [
-        any_value(f"{OFFERS}.{name}", numbers.tolist())
-        for name, numbers in offers.resolve(filters.offers).items()
-    ]
-    if "network" not in filters.offers:
-        clauses.append({"term": {f"{OFFERS}.shadowed": 0}})
-    bounds = {"prices": filters.max_price, "usd_prices": filters.max_usd_price}
-    for name, bound in bounds.items():
-        if bound is not None:
-            clauses.append({"range": {f"{OFFERS}.{name}": {"lte": bound}}})
-    return clauses
-
-
 def endpoint_conditions(
-    filters: EndpointFilters, index: FilterIndex, of_offer: Sequence[Json]
-) -> list[Json]:
-    """Return the clauses of endpoints, given those of one of their offers."""
-    given = filters.given()
-    if not of_offer:
-        return conditions(given, index, f"{DOCUMENTS}.")
+    filters: EndpointFilters, index: FilterIndex, offers: Offers
+) -> tuple[list[Json], list[Json]]:
+    """Return the clauses of endpoints, and those that one of their offers must satisfy together."""
+    given, wanted = filters.given(), offers.resolve(filters.offers)
+    if not wanted and filters.max_usd_price is None:
+        return conditions(given, index, f"{DOCUMENTS}."), []
+    of_offer = [any_value(f"{OFFERS}.{name}", each.tolist()) for name, each in wanted.items()]
+    if "network" not in wanted:
+        of_offer.append({"term": {f"{OFFERS}.shadowed": 0}})
+    bounds = {"prices": filters.max_price, "usd_prices": filters.max_usd_price}
+    of_offer += [
+        {"range": {f"{OFFERS}.{name}": {"lte": bound}}}
+        for name, bound in bounds.items()
+        if bound is not None
+    ]
     others = [
-        each for each in given if not (each[0].column.of_offer or each[0].field == "max_price")
+        each for each in given if not each[0].column.of_offer and each[0].field != "max_price"
     ]
     own = conditions(others, index, f"{DOCUMENTS}.")
-    return [*own, nested(OFFERS, {"bool": {"filter": of_offer}})]
+    return [*own, nested(OFFERS, {"bool": {"filter": of_offer}})], of_offer
 
 
 def facet_aggregations(facets: Mapping[str, Facet], names: Iterable[str], path: str = "") -> Json:

@@ -29,7 +29,6 @@ from service.opensearch.clauses import (
     index_name,
     nested,
     of_words,
-    offer_conditions,
 )
 from service.opensearch.cluster import Cluster
 from service.schema.responses import Explanation, WordScore
@@ -98,8 +97,8 @@ class ClusterEngine:
 
     async def search_endpoints(self, search: Search[EndpointFilters]) -> Answer:
         """Return one page of endpoints."""
-        filters, of_offer = search.filters, offer_conditions(search.filters, self._offers)
-        wanted = endpoint_conditions(filters, self._endpoints, of_offer)
+        filters = search.filters
+        wanted, of_offer = endpoint_conditions(filters, self._endpoints, self._offers)
         wanted.append({"range": {NUMBER: {"lt": self._header.endpoints}}})
         order: Json = {f"{DOCUMENTS}.by_{filters.sort}": {}}
         if filters.sort == "relevance":
@@ -277,19 +276,18 @@ class ClusterEngine:
         if query.vector is not None and size:
             similarities = query.vector.vectors.similarities(query.vector.vector, documents)
             cosines = np.round(similarities.astype(np.float64), 4).tolist()
-        parts = self._weigh(query, documents, by_group=by_group)
-        columns = (documents, *parts)
-        explanations = []
-        for cosine, document, similar, penalty, is_exact in zip(
-            cosines, *map(np.ndarray.tolist, columns), strict=True
-        ):
+        parts, explanations = self._weigh(query, documents, by_group=by_group), []
+        for place, document in enumerate(documents.tolist()):
+            similar, penalty, is_exact = (part[place].item() for part in parts)
             words = [
                 WordScore(each.word, self._parser.term(number), own[document])
                 for (each, (number, _)), own in zip(terms, scores, strict=True)
                 if document in own
             ]
             score = sum(word.score for word in words) + similar - penalty
-            explanations.append(Explanation(score, words, cosine, similar, penalty, is_exact))
+            explanations.append(
+                Explanation(score, words, cosines[place], similar, penalty, is_exact)
+            )
         return explanations
 
 
