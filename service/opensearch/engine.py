@@ -216,7 +216,7 @@ class ClusterEngine:
             own = hit["inner_hits"][DOCUMENTS]["hits"]["hits"]
             pairs += [each["sort"] for each in own] or [(0, first_of(hit["sort"][-1])[0])]
         values, documents = np.array(pairs, np.float64).reshape(-1, 2).T
-        if documents.max(initial=0) >= self._header.documents:
+        if documents.max(initial=-1) >= self._header.documents:
             raise ValueError("the response has documents that are not in the snapshot")
         return documents.astype(np.int64), values
 
