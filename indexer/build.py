@@ -156,7 +156,6 @@ def _settings(options: BuildOptions) -> list[object]:
         str(options.max_rejects),
         FORMAT,
         options.ranking,
-        options.endpoints,
         "" if options.cluster is None else options.cluster.prefix,
         repr(options.sources),
         sorted(options.accept),

@@ -351,15 +351,6 @@ class BuildOptions(Struct, frozen=True, kw_only=True):
         ),
         Flag("SIZE"),
     ] = None
-    endpoints: Annotated[
-        bool,
-        Meta(
-            description="do not index the texts of endpoints: neither `/v1/search/endpoints` nor "
-            "`/discovery/search` finds any by words, and services are found by their own texts "
-            "alone; filters and lists work"
-        ),
-        Flag(name="--no-endpoints"),
-    ] = True
     from_scratch: Annotated[
         bool,
         Meta(

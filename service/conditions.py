@@ -171,12 +171,6 @@ class Conditions(Struct, frozen=True, kw_only=True, rename="camel"):
         return bool(self.given())
 
     @property
-    def is_plain(self) -> bool:
-        """Whether similar documents may fill up few matches."""
-        sort = getattr(self, "sort", "relevance")
-        return sort == "relevance" and self.match == "any" and not self.has_conditions
-
-    @property
     def texts(self) -> dict[str, Values]:
         """The conditions on texts, by the names of parameters."""
         given = self.given()
@@ -336,11 +330,6 @@ class ResourceFilters(Struct, frozen=True, kw_only=True, rename="camel"):
     registration: Registration = None
     is_verbatim: bool = False
     match: ClassVar[str] = "any"
-
-    @property
-    def is_plain(self) -> bool:
-        """Whether similar resources may fill up few matches."""
-        return self == NO_RESOURCE_FILTERS
 
     @property
     def offers(self) -> dict[str, Values]:

@@ -34,7 +34,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of a build."""
     add_source_options(parser)
     add_ranking_options(parser)
-    add_declared(parser, BuildOptions, ("endpoints", "keep", "downloads"))
+    add_declared(parser, BuildOptions, ("keep", "downloads"))
     add_cluster_options(parser)
     add_declared(parser, ClusterOptions, ("shards", "replicas"))
     _add_report_options(parser)

@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
-from service.conditions import EndpointFilters, Filters, ResourceFilters
+from service.conditions import NO_RESOURCE_FILTERS, EndpointFilters, Filters, ResourceFilters
 from service.engines.engine import Answer, F, Search
 from service.errors import Overloaded
 from service.filtering.endpoint_filters import EndpointFilterIndex
@@ -21,6 +21,7 @@ from service.search.postings import Integers, Mask
 from service.search.query import ParsedQuery, QueryParser
 from service.search.ranking import Ranking
 from service.search.searcher import Searcher
+from service.search.semantic.vectors import VectorIndex
 from service.search.top_k import NO_ORDINALS, unpack
 
 THREAD_FROM = 1 << 18
@@ -53,6 +54,7 @@ class EmbeddedEngine:
 
     parser: has the lexicon
     searcher: has the postings
+    vectors: of the documents, None for ranking by words alone
     groups: the documents of each service
     """
 
@@ -60,12 +62,14 @@ class EmbeddedEngine:
         self,
         parser: QueryParser,
         searcher: Searcher,
+        vectors: VectorIndex | None,
         groups: Groups,
         services: FilterIndex,
         endpoints: EndpointFilterIndex,
         resources: ResourceIndex,
     ) -> None:
-        self.parser, self.searcher, self._groups = parser, searcher, groups
+        self.parser, self.searcher, self.vectors = parser, searcher, vectors
+        self._groups = groups
         self._services, self._endpoints, self._resources = services, endpoints, resources
 
     async def search_services(self, search: Search[Filters]) -> Answer:
@@ -90,10 +94,12 @@ class EmbeddedEngine:
     def rank_services(self, search: Search[Filters], query: ParsedQuery | None = None) -> Answer:
         """Return what `search_services` does, in this thread."""
         filters, services, groups = search.filters, self._services, self.searcher.groups
-        mask = services.mask(filters.given())
-        ranking = self._rank(search, query, mask, by_group=True)
+        given, is_ranked = filters.given(), filters.sort == "relevance"
+        mask = services.mask(given)
+        is_filled = is_ranked and not given and filters.match == "any"
+        ranking = self._rank(search, query, mask, by_group=True, is_filled=is_filled)
         is_explained = filters.explain or filters.best_endpoints
-        if filters.sort == "relevance":
+        if is_ranked:
             total, documents, similar = ranking.page(search.limit, search.offset)
             page = (documents if groups is None else groups.of_document.take(documents)).tolist()
         else:
@@ -120,10 +126,12 @@ class EmbeddedEngine:
         """Return what `search_endpoints` does, in this thread."""
         filters, limit, offset = search.filters, search.limit, search.offset
         selected, similar = self._endpoints.select(filters), 0
-        ranking = self._rank(search, query, self._of_documents(selected.mask), by_group=False)
-        if filters.sort != "relevance":
+        mask, is_ranked = self._of_documents(selected.mask), filters.sort == "relevance"
+        is_filled = is_ranked and not filters.has_conditions and filters.match == "any"
+        ranking = self._rank(search, query, mask, by_group=False, is_filled=is_filled)
+        if not is_ranked:
             matches = unpack(ranking.matches(), len(self._endpoints))
-            total, listed, page = self._endpoints.listing(
+            total, listed, page, _ = self._endpoints.listing(
                 matches, filters, limit, offset, selected.offers
             )
         elif filters.per_service:
@@ -142,12 +150,19 @@ class EmbeddedEngine:
     ) -> Answer:
         """Return what `search_resources` does, in this thread."""
         mask = self._resources.documents(search.filters)
-        ranking = self._rank(search, query, mask, by_group=False)
+        is_filled = search.filters == NO_RESOURCE_FILTERS
+        ranking = self._rank(search, query, mask, by_group=False, is_filled=is_filled)
         total, documents, similar = ranking.page(search.limit, search.offset)
         return Answer(total, self._resources.of_documents(documents).tolist(), total, similar)
 
     def _rank(
-        self, search: Search[Any], query: ParsedQuery | None, mask: Mask | None, *, by_group: bool
+        self,
+        search: Search[Any],
+        query: ParsedQuery | None,
+        mask: Mask | None,
+        *,
+        by_group: bool,
+        is_filled: bool,
     ) -> Ranking:
         """Rank services, with `by_group`, or else documents."""
         query, filters, searcher = (
@@ -160,10 +175,11 @@ class EmbeddedEngine:
             query,
             scorer,
             self.parser.header.config,
+            self.vectors,
             mask,
             searcher.groups if by_group else None,
             by_group=by_group,
-            is_filled=filters.is_plain,
+            is_filled=is_filled,
         )
 
     def _count(

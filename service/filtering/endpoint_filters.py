@@ -12,7 +12,7 @@ from service.conditions import EndpointConditions, EndpointFilters
 from service.filtering.facets import ServiceFacet
 from service.filtering.filters import FilterIndex, page_of
 from service.filtering.offers import NONE, Offers
-from service.search.groups import Groups, Ranked, list_groups
+from service.search.groups import Groups, ListedPage, Ranked, list_groups
 from service.search.postings import Integers, Mask, block_count
 from service.search.top_k import NO_ORDINALS, pack
 from service.storage.container import open_arrays
@@ -24,14 +24,6 @@ class Selection(NamedTuple):
 
     mask: Mask | None
     offers: Mask | None
-
-
-class ListedPage(NamedTuple):
-    """A page of endpoints, and the exact counts of all and of those that are listed."""
-
-    total: int
-    listed: int
-    ordinals: Integers
 
 
 class EndpointFilterIndex(FilterIndex):

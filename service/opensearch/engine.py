@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from msgspec.structs import replace
 
-from service.conditions import EndpointFilters, Filters, ResourceFilters
+from service.conditions import NO_RESOURCE_FILTERS, EndpointFilters, Filters, ResourceFilters
 from service.engines.engine import Answer, Search
 from service.opensearch.clauses import (
     DOCUMENTS,
@@ -53,7 +53,7 @@ class ClusterEngine:
 
     def __init__(self, snapshot: Snapshot, cluster: Cluster, index: str) -> None:
         self._cluster, self._index = cluster, index
-        self._parser = snapshot.embedded.parser
+        self._parser, self._vectors = snapshot.embedded.parser, snapshot.embedded.vectors
         self._header, self._config = self._parser.header, self._parser.header.config
         self._services, self._endpoints = snapshot.filters, snapshot.endpoints.filters
         self._groups, self._offers = snapshot.endpoints.groups, snapshot.offers
@@ -81,7 +81,8 @@ class ClusterEngine:
             documents, scores = self._documents(response)
             similar, end = 0, self._header.endpoints
             if order is RELEVANCE:
-                missing = (self._config.filled_up_to - total) * filters.is_plain
+                is_filled = not filters.has_conditions and filters.match == "any"
+                missing = (self._config.filled_up_to - total) * is_filled
                 documents, similar = self._rank(query, documents, scores, missing, by_group=True)
             page = documents[search.offset :][: search.limit]
             is_best = filters.best_endpoints or filters.explain
@@ -106,17 +107,21 @@ class ClusterEngine:
         elif filters.sort == "price" and of_offer:
             of_these = {"path": OFFERS, "filter": {"bool": {"filter": of_offer}}}
             order = {f"{OFFERS}.prices": {"nested": of_these}}
-        mask = np.arange(self._header.documents) < self._header.endpoints
+        is_filled = not filters.has_conditions and filters.match == "any"
+        mask = np.arange(self._header.documents) < self._header.endpoints if is_filled else None
         return await self._search_documents(search, filters, wanted, order, mask)
 
     async def search_resources(self, search: Search[ResourceFilters]) -> Answer:
         """Return one page of listed resources, whose filters are evaluated on the snapshot."""
         mask = self._resources.documents(search.filters)
         wanted = [{"term": {f"{DOCUMENTS}.is_listed": 1}}]
-        if not search.filters.is_plain:
+        is_filled = search.filters == NO_RESOURCE_FILTERS
+        if not is_filled:
             wanted = [any_value(NUMBER, np.flatnonzero(mask).tolist())]
         every = EndpointFilters(per_service=0)
-        answer = await self._search_documents(search, every, wanted, RELEVANCE, mask)
+        answer = await self._search_documents(
+            search, every, wanted, RELEVANCE, mask if is_filled else None
+        )
         documents = np.array(answer.ordinals, np.int64)
         return replace(answer, ordinals=self._resources.of_documents(documents).tolist())
 
@@ -145,7 +150,7 @@ class ClusterEngine:
         order: Json,
         mask: Mask | None,
     ) -> Answer:
-        """Return one page of documents; similar ones are of the mask.
+        """Return one page of documents; similar ones are of the mask, and none without one.
 
         The first k documents are of the k services whose own first documents are first.
         """
@@ -172,7 +177,7 @@ class ClusterEngine:
             first = np.lexsort((documents, units_of(documents, self._groups), keys))
             documents, total, similar = documents[first], counted["doc_count"], 0
             if order is RELEVANCE:
-                missing = (self._config.filled_up_to - total) * search.filters.is_plain
+                missing = 0 if mask is None else self._config.filled_up_to - total
                 documents, similar = self._rank(query, documents, values[first], missing, mask)
             if per_service:
                 is_whole = len(documents) == total + similar
@@ -235,11 +240,16 @@ class ClusterEngine:
         Up to `missing` of the nearest ones that a mask allows are added.
         """
         depth, added = self._config.reranked, NO_ORDINALS
-        if missing > 0 and query.vector is not None:
-            units = units_of(documents, self._groups if by_group else None)
-            added = query.vector.nearest(missing, units, mask, by_group=by_group)
+        if missing > 0 and query.vector is not None and self._vectors is not None:
+            config, groups = self._config, self._groups if by_group else None
+            per_group = 1 if by_group else config.filled_per_group
+            nearest = self._vectors.nearest(
+                query.vector, config.filled_up_to, per_group, config.least_similarity, mask
+            )
+            is_match = np.isin(units_of(nearest, groups), units_of(documents, groups))
+            added = nearest[~is_match][:missing]
         best = np.concatenate((documents[:depth], added))
-        similar, penalties, is_exact = self._weigh(query, best, by_group=by_group)
+        _, similar, penalties, is_exact = self._weigh(query, best, by_group=by_group)
         keys = penalties - similar
         keys[: len(best) - len(added)] -= scores[:depth]
         order = np.lexsort((keys, ~is_exact))
@@ -247,17 +257,17 @@ class ClusterEngine:
 
     def _weigh(
         self, query: ParsedQuery, documents: Integers, *, by_group: bool
-    ) -> tuple[Any, Any, Mask]:
-        """Return what similarity adds to scores, what size takes, and which names are the query."""
-        similar, penalties = np.zeros((2, len(documents)))
+    ) -> tuple[Any, Any, Any, Mask]:
+        """Return the cosines of documents, what they add, what size takes, whose name is exact."""
+        cosines, penalties = np.zeros((2, len(documents)))
         is_exact = np.zeros(len(documents), np.bool_)
         scale, services = self._config.impact_scale, units_of(documents, self._groups)
-        if query.vector is not None and len(documents):
-            similar = query.vector.impacts(documents, by_group=by_group) / scale
+        if query.vector is not None and self._vectors is not None:
+            cosines = self._vectors.similarities(query.vector, documents).astype(np.float64)
         if by_group:
             penalties = self._groups.penalties.take(services) / scale
             is_exact = np.isin(services, query.names[:EXACT_NAMES])
-        return similar, penalties, is_exact
+        return cosines, cosines * query.similarity_weight / scale, penalties, is_exact
 
     async def _explain(
         self, query: ParsedQuery, documents: Integers, *, by_group: bool = False
@@ -272,22 +282,17 @@ class ClusterEngine:
             searches.append(self._search({"query": clause, "size": size}))
         found = [self._documents(each) for each in await asyncio.gather(*searches)]
         scores = [dict(zip(*map(np.ndarray.tolist, each), strict=True)) for each in found]
-        cosines: list[float | None] = [None] * size
-        if query.vector is not None and size:
-            similarities = query.vector.vectors.similarities(query.vector.vector, documents)
-            cosines = np.round(similarities.astype(np.float64), 4).tolist()
         parts, explanations = self._weigh(query, documents, by_group=by_group), []
         for place, document in enumerate(documents.tolist()):
-            similar, penalty, is_exact = (part[place].item() for part in parts)
+            cosine, similar, penalty, is_exact = (part[place].item() for part in parts)
+            similarity = None if query.vector is None else round(cosine, 4)
             words = [
                 WordScore(each.word, self._parser.term(number), own[document])
                 for (each, (number, _)), own in zip(terms, scores, strict=True)
                 if document in own
             ]
             score = sum(word.score for word in words) + similar - penalty
-            explanations.append(
-                Explanation(score, words, cosines[place], similar, penalty, is_exact)
-            )
+            explanations.append(Explanation(score, words, similarity, similar, penalty, is_exact))
         return explanations
 
 

@@ -29,6 +29,15 @@ class Ranked(NamedTuple):
     similar: int = 0
 
 
+class ListedPage(NamedTuple):
+    """The exact counts of all rows, of those that are listed and of similar ones; and a page."""
+
+    total: int
+    listed: int
+    documents: Integers
+    similar: int = 0
+
+
 class _Across(NamedTuple):
     """Groups that lie across words: the first and the last word of each, and its bits in both."""
 

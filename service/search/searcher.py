@@ -52,7 +52,7 @@ class Searcher:
     def __init__(self, folder: Path, header: Header, groups: Groups | None) -> None:
         self.groups = groups
         self._postings = PostingLists(folder / "postings")
-        by_document = Accumulator(header.documents, has_champions=groups is None)
+        by_document = Accumulator(header.documents)
         by_group = by_document if groups is None else Accumulator(header.documents, groups)
         self._accumulators = {True: by_group, False: by_document}
 

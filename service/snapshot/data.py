@@ -183,7 +183,7 @@ class SnapshotData:
         mask, offers = index.select(filters)
         if mask is None:
             mask = np.ones(len(self.endpoints), np.bool_)
-        total, listed, page = index.listing(mask, filters, limit, offset, offers)
+        total, listed, page, _ = index.listing(mask, filters, limit, offset, offers)
         ordinals = page.tolist()
         facets = index.count(filters.facets, mask) if filters.facets else None
         offered = index.cheapest_offers(ordinals, filters)

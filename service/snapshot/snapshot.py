@@ -17,8 +17,8 @@ from service.schema.responses import Explanation
 from service.search.postings import read_header
 from service.search.query import QueryParser
 from service.search.searcher import Searcher
-from service.search.semantic.encoders import open_encoder
-from service.search.semantic.vector_index import VectorIndex
+from service.search.semantic.encoder import Encoder
+from service.search.semantic.vectors import VectorIndex
 from service.snapshot.conditions import FilterValue, check_page, read_conditions
 from service.snapshot.data import EndpointHits, Hits, ResourceDocuments, SnapshotData
 from service.snapshot.manifest import Manifest, verify
@@ -52,12 +52,12 @@ class Snapshot(SnapshotData):
         groups = None if is_one_each else endpoints.groups
         encoder = vectors = None
         if manifest.encoder:
-            encoder = open_encoder(folder / "encoder", manifest.encoder)
-            size = header.documents, encoder.dimensions
-            vectors = VectorIndex(folder / "vectors", *size, groups)
+            encoder = Encoder(folder / "encoder")
+            vectors = VectorIndex(folder / "vectors", endpoints.groups)
         self.embedded = EmbeddedEngine(
-            QueryParser(folder / "postings", header, encoder, vectors),
+            QueryParser(folder / "postings", header, encoder),
             Searcher(folder / "postings", header, groups),
+            vectors,
             endpoints.groups,
             self.filters,
             endpoints.filters,

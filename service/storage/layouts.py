@@ -78,23 +78,22 @@ RECORDS = Layout(
 )
 POSTINGS = Layout(
     "An impact list for each term.",
+    postings=Array("<i8", "postings", "`document << 24 | impact`, of all terms but the dense ones"),
     offsets=Array("<i8", "terms+1", "the first posting of each term, and the end"),
     rows=Array("<i4", "terms", "the row of a term in the dense arrays, or -1"),
-    postings=Array("<i8", "postings", "`document << 24 | impact`, of all terms but the dense ones"),
     impacts=Array("<u2", "dense,blocks,64", "the impact of each document, 0 without the term"),
     maxima=Array("<i4", "dense,blocks", "the largest impact of each block"),
     bits=Array("<u8", "dense,blocks", "the documents that have the term"),
     group_bits=Array("<u8", "dense,group_blocks", "the groups that have the term"),
-    champions=Array(
-        "<i8", "dense,champions", "the best documents of the best groups, best first, then 0"
-    ),
 )
 LEXICON = Layout(
     "Columns of the terms and of the words.",
     document_frequencies=Array("<i4", "terms", "how many documents have each term"),
     group_frequencies=Array("<i4", "terms", "how many services have each term"),
     word_terms=Array("<i4", "words", "the term of each word"),
-    corrections=Array("<i4", "words", "the term that a rare word probably misspells, or -1"),
+    letters=Array("<u8", "correct", "the letters of each word that may correct another, as bits"),
+    correct=Array("<i4", "correct", "the numbers of these words, in the order of their lengths"),
+    lengths=Array("<i4", "25", "where the words of each length begin among these"),
 )
 NAMES = Layout(
     "The services by name.",
@@ -112,13 +111,10 @@ ENCODER = Layout(
     scales=Array("<i2", "pieces", "the factor of each vector"),
 )
 VECTORS = Layout(
-    "The vectors of the documents, in cells of similar ones.",
-    rows=Array("|i1", "documents,dimensions", "the vectors, in order of the cells"),
+    "The vectors of the documents.",
+    rows=Array("|i1", "documents,dimensions", "the vectors"),
     inverse_lengths=Array("<f4", "documents", "the inverse of the length of each vector, or 0"),
-    documents=Array("<i4", "documents", "the document of each row"),
-    positions=Array("<i4", "documents", "the row of each document"),
-    bounds=Array("<i8", "cells+1", "the first row of each cell, and the end of the last"),
-    centroids=Array("|i1", "cells,dimensions", "the centroid of each cell"),
+    signs=Array("<u8", "words,documents", "whether each component is positive, as bits"),
 )
 
 
@@ -138,7 +134,7 @@ ENDPOINT_FILTERS = Layout(
 ENDPOINTS = Layout(
     "The endpoints of all services in listing order, and the documents of the index: the "
     "endpoints, then listed resources that are no endpoint of their service, and services without "
-    "either; with `--no-endpoints` the endpoints alone.",
+    "either.",
     first=Array("<i8", "services+1", "the first endpoint of each service"),
     services=Array("<i4", "documents", "the service of each document"),
     resources=Array("<i4", "documents", "the listed resource of each document, or -1"),
@@ -255,8 +251,6 @@ FILES = MappingProxyType(
         "postings/names.arrays": Entry("the names of the services", NAMES),
         "postings/terms.arrays": Entry("the terms of the index", STRING_TABLE),
         "postings/words.arrays": Entry("the folded words of the texts", STRING_TABLE),
-        "postings/one_deletion.arrays": Entry("from words without a letter to words", HASH_TABLE),
-        "postings/two_deletions.arrays": Entry("from words without two letters", HASH_TABLE),
         "encoder.arrays": Entry("the encoder of queries, with vectors only", ENCODER),
         "vectors.arrays": Entry("the vectors, unless the build has none", VECTORS),
         "filters.arrays": Entry("facets, prices and orders of services", SERVICE_FILTERS),

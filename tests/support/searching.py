@@ -28,13 +28,14 @@ from service.search.postings import Mask, read_header
 from service.search.query import QueryParser
 from service.search.ranking import EXACT_NAMES, Ranking
 from service.search.searcher import Searcher
+from service.search.semantic.vectors import VectorIndex
 from service.snapshot.data import EndpointHits
 from service.snapshot.snapshot import Snapshot, open_snapshot
 from service.storage.container import open_arrays
 from service.storage.layouts import GROUPS
 from tests.support.running import PLAIN, Json, endpoint, service, write_lines
 
-ORIGIN = SegmentParameters("", endpoints=True)
+ORIGIN = SegmentParameters("")
 Document = tuple[str, str, str]
 """Name, description and category."""
 
@@ -115,6 +116,7 @@ class Index(NamedTuple):
     searcher: Searcher
     groups: Groups | None
     services: npt.NDArray[np.int32]
+    vectors: VectorIndex | None = None
 
     def ranking(
         self,
@@ -131,6 +133,7 @@ class Index(NamedTuple):
             parsed,
             scorer,
             self.parser.header.config,
+            self.vectors,
             mask,
             self.groups if by_group else None,
             by_group=by_group,
@@ -155,8 +158,7 @@ def compiled(
     names = [each.name for each in services]
     prior_of_documents = priors[documents.services]
     postings = folder / "postings"
-    runs, pool = folder / "runs", one_process()
-    compile_postings(parts, names, prior_of_documents, documents, postings, runs, pool)
+    compile_postings(parts, names, prior_of_documents, documents, postings)
     return open_index(postings, documents.endpoints, documents.services)
 
 
@@ -180,7 +182,8 @@ def open_index(
 def index_of(snapshot: Snapshot) -> Index:
     """Return the index of a snapshot."""
     services, engine = snapshot.endpoints.groups.of_document, snapshot.embedded
-    return Index(engine.parser, engine.searcher, engine.searcher.groups, services)
+    searcher = engine.searcher
+    return Index(engine.parser, searcher, searcher.groups, services, engine.vectors)
 
 
 def write_segment(path: Path, services: Sequence[Service | Document]) -> Segment:
@@ -255,7 +258,11 @@ class BruteForceRanking:
         sizes = Counter(self.services)
         config = SEARCH_CONFIG
         self._penalties = [
-            round(config.size_penalty * config.impact_scale * log(sizes[number]))
+            round(
+                config.size_penalty
+                * config.impact_scale
+                * log(max(sizes[number] / config.size_penalty_from, 1))
+            )
             for number in range(len(services))
         ]
         self._prior = [0.0 if prior is None else prior[number] for number in self.services]

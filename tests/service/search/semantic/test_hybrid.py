@@ -113,8 +113,9 @@ def scores_of(snapshot: Snapshot, query: str, *, match_all: bool) -> Scores:
     words = ((sums - index.groups.penalties[index.services]) / unit).tolist()
     if parsed.vector is None:
         return Scores(words, [], 0)
-    cosines = parsed.vector.vectors.similarities(parsed.vector.vector, every).tolist()
-    return Scores(words, cosines, parsed.vector.weights[True] / unit)
+    assert index.vectors is not None
+    cosines = index.vectors.similarities(parsed.vector, every).tolist()
+    return Scores(words, cosines, parsed.similarity_weight / unit)
 
 
 def best_documents(snapshot: Snapshot, query: str, asked: Filters) -> list[int]:
@@ -134,23 +135,25 @@ def test_the_ranking_is_that_of_words_plus_a_weighted_cosine(
     hits = both.hybrid.search(query, 300, 0, asked)
     assert list(hits.ordinals) == [services[document] for document in found]
     assert hits.total == len(found) == len(set(hits.ordinals))
-    added = [document for document in found if document not in set(lexical)]
-    assert set(lexical) <= set(found)
+    owners = {services[document] for document in lexical}
+    added = [document for document in found if services[document] not in owners]
+    assert owners <= {services[document] for document in found}
     if not cosines:
         assert found == lexical
         return
     matching = {services[document] for document in lexical}
-    allowed = {*both.hybrid.list(300, 0, Filters(category=asked.category)).ordinals} - matching
+    allowed = {*both.hybrid.list(300, 0, Filters(category=asked.category)).ordinals}
+    nearest: dict[int, int] = {}
+    for document in sorted(range(len(services)), key=lambda n: (-round(cosines[n] * 65536), n)):
+        if services[document] in allowed and cosines[document] >= 0.25:
+            nearest.setdefault(services[document], document)
+    near = dict([*nearest.items()][:FILLED])
     if asked.match == "all" or asked.category or len(lexical) >= FILLED:
         assert added == []
     else:
-        nearest = dict.fromkeys(allowed, -1.0)
-        for document, service_ in enumerate(services):
-            if service_ in allowed:
-                nearest[service_] = max(nearest[service_], cosines[document])
-        near = sorted((cosine for cosine in nearest.values() if cosine >= 0.25), reverse=True)
-        expected = near[: FILLED - len(lexical)]
+        others = [document for owner, document in near.items() if owner not in matching]
         got = sorted((cosines[document] for document in added), reverse=True)
+        expected = [cosines[document] for document in others][: FILLED - len(lexical)]
         assert got == pytest.approx(expected, abs=1e-3)
     assert weight in (
         pytest.approx(SEARCH_CONFIG.similarity_weight),
@@ -159,15 +162,22 @@ def test_the_ranking_is_that_of_words_plus_a_weighted_cosine(
     explained = both.hybrid.search(query, 300, 0, replace(asked, explain=True)).explanations
     assert explained is not None
     exact = sum(each.is_exact_name for each in explained)
+    assert {services[document] for document in found[:exact]} <= matching
     by_words = sorted(lexical, key=lambda n: (-words[n], n))
-    best = {*by_words[:DEPTH], *added}
-    assert set(found[:exact]) <= {*by_words}
-    ranked = [document for document in found[exact:] if document in best]
-    total = [words[document] + weight * cosines[document] for document in ranked]
-    assert total == pytest.approx(sorted(total, reverse=True), abs=2e-3)
-    rest = [n for n in by_words[DEPTH:] if n not in found[:exact]]
+    candidates = [*by_words[:DEPTH], *(near[own] for own in near if own in matching), *added]
+    total = {document: words[document] + weight * cosines[document] for document in candidates}
+    best: dict[int, float] = {}
+    for document in candidates:
+        own = services[document]
+        best[own] = max(best.get(own, -9.0), total[document])
+    ranked = [document for document in found[exact:] if services[document] in best]
+    scores = [total[document] for document in ranked]
+    assert scores == pytest.approx([best[services[document]] for document in ranked], abs=2e-3)
+    assert scores == pytest.approx(sorted(scores, reverse=True), abs=2e-3)
+    first = {services[document] for document in found[:exact]}
+    rest = [n for n in by_words[DEPTH:] if services[n] not in best and services[n] not in first]
     assert found[exact:] == ranked + rest
-    # Similarities are added to the best lexical matches alone, however long the page is.
+    # Similarities are added to these candidates alone, however long the page is.
     assert not any(each.similarity_score for each in explained[exact + len(ranked) :])
 
 
@@ -295,7 +305,7 @@ def test_an_unfinished_word_means_what_it_is_completed_to(few: Snapshot) -> None
     unfinished, finished = parse("transla").vector, parse("translation").vector
     assert unfinished is not None
     assert finished is not None
-    assert (unfinished.vector.components == finished.vector.components).all()
+    assert (unfinished.components == finished.components).all()
     assert parse("thisisnowordatall").vector is None
 
 
