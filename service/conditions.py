@@ -162,8 +162,11 @@ class Conditions(Struct, frozen=True, kw_only=True, rename="camel"):
     def given(self) -> list[Given]:
         """Return the conditions that there are, with their values."""
         kind = type(self)
-        pairs = zip(conditions_of(kind), _values_of(kind)(self), strict=True)
-        return [pair for pair in pairs if pair[1] or pair[1] == 0]  # as False is
+        values = _values_of(kind)(self)
+        if not any(values) and 0 not in values:  # as False is
+            return []
+        pairs = zip(conditions_of(kind), values, strict=True)
+        return [pair for pair in pairs if pair[1] or pair[1] == 0]
 
     @property
     def has_conditions(self) -> bool:

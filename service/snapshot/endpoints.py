@@ -66,7 +66,7 @@ class Endpoints:
         self._probes = RecordStore(folder.parent, "probes")
         self._urls = HashTable(folder / "urls")
         self.groups = Groups(self._first, arrays["services"], penalties)
-        owners = ServiceFacet(ids, self._first, arrays["services"][: len(self)])
+        owners = ServiceFacet(ids, arrays["services"][: len(self)])
         self.filters = EndpointFilterIndex(folder / "filters", offers, owners, self.groups)
 
     def __len__(self) -> int:

@@ -11,10 +11,12 @@ from pathlib import Path
 from urllib.parse import unquote
 
 import numpy as np
+import numpy.typing as npt
 from msgspec import Raw, Struct, field
 from msgspec.structs import astuple
 
 from service.conditions import NO_RESOURCE_FILTERS, ResourceFilters, has_verdict
+from service.filtering.facets import count_in_rows
 from service.filtering.filters import in_order, page_of
 from service.filtering.offers import UNKNOWN, Offers
 from service.filtering.urls import Urls
@@ -135,7 +137,7 @@ class Resources:
         if filters.max_usd_price is not None:
             yield self._offers.entries_up_to(filters.max_usd_price)
 
-    def _count(self, name: str, numbers: Integers) -> Integers:
+    def _count(self, name: str, numbers: Integers) -> npt.NDArray[np.integer]:
         """Return how many items of a list of each resource are any of these strings."""
         items = self._arrays[f"{name}s"]
         is_wanted = items == numbers[0] if len(numbers) == 1 else np.isin(items, numbers)
@@ -143,16 +145,6 @@ class Resources:
 
     def _numbers(self, values: Sequence[str]) -> Integers:
         return np.unique([self._strings.find(value, UNKNOWN) for value in values])
-
-
-def count_in_rows(offsets: Integers, mask: Mask) -> Integers:
-    """Return how many elements of each row are set.
-
-    offsets: where the elements of each row begin in the mask
-    """
-    sums = np.zeros(len(mask) + 1, np.int32)
-    np.cumsum(mask, out=sums[1:])
-    return np.diff(sums.take(offsets))
 
 
 def tool_of(url: str, facts: CallFacts) -> ToolFacts | None:

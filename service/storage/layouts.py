@@ -19,24 +19,17 @@ from service.storage.container import Array, Layout
 
 
 def facet_arrays(name: str, documents: str) -> dict[str, Array]:
-    """Return the arrays of a facet: its values, and the documents that have each."""
+    """Return the arrays of a facet: its values, and those of each document."""
     return {
         f"{name}.values": Array(
             "|u1",
             f"{name}.bytes",
             "JSON: the values as shown, most frequent first, none without a document",
         ),
-        f"{name}.offsets": Array(
-            "<i8", f"{name}.values+1", "where the documents of each value start"
+        f"{name}.numbers": Array(
+            "|u1 <u2 <u4", f"{name}.items", "the numbers of the values of each, one after another"
         ),
-        f"{name}.ordinals": Array(
-            "<u4", f"{name}.pairs", "the documents of each value, in listing order"
-        ),
-        f"{name}.dense": Array(
-            "|b1",
-            f"{name}.dense,{documents}",
-            "a mask for each of the first values, which more than 1 in 40 documents have",
-        ),
+        f"{name}.sizes": Array("|u1 <u2 <u4", documents, "how many values each has"),
     }
 
 

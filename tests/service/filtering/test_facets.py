@@ -97,7 +97,7 @@ def test_a_count_is_of_the_most_frequent_values_ties_in_the_order_of_values(
 def test_a_count_names_no_more_values_than_it_returns() -> None:
     services = 10 * MAX_COUNTED
     ids = CountedReads(services)
-    facet = ServiceFacet(cast("IdTable", ids), np.arange(services + 1), np.arange(services))
+    facet = ServiceFacet(cast("IdTable", ids), np.arange(services, dtype=np.int32))
     for matches in (None, np.ones(services, np.bool_)):
         ids.reads = 0
         assert len(facet.count(matches)) == MAX_COUNTED
