@@ -127,14 +127,10 @@ class _Rows:
             for name, array in arrays.items()
             if "." not in name
         }
-        self._rows = len(arrays["prices"])
-        self._numbers = {}
-        for name in (each.removesuffix(".offsets") for each in arrays if each.endswith(".offsets")):
-            owners, sizes = arrays[f"{name}.ordinals"], np.diff(arrays[f"{name}.offsets"])
-            order = np.argsort(owners, kind="stable")
-            numbers = np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)[order]
-            bounds = np.searchsorted(owners[order], np.arange(self._rows + 1))
-            self._numbers[name] = bounds, numbers
+        self._numbers = {
+            name: (np.cumsum([0, *arrays[f"{name}.sizes"]]), arrays[f"{name}.numbers"])
+            for name in (each.removesuffix(".sizes") for each in arrays if each.endswith(".sizes"))
+        }
 
     @property
     def mapping(self) -> Json:
