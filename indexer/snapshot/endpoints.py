@@ -233,17 +233,11 @@ class _Join:
 
     def read(self, resource: int) -> IndexedEndpoint:
         """Return the endpoint that a listed resource declares."""
-        return self._read(self._texts.text(resource))[0]
+        return _read_listed(self._texts.text(resource))[0]
 
     def contents(self, resource: int) -> tuple[str, ...]:
         """Return the searched texts of the endpoint that a listed resource declares."""
-        text = self._texts.text(resource)
-        endpoint, output = self._read(text)
-        return endpoint.contents(output, _annotated.decode(text).ratecard.profile or None)
-
-    def _read(self, text: bytes) -> tuple[IndexedEndpoint, str]:
-        declared = read_resource(text)
-        return _endpoint.decode(msgspec.json.encode(declared.to_endpoint())), declared.output
+        return listed_contents(self._texts.text(resource))
 
     def _match_normalised(self, service: int, resources: Sequence[int]) -> None:
         """Match resources whose URL or method a catalogue record spells otherwise.
@@ -270,6 +264,17 @@ class _Join:
         if self.is_unlisted[endpoint]:
             self.documents[resource] = endpoint
             self.is_unlisted[endpoint] = False
+
+
+def listed_contents(text: bytes) -> tuple[str, ...]:
+    """Return the searched texts of the endpoint that a stored resource declares."""
+    endpoint, output = _read_listed(text)
+    return endpoint.contents(output, _annotated.decode(text).ratecard.profile or None)
+
+
+def _read_listed(text: bytes) -> tuple[IndexedEndpoint, str]:
+    declared = read_resource(text)
+    return _endpoint.decode(msgspec.json.encode(declared.to_endpoint())), declared.output
 
 
 def _match_keys(columns: RecordColumns, listed: ListedResources) -> Numbers:

@@ -29,11 +29,8 @@ from service.snapshot.resources import ResourcePage
 class Connector(Protocol):
     """Connects snapshots with an engine outside of this process."""
 
-    def connect(self, data: SnapshotData) -> Engine:
+    def connect(self, snapshot: Snapshot) -> Engine:
         """Return the engine of a snapshot, which must not keep the snapshot itself open."""
-
-    def verify(self, data: SnapshotData) -> None:
-        """Raise SnapshotUnavailable unless the engine has what the snapshot has; for threads."""
 
     async def close(self) -> None:
         """Close the connections."""

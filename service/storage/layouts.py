@@ -238,7 +238,7 @@ FILES = MappingProxyType(
         "ids.arrays": _Entry("the ids of the services", RECORD_STORE),
         "id_hashes.arrays": _Entry("from ids to services", HASH_TABLE),
         "postings/header.json": _Entry("counts, and the parameters of the search"),
-        "postings/postings.arrays": _Entry("the postings, unless a cluster has them", POSTINGS),
+        "postings/postings.arrays": _Entry("the postings", POSTINGS),
         "postings/groups.arrays": _Entry("the groups of documents", GROUPS),
         "postings/lexicon.arrays": _Entry("the columns of terms and words", LEXICON),
         "postings/names.arrays": _Entry("the names of the services", NAMES),
