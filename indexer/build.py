@@ -25,7 +25,6 @@ from indexer.intake.findings import collect_findings
 from indexer.intake.fingerprint import Fingerprint, take_fingerprint
 from indexer.intake.kept import take_over
 from indexer.intake.sources import Inputs, fetch_feeds, find_inputs
-from indexer.opensearch.documents import remove_postings
 from indexer.options import BuildOptions, ClusterOptions, RankingOptions
 from indexer.payments.load import check_payment_files
 from indexer.processes.pool import Pool
@@ -54,6 +53,7 @@ from service.artifacts.publishing import (
     write_current,
 )
 from service.errors import PublishingFailed, SnapshotUnavailable
+from service.snapshot.data import SnapshotData
 from service.snapshot.manifest import (
     FORMAT,
     Manifest,
@@ -64,6 +64,7 @@ from service.snapshot.manifest import (
     verify,
 )
 from service.snapshot.publication import SNAPSHOTS, read_current
+from service.storage.record_store import RecordStore
 
 if TYPE_CHECKING:
     from indexer.opensearch.loading import SearchCluster
@@ -85,7 +86,9 @@ def build_snapshot(options: BuildOptions, progress: Progress | None = None) -> R
     options = replace(options, ranking=ranking)
     cluster = connect_cluster(options.cluster, options.out)
     with stage(options.out, options.keep) as staging:
-        notes = [] if cluster is None else cluster.clean(kept_snapshots(options.out))
+        notes = []
+        if cluster is not None:
+            cluster.clean(kept_snapshots(options.out))
         if obsolete := remove_obsolete(options.out):
             notes.append(f"removed {', '.join(obsolete)} of an earlier release")
         inputs = _gather(options, progress)
@@ -152,8 +155,7 @@ def _settings(options: BuildOptions) -> list[object]:
         str(options.max_rejects),
         FORMAT,
         options.ranking,
-        options.endpoints,
-        "" if options.cluster is None else options.cluster.name,
+        "" if options.cluster is None else options.cluster.prefix,
         repr(options.sources),
         sorted(options.accept),
         options.forget,
@@ -178,10 +180,10 @@ def _repeat(
             manifest = verify(folder, options.jobs or available_cpus())
         except SnapshotUnavailable:
             return None
-    if cluster is not None and manifest.index is not None:
-        if not cluster.has(folder, manifest.index):
+    if cluster is not None:
+        if not cluster.has(manifest):
             return None
-        cluster.keep(manifest.index)
+        report.notes += cluster.publish(manifest)
     if not is_whole_index(options.out / WHOOSH / manifest.id):
         return None
     report.downloads = _make_downloads(options, folder, manifest, progress)
@@ -261,7 +263,11 @@ def _build(
     can_hold = holds_until is None or holds_until > context.now
     if can_hold and fingerprint is not None:
         manifest.inputs = fingerprint.inputs()
-    loaded = 0 if cluster is None else _load(context, cluster, manifest)
+    if cluster is not None:
+        data = SnapshotData(built, manifest, context.now)
+        annotations = RecordStore(context.staging, "annotations")
+        cluster.load(data, annotations, context.progress)
+        findings.notes += cluster.publish(manifest)
     downloads = _publish(context, manifest)
     store_accepted(options.out, accepted, rules, findings, context.now)
     report = make_report(
@@ -272,7 +278,7 @@ def _build(
         indexed.counts,
         depends_on_time=holds_until is not None,
     )
-    report.loaded, report.undescribed = loaded, indexed.undescribed
+    report.undescribed = indexed.undescribed
     report.downloads = downloads
     folder = options.out / SNAPSHOTS / manifest.id
     placed = [(each.stored.path, each.ordinals) for each in indexed.segments]
@@ -310,17 +316,6 @@ def _describe(context: BuildContext, stored: StoredServices) -> Manifest:
         files=files,
         encoder=context.options.ranking.search.encoder,
     )
-
-
-def _load(context: BuildContext, cluster: SearchCluster, manifest: Manifest) -> int:
-    """Move the postings to the cluster; returns their bytes."""
-    built = context.built
-    loaded = cluster.load(built, manifest.id, context.progress)
-    context.findings.notes += loaded.notes
-    manifest.index = cluster.index_of(manifest.id)
-    manifest.indexed = {name: manifest.files.pop(name) for name in remove_postings(built)}
-    cluster.switch(manifest.index)
-    return loaded.bytes
 
 
 def _publish(context: BuildContext, manifest: Manifest) -> int:

@@ -16,7 +16,7 @@ from indexer.columns.record_columns import find_keys, open_columns, write_column
 from indexer.columns.summaries import write_summaries
 from indexer.encoder.packaged import StaticEncoder, write_encoder
 from indexer.encoder.quantising import EncodedTexts
-from indexer.processes.pool import Pool, wait_for
+from indexer.processes.pool import wait_for
 from indexer.processes.resources import release_memory
 from indexer.search.filters import write_filters
 from indexer.search.parts import Documents, segment_parts
@@ -82,7 +82,6 @@ def write_indexes(
             folder,
             payers=stored.endpoint_payers,
             alive=stored.probed.verdicts,
-            indexed=context.options.endpoints,
         )
         release_memory()
         vectors = None
@@ -96,8 +95,7 @@ def write_indexes(
                 indexed.other_vectors,
             )
         listing = pool.submit(_write_listing, built, kept, popularity)
-        runs = context.staging / "runs"
-        _compile(built, runs, segments, indexed, names, prior, pool, ranking.search)
+        _compile(built, segments, indexed, names, prior, ranking.search)
         if vectors is not None:
             wait_for(vectors)
         undescribed = int(np.count_nonzero(~columns.endpoints["has_text"]))
@@ -114,7 +112,7 @@ def _update_segments(
     """
     options, progress, pool = context.options, context.progress, context.pool
     keys, annotated = stored.keys, stored.annotated
-    origin = SegmentParameters(options.ranking.search.encoder, options.endpoints)
+    origin = SegmentParameters(options.ranking.search.encoder)
     folder = context.staging / "segments"
     folder.mkdir()
     with progress.stage("read what is kept"):
@@ -170,12 +168,10 @@ def _write_listing(built: Path, kept: Path, popularity: Popularity) -> None:
 
 def _compile(
     built: Path,
-    staging: Path,
     segments: Segments,
     indexed: IndexedEndpoints,
     names: Sequence[str],
     prior_of_services: npt.NDArray[np.float64],
-    pool: Pool,
     config: SearchConfig,
 ) -> None:
     """Write the postings of the documents, given the names and the priors of the services."""
@@ -190,7 +186,7 @@ def _compile(
     own = np.flatnonzero(documents.own != GONE)
     prior[documents.own[own]] = prior_of_services[own]
     parts = chain([indexed.others], parts)
-    compile_postings(parts, names, prior, documents, built / "postings", staging, pool, config)
+    compile_postings(parts, names, prior, documents, built / "postings", config)
 
 
 def _write_vectors(

@@ -17,7 +17,6 @@ from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from service.artifacts.publishing import KEPT
-from service.opensearch.connection import ClusterAddress
 from service.search.config import SEARCH_CONFIG, SearchConfig
 
 ARTIFACTS = Path("artifacts")
@@ -260,27 +259,21 @@ STATIC_RANKING = RankingOptions()
 
 
 class ClusterOptions(Struct, frozen=True):
-    """The cluster that gets the postings of a snapshot, and how.
+    """The cluster that the index of a snapshot is loaded into, and how.
 
-    prefix (--prefix NAME): beginning of the names of indexes and aliases, one for each catalogue
+    client: the arguments of its client
+    prefix (--opensearch-prefix NAME): beginning of the names of the indexes of this catalogue
     shards (--opensearch-shards N): primary shards of each index
     replicas (--opensearch-replicas N): copies of each shard
-    grace (--opensearch-grace TIME): time for which the indexes of a snapshot outlast its folder
     """
 
-    address: ClusterAddress
+    client: dict[str, Any]
     prefix: Annotated[
         str,
         Meta(pattern=r"^[a-z0-9][a-z0-9_-]{0,99}\Z", title="lower case letters, digits, - and _"),
     ] = "ratecard"
-    shards: Annotated[int, Meta(ge=1, le=1024)] = 3
+    shards: Annotated[int, Meta(ge=1, le=1024)] = 1
     replicas: Annotated[int, Meta(ge=0)] = 1
-    grace: Seconds = 3600
-
-    @property
-    def name(self) -> str:
-        """The part that the id of a snapshot depends on."""
-        return f"opensearch {self.prefix}"
 
 
 class BuildOptions(Struct, frozen=True, kw_only=True):
@@ -296,16 +289,13 @@ class BuildOptions(Struct, frozen=True, kw_only=True):
     memory (--memory SIZE): use at most this much memory, such as `512M` or `2G` (powers of 1024),
         in all processes together; by default half of what is available, and no more than `1G`
         unless the sources need it
-    endpoints (--no-endpoints): do not index the texts of endpoints: neither `/v1/search/endpoints`
-        nor `/discovery/search` finds any by words, and services are found by their own texts alone;
-        filters and lists work
     from_scratch (--from-scratch): derive everything anew, and nothing from what the last build
         kept, and walk every feed; the same sources give the same snapshot
     forget (--forget): use none of the decisions of the served snapshot, such as ids
     keep (--keep N): how many snapshots stay on disk, at least the published one and one that a
         rollback can go back to
     downloads (--no-downloads): make no files for `ratecard fetch` and mirrors to copy
-    cluster: gets the postings; None leaves them in the snapshot
+    cluster: gets the index of the snapshot, too; None without one
     """
 
     sources: tuple[SourceOptions, ...]
@@ -318,7 +308,6 @@ class BuildOptions(Struct, frozen=True, kw_only=True):
     ranking: RankingOptions = STATIC_RANKING
     jobs: Count | None = None
     memory: Count | None = None
-    endpoints: bool = True
     from_scratch: bool = False
     forget: bool = False
     keep: Count = KEPT

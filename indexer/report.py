@@ -38,7 +38,6 @@ class Report(Struct, rename="camel"):
     segments: segments of the snapshot; 0 where the snapshot existed
     merged: segments that were merged to fewer
     downloads: bytes of the files that others copy; 0 without them
-    loaded: bytes of the postings in a cluster; 0 where none were loaded
     """
 
     snapshot: str
@@ -62,7 +61,6 @@ class Report(Struct, rename="camel"):
     first_findings: list[Finding]
     depends_on_time: bool = False
     downloads: int = 0
-    loaded: int = 0
     undescribed: int = 0
     unused_denials: list[str] = []
 
@@ -143,9 +141,7 @@ def recall(artifacts: Path, fingerprint: Fingerprint | None, rejects: Path | Non
         return None
     for tally in last.report.sources:
         tally.read_at = None if tally.state is State.CURRENT else tally.read_at
-    return msgspec.structs.replace(
-        last.report, changed=False, changes=None, indexed=0, merged=0, loaded=0
-    )
+    return msgspec.structs.replace(last.report, changed=False, changes=None, indexed=0, merged=0)
 
 
 def write_sources(artifacts: Path, staging: Path, inputs: Inputs, report: Report) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Mapping
 from functools import cache
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, TypeAlias
 
 from msgspec import Meta, Struct, inspect
 
@@ -162,8 +162,11 @@ class Conditions(Struct, frozen=True, kw_only=True, rename="camel"):
     def given(self) -> list[Given]:
         """Return the conditions that there are, with their values."""
         kind = type(self)
-        pairs = zip(conditions_of(kind), _values_of(kind)(self), strict=True)
-        return [pair for pair in pairs if pair[1] or pair[1] == 0]  # as False is
+        values = _values_of(kind)(self)
+        if not any(values) and 0 not in values:  # as False is
+            return []
+        pairs = zip(conditions_of(kind), values, strict=True)
+        return [pair for pair in pairs if pair[1] or pair[1] == 0]
 
     @property
     def has_conditions(self) -> bool:
@@ -329,6 +332,7 @@ class ResourceFilters(Struct, frozen=True, kw_only=True, rename="camel"):
     ] = None
     registration: Registration = None
     is_verbatim: bool = False
+    match: ClassVar[str] = "any"
 
     @property
     def offers(self) -> dict[str, Values]:

@@ -104,12 +104,9 @@ class SnapshotDamaged(SnapshotUnavailable, code="snapshot_damaged"):
 
 
 class SnapshotUnsupported(SnapshotUnavailable, code="snapshot_unsupported"):
-    """The snapshot has a format, or postings in an engine, that this service does not read."""
+    """The snapshot has a format that this service does not read."""
 
-    public = (
-        "the published snapshot has a format or an engine that this service does not read; "
-        f"{REBUILD}"
-    )
+    public = f"the published snapshot has a format that this service does not read; {REBUILD}"
 
 
 class EngineUnavailable(RatecardError, code="engine_unavailable", retry_after=2):

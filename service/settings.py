@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Self
 
 import msgspec
 from msgspec import Meta, Struct
@@ -24,6 +24,9 @@ REMOVED = {
     "trusted_proxies": "use --forwarded-allow-ips or FORWARDED_ALLOW_IPS",
     "client_timeout": "let the gateway bound slow clients, as docs/gateway.md shows",
     "drain": "let the gateway stop sending before SIGTERM, or retry on another instance",
+    "engine": "set RATECARD_OPENSEARCH_URL, which chooses the engine",
+    "opensearch_credentials": "write user:password@ into RATECARD_OPENSEARCH_URL",
+    "opensearch_ca": "set SSL_CERT_FILE, which Python reads",
     "mcp_share": "run `ratecard mcp --http` as a service of its own",
 }
 """Settings of earlier releases, and what replaces them."""
@@ -64,20 +67,16 @@ class Settings(Struct, frozen=True, kw_only=True):
         str,
         Meta(description="names of hosts, separated by commas, whose requests `/mcp` answers"),
     ] = "localhost,127.0.0.1,[::1]"
-    engine: Annotated[
-        Literal["embedded", "opensearch"],
-        Meta(description="what searches; `opensearch` is a cluster, and needs the extra"),
-    ] = "embedded"
     opensearch_url: Annotated[
         str,
-        Meta(description="nodes of the cluster, with commas: https://user:password@a.example:9200"),
+        Meta(
+            description="nodes of an OpenSearch cluster that searches, with commas: "
+            "https://user:password@a.example:9200; needs the extra `opensearch`"
+        ),
     ] = ""
-    opensearch_credentials: Annotated[
-        str, Meta(description="file with `user:password` of the cluster, read at the start")
-    ] = ""
-    opensearch_ca: Annotated[
-        str, Meta(description="file of the certificates that the cluster's must be signed by")
-    ] = ""
+    opensearch_prefix: Annotated[
+        str, Meta(description="beginning of the names of the indexes of this catalogue")
+    ] = "ratecard"
     opensearch_timeout: Annotated[
         float,
         Meta(gt=0, le=300, description="seconds after which a search of the cluster is given up"),
@@ -87,10 +86,6 @@ class Settings(Struct, frozen=True, kw_only=True):
         for field in fields(self):
             _convert(field, getattr(self, field.name), strict=True)
         parse_hosts(self.mcp_hosts)
-        if (self.engine == "opensearch") != bool(self.opensearch_url):
-            raise ValueError(
-                f"{variable('engine')}=opensearch and {variable('opensearch_url')} need each other"
-            )
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Self:

@@ -23,14 +23,14 @@ import httpx
 
 import service
 from service.app import create_app
-from service.search.query_expansion import QueryExpander
+from service.search.lexicon import Lexicon
 from service.settings import Settings
 from tests.support.clients.mcp import headers_of, message_of
 from tests.support.running import SEEDS
 
 HOME = Path(*service.__path__).parent
 PACKAGES = (str(HOME / "service"), str(HOME / "indexer"))
-PLAN = QueryExpander.expand.__code__
+PLAN = Lexicon.expand.__code__
 """The function that plans a query: each request calls it once at most."""
 FILTERS = {"max_price_usd": 0.05, "network": "Base"}
 

@@ -11,7 +11,7 @@ import msgspec
 from indexer.build import build_snapshot, check_sources
 from indexer.cli.options import (
     Command,
-    add_engine_options,
+    add_cluster_options,
     add_flags,
     add_ranking_options,
     add_source_options,
@@ -34,8 +34,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of a build."""
     add_source_options(parser, publishes=True)
     add_ranking_options(parser)
-    add_engine_options(parser)
-    add_flags(parser, ClusterOptions)
+    add_cluster_options(parser)
+    add_flags(parser, ClusterOptions, ["prefix"])
     _add_report_options(parser)
 
 
@@ -113,8 +113,6 @@ def _describe_snapshot(report: Report, artifacts: Path) -> Iterator[str]:
         yield f"{counts}; checked in {report.seconds:.1f} s, and nothing was published"
         return
     yield f"encoder: {report.encoder or 'none; ranked by words alone'}"
-    if report.loaded:
-        yield f"cluster: {_format_size(report.loaded)} of postings, without replicas"
     if report.downloads:
         yield f"downloads: {_format_size(report.downloads)}"
     yield f"{counts}; {_format_size(report.bytes)} in {report.seconds:.1f} s"

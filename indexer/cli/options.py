@@ -1,4 +1,4 @@
-"""A command, and options that several share: sources, ranking, the engine, and the folder."""
+"""A command, and options that several share: sources, ranking, the cluster, and the folder."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import shlex
 from collections.abc import Callable, Container, Iterable
 from fractions import Fraction
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple, get_type_hints
 
@@ -43,10 +42,10 @@ from indexer.options import (
 )
 from indexer.text import shorten
 from service.cli import Parser
-from service.opensearch.connection import MODULES, NEEDS_EXTRA, ClusterAddress
+from service.opensearch.address import check_extra, client_arguments
 from service.search.config import SEARCH_CONFIG, SearchConfig
 
-PUBLISHING = ("endpoints", "keep", "downloads")
+PUBLISHING = ("keep", "downloads")
 """Fields of BuildOptions that mean nothing where nothing is published."""
 GONE = {
     "--header": "`headers` of [[source]]",
@@ -64,7 +63,6 @@ GONE = {
 }
 """Options of an earlier release, and the keys of a catalogue file that replace them."""
 
-ENGINES = ("embedded", "opensearch")
 FIXED = frozenset(("field_weights", "encoder", "analysis", "impact_scale", "dense_share"))
 """Parameters that are no number, or that change no order."""
 TUNABLE = [name for name in SearchConfig.__struct_fields__ if name not in FIXED]
@@ -314,44 +312,25 @@ def parse_ranking(options: argparse.Namespace, more: Iterable[str] = ()) -> Rank
     return RankingOptions(is_semantic, config)
 
 
-def add_engine_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options that the service has, too, with the defaults of its environment."""
+def add_cluster_options(parser: argparse.ArgumentParser) -> None:
+    """Add the address of a cluster; the service has it, too."""
     parser.add_argument(
-        "--engine",
-        choices=ENGINES,
-        default=os.environ.get("RATECARD_ENGINE", "embedded"),
-        help="what searches: the files of the snapshot, or an OpenSearch cluster, which then gets "
-        "the postings (RATECARD_ENGINE, now: %(default)s)",
+        "--opensearch-url",
+        default=os.environ.get("RATECARD_OPENSEARCH_URL", ""),
+        metavar="URL",
+        help="nodes of an OpenSearch cluster to load, with commas (RATECARD_OPENSEARCH_URL)",
     )
-    for name, metavar, meaning in (
-        ("url", "URL", "nodes of the cluster, separated by commas, perhaps with user:password@"),
-        ("credentials", "FILE", "file with user:password of the cluster"),
-        ("ca", "FILE", "file of certificate authorities of the cluster"),
-    ):
-        variable = f"RATECARD_OPENSEARCH_{name.upper()}"
-        parser.add_argument(
-            f"--opensearch-{name}",
-            default=os.environ.get(variable, ""),
-            metavar=metavar,
-            help=f"{meaning} ({variable})",
-        )
+    add_flags(parser, ClusterOptions, ("shards", "replicas"))
 
 
 def parse_cluster(options: argparse.Namespace) -> ClusterOptions | None:
-    """Return the cluster of a build, None for the embedded engine; raises Misuse."""
-    if (options.engine == "opensearch") != bool(options.opensearch_url):
-        raise Misuse("--engine opensearch and --opensearch-url need each other")
-    if options.engine != "opensearch":
+    """Return the cluster of a build, None without one; raises Misuse."""
+    if not options.opensearch_url:
         return None
-    if not all(map(find_spec, MODULES)):
-        raise Misuse(NEEDS_EXTRA)
-    address = ClusterAddress(
-        options.opensearch_url, options.opensearch_credentials, options.opensearch_ca
-    )
+    prefix = os.environ.get("RATECARD_OPENSEARCH_PREFIX", "ratecard")
     try:
-        address.client_arguments()
-    except ValueError as error:
+        check_extra()
+        known = {"client": client_arguments(options.opensearch_url), "prefix": prefix}
+        return msgspec.convert(known | given(options, ClusterOptions), ClusterOptions)
+    except (ValueError, RuntimeError) as error:
         raise Misuse(str(error)) from None
-    except OSError as error:
-        raise Misuse(f"{error.filename} cannot be read: {error.strerror}") from None
-    return ClusterOptions(address, **given(options, ClusterOptions))

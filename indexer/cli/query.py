@@ -33,6 +33,8 @@ class Matches(Struct):
     services: list[Match]
 
 
+STEMS = "; patterns are compared with the stems of words: `forecast*` finds forecasting"
+
 _match = msgspec.json.Decoder(Match)
 
 
@@ -61,7 +63,8 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         return answer(msgspec.json.encode(Matches(len(ids), shown)))
     if not shown:
-        print("no service matches", file=sys.stderr)  # noqa: T201  # lists of ids stay empty
+        hint = STEMS if any(set("*?").intersection(word) for word in options.words) else ""
+        print(f"no service matches{hint}", file=sys.stderr)  # noqa: T201  # lists of ids stay empty
         return 0
     width = max(len(each.id) for each in shown)
     lines = [

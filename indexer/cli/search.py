@@ -90,13 +90,17 @@ def run(options: argparse.Namespace) -> int:
         return _search_endpoints(open_snapshot(options.artifacts), search, options)
     request = _parse(options, SearchServices if options.words else ListServices)
     snapshot = open_snapshot(options.artifacts)
-    body = bytes(list_body(snapshot, request, asyncio.run(find(snapshot, request))))
+    hits = asyncio.run(find(snapshot, request))
+    body = bytes(list_body(snapshot, request, hits))
     if options.json:
         return answer(body)
     page = _services.decode(body)
     hint = "" if page.total else _suggest(snapshot, request, options)
+    note = _similar_note(hits.similar)
     rows = [*map(_service_row, page.services)]
-    return answer_page("service", SERVICE_COLUMNS, rows, page, page.total, options, hint=hint)
+    return answer_page(
+        "service", SERVICE_COLUMNS, rows, page, page.total, options, note=note, hint=hint
+    )
 
 
 def _search_endpoints(
@@ -110,12 +114,18 @@ def _search_endpoints(
     page = _endpoints.decode(body)
     prices = map(snapshot.endpoints.price_of, hits.ordinals, hits.offers)
     is_cut = page.listed < page.total
-    note = f" (at most 3 of a service; {page.total:,} match)" if is_cut else ""
+    note = f" (at most 3 of a service; {page.total:,} in all)" if is_cut else ""
+    note += _similar_note(hits.similar)
     hint = f"try other words, or list the services: {command_line(options, 'search')}"
     rows = [*map(_endpoint_row, page.endpoints, prices)]
     return answer_page(
         "endpoint", ENDPOINT_COLUMNS, rows, page, page.listed, options, note=note, hint=hint
     )
+
+
+def _similar_note(similar: int) -> str:
+    """Return what follows a total that has similar rows."""
+    return f", {similar:,} of them similar" if similar else ""
 
 
 def _endpoint_row(endpoint: FoundEndpoint, price: tuple[float, str] | None) -> Row:

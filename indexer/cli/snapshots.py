@@ -11,7 +11,7 @@ from indexer.cli.options import (
     Command,
     add_artifacts_argument,
     add_artifacts_option,
-    add_engine_options,
+    add_cluster_options,
     parse_cluster,
 )
 from indexer.cli.terminal import announce, answer
@@ -50,15 +50,13 @@ def verify_served(options: argparse.Namespace) -> int:
     done = f"snapshot {snapshot_id} is whole: {len(manifest.files)} files as they were published"
     if manifest.encoder:
         done += f", encoder {manifest.encoder}"
-    if manifest.index is not None:
-        done += f"; its postings are in the index {manifest.index}"
     return answer(done)
 
 
 def add_rollback_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of a rollback."""
     add_artifacts_argument(parser)
-    add_engine_options(parser)
+    add_cluster_options(parser)
 
 
 def rollback(options: argparse.Namespace) -> int:

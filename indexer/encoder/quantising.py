@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from service.search.semantic.encoder import LARGEST
-from service.search.semantic.vector_index import Rows
+from service.search.semantic.vectors import Rows
 
 UNIT_LENGTH = 1 << 16
 """Steps of a length of 1."""

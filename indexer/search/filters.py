@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,7 +20,6 @@ from service.conditions import (
     TextColumn,
     conditions_of,
 )
-from service.filtering.facets import DENSE_SHARE
 from service.storage.container import Arrays, ArraysWriter, writing_arrays
 from service.storage.layouts import SERVICE_FILTERS
 
@@ -93,19 +91,10 @@ def write_facet(writer: ArraysWriter, name: str, key: Normaliser, values: FacetV
         best[own] = min(best.get(own, (0, "")), (-uses, spelling))
     sizes = np.bincount(key_numbers[numbers.items], minlength=len(keys)).tolist()
     order = sorted(range(len(keys)), key=lambda own: (-sizes[own], best[own][1]))
-    ranks = np.empty(len(keys), np.uint16 if len(keys) <= np.iinfo(np.uint16).max else np.int32)
+    ranks = np.empty(len(keys), np.min_scalar_type(max(len(keys) - 1, 0)))
     ranks[order] = np.arange(len(keys))
-    # NumPy sorts numbers of 16 bits several times as fast.
-    by_value = np.argsort(ranks[key_numbers[numbers.items]], kind="stable")
-    ordinals = numbers.owners[by_value].astype(np.uint32)
-    bounds = np.cumsum([0, *(sizes[own] for own in order)], dtype=np.int64)
-    documents = len(numbers.sizes)
-    dense = sum(size > documents * DENSE_SHARE for size in sizes)
-    masks = np.zeros((dense, documents), np.bool_)
-    for mask, (start, stop) in zip(masks, pairwise(bounds.tolist()), strict=False):
-        mask[ordinals[start:stop]] = True
     encoded = msgspec.json.encode([best[own][1] for own in order])
     writer.write(f"{name}.values", np.frombuffer(encoded, np.uint8))
-    writer.write(f"{name}.offsets", bounds)
-    writer.write(f"{name}.ordinals", ordinals)
-    writer.write(f"{name}.dense", masks)
+    writer.write(f"{name}.numbers", ranks[key_numbers[numbers.items]])
+    most = int(numbers.sizes.max(initial=0))
+    writer.write(f"{name}.sizes", numbers.sizes.astype(np.min_scalar_type(most)))

@@ -70,11 +70,9 @@ class SegmentParameters(Struct, frozen=True):
     """The parameters that the content of a segment depends on, besides its texts.
 
     encoder: name of the encoder of the vectors, empty without vectors
-    endpoints: whether endpoints are indexed
     """
 
     encoder: str
-    endpoints: bool
 
 
 class Segment(NamedTuple):
@@ -137,7 +135,7 @@ class SegmentWriter:
 
     def add(self, key: bytes, contents: Contents) -> None:
         """Index the next service."""
-        endpoints = contents.endpoints if self._origin.endpoints else []
+        endpoints = contents.endpoints
         self._services.add(contents.service)
         for each in endpoints:
             self._endpoints.add(each)

@@ -81,27 +81,25 @@ def write_endpoints(
     *,
     payers: Sequence[Mapping[int, Payers]],
     alive: Verdicts,
-    indexed: bool,
 ) -> IndexedEndpoints:
     """Write the facts and the filters of the endpoints of the stored services, and the offers.
 
     payers: of each service, the payers of the endpoints that have payments
     alive: the verdicts of probers on the endpoints
     encoder: the folder of the `Encoder` of their texts, if there is one
-    indexed: whether the endpoints are documents, and not the services
     """
     folder = built / "endpoints"
     folder.mkdir()
     join = _Join(built, columns, listed)
     counts = columns.services["endpoints"].astype(np.int32)
-    others = np.flatnonzero(join.documents == NONE) if indexed else np.empty(0, np.int64)
+    others = np.flatnonzero(join.documents == NONE)
     services = listed.services[others]
     other_counts = np.bincount(services, minlength=len(counts)).astype(np.int32)
-    documents = place_documents(counts if indexed else np.zeros_like(counts), other_counts)
+    documents = place_documents(counts, other_counts)
     ranks = np.arange(len(others)) - np.searchsorted(services, services)
     other_documents = (documents.others[services] + ranks).astype(np.int32)
     join.documents[others] = other_documents
-    _write_places(folder, built, columns, documents, join, indexed=indexed)
+    _write_places(folder, built, columns, documents, join)
     of_entries = np.repeat(join.owners, np.diff(listed.offers))
     of_prices = offers.add_prices(columns, join.is_unlisted).astype(np.int32)
     owners = np.concatenate((of_entries, of_prices))
@@ -143,8 +141,6 @@ def _write_places(
     columns: RecordColumns,
     documents: Documents,
     join: _Join,
-    *,
-    indexed: bool,
 ) -> None:
     """Write the documents of the endpoints, and where each endpoint stands in the store."""
     endpoints, counts = columns.endpoints, columns.services["endpoints"]
@@ -157,7 +153,7 @@ def _write_places(
     texts = (content[start:stop] for start, stop in rewritten.tolist())
     write_record_store(folder, "rewritten", texts)
     bounds[is_rewritten] = np.stack((NONE - np.arange(len(rewritten)), 0 * rewritten[:, 0]), axis=1)
-    services = documents.services if indexed else service_of
+    services = documents.services
     joined = np.flatnonzero(join.documents != NONE)
     resources = np.full(len(services), NONE, np.int32)
     resources[join.documents[joined]] = joined
@@ -165,7 +161,7 @@ def _write_places(
         "first": columns.first_endpoints,
         "services": services,
         "resources": resources,
-        "documents": join.documents if indexed else np.full_like(join.documents, NONE),
+        "documents": join.documents,
         "bounds": bounds,
     }
     write_arrays(folder / "endpoints", ENDPOINTS, arrays)
@@ -237,17 +233,11 @@ class _Join:
 
     def read(self, resource: int) -> IndexedEndpoint:
         """Return the endpoint that a listed resource declares."""
-        return self._read(self._texts.text(resource))[0]
+        return _read_listed(self._texts.text(resource))[0]
 
     def contents(self, resource: int) -> tuple[str, ...]:
         """Return the searched texts of the endpoint that a listed resource declares."""
-        text = self._texts.text(resource)
-        endpoint, output = self._read(text)
-        return endpoint.contents(output, _annotated.decode(text).ratecard.profile or None)
-
-    def _read(self, text: bytes) -> tuple[IndexedEndpoint, str]:
-        declared = read_resource(text)
-        return _endpoint.decode(msgspec.json.encode(declared.to_endpoint())), declared.output
+        return listed_contents(self._texts.text(resource))
 
     def _match_normalised(self, service: int, resources: Sequence[int]) -> None:
         """Match resources whose URL or method a catalogue record spells otherwise.
@@ -274,6 +264,17 @@ class _Join:
         if self.is_unlisted[endpoint]:
             self.documents[resource] = endpoint
             self.is_unlisted[endpoint] = False
+
+
+def listed_contents(text: bytes) -> tuple[str, ...]:
+    """Return the searched texts of the endpoint that a stored resource declares."""
+    endpoint, output = _read_listed(text)
+    return endpoint.contents(output, _annotated.decode(text).ratecard.profile or None)
+
+
+def _read_listed(text: bytes) -> tuple[IndexedEndpoint, str]:
+    declared = read_resource(text)
+    return _endpoint.decode(msgspec.json.encode(declared.to_endpoint())), declared.output
 
 
 def _match_keys(columns: RecordColumns, listed: ListedResources) -> Numbers:

@@ -15,7 +15,7 @@ from service.snapshot.manifest import Manifest, verify
 from service.snapshot.publication import SNAPSHOTS, read_current, read_others
 
 
-def roll_back(artifacts: Path, switch: Callable[[str], None] | None = None) -> str:
+def roll_back(artifacts: Path, switch: Callable[[Manifest], None] | None = None) -> str:
     """Serve the newest whole snapshot built before the served one, else the newest other one.
 
     `current.json` names it before CURRENT does, so that no copy gets what was rolled back. Returns
@@ -29,8 +29,8 @@ def roll_back(artifacts: Path, switch: Callable[[str], None] | None = None) -> s
     with stage(artifacts, keep=None):
         manifest, damaged = _find_whole(artifacts)
         served = _served(artifacts)
-        if switch is not None and manifest.index is not None:
-            switch(manifest.index)
+        if switch is not None:
+            switch(manifest)
         notes = []
         if read_downloads(artifacts, served):
             try:
@@ -44,8 +44,6 @@ def roll_back(artifacts: Path, switch: Callable[[str], None] | None = None) -> s
         f"{format_timestamp(manifest.built_at)}, {manifest.counts.services:,} services; "
         "the next build publishes again what its sources make"
     )
-    if switch is None and manifest.index is not None:
-        notes.append("the alias of the cluster was left; --opensearch-url switches it")
     return "\n".join([*damaged, done, *notes])
 
 

@@ -106,8 +106,7 @@ class ListDiscoveryMerchant(Operation, frozen=True, kw_only=True):
 async def list_resources(request: Request, listing: ListDiscoveryResources) -> Cacheable:
     """List the resources that satisfy the filters."""
     limit, offset = listing.limit, listing.offset
-    engine = snapshot_of(request).engine
-    page = await engine.search_resources(None, limit, offset, listing.filters)
+    page = await snapshot_of(request).find_resources("", limit, offset, listing.filters)
     body = splice(
         {
             "x402Version": 2,
@@ -124,8 +123,7 @@ async def search_resources(request: Request, search: SearchDiscoveryResources) -
     snapshot, filters = snapshot_of(request), search.filters
     prefix = cursor_prefix(snapshot.id, (search.query, filters))
     start = parse_cursor(search.cursor, prefix)
-    query = search.query or None
-    page = await snapshot.engine.search_resources(query, search.limit, start, filters)
+    page = await snapshot.find_resources(search.query, search.limit, start, filters)
     stop = start + page.count
     is_partial = stop < page.total
     body = splice(
@@ -139,6 +137,7 @@ async def search_resources(request: Request, search: SearchDiscoveryResources) -
             },
             "total": page.total,
             "unappliedFilters": _unapplied(request, SearchDiscoveryResources),
+            "ratecard": {"similar": page.similar} if page.similar else None,
         }
     )
     return Cacheable(body)
@@ -148,7 +147,7 @@ async def list_merchant(request: Request, merchant: ListDiscoveryMerchant) -> Ca
     """List the resources that can be paid for to an address."""
     limit, offset = merchant.limit, merchant.offset
     filters = ResourceFilters(pay_to=merchant.pay_to)
-    page = await snapshot_of(request).engine.search_resources(None, limit, offset, filters)
+    page = await snapshot_of(request).find_resources("", limit, offset, filters)
     body = splice(
         {
             "x402Version": 2,

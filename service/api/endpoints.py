@@ -18,7 +18,7 @@ from service.http.responses import Cacheable
 from service.schema.records import EndpointQuality, Pricing
 from service.schema.responses import AcceptsEntry, ServiceFacts
 from service.snapshot import Snapshot
-from service.snapshot.engine import EndpointHits
+from service.snapshot.data import EndpointHits
 from service.snapshot.resources import MAX_PAGE
 
 
@@ -63,8 +63,7 @@ async def search_endpoints(request: Request, search: SearchEndpoints) -> Cacheab
 
 async def find_endpoints(snapshot: Snapshot, search: EndpointSelection) -> EndpointHits:
     """Return the requested page of endpoints."""
-    engine = snapshot.engine
-    return await engine.search_endpoints(search.q or None, search.limit, search.offset, search)
+    return await snapshot.find_endpoints(search.q, search.limit, search.offset, search)
 
 
 def page_of_endpoints(
@@ -93,6 +92,7 @@ def endpoint_list_body(snapshot: Snapshot, search: EndpointSelection, hits: Endp
         page
         | {
             "listed": hits.listed,
+            "similar": hits.similar,
             "facets": hits.facets,
             "explanations": hits.explanations and hits.explanations[: page["limit"]],
         }

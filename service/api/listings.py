@@ -17,7 +17,7 @@ from service.http.context import snapshot_of
 from service.http.responses import JSON, Cacheable
 from service.schema.listings import ADVICE, ListingAdvice
 from service.snapshot import Snapshot
-from service.snapshot.engine import EndpointHits
+from service.snapshot.data import EndpointHits
 from service.snapshot.listings import UrlFates, host_hash, payee_hash
 from service.storage.hash_table import text_hash
 from service.urls import MAX_HOST, MAX_URL, ParsedUrl, parse_url

@@ -16,6 +16,8 @@ from service.snapshot import Snapshot
 from service.snapshot.data import Hits
 
 MAX_SHOWN_ID = 256
+SIMILAR = "Ratecard-Similar"
+"""The header that counts the similar services in a `total`: the envelope has four members."""
 
 
 class ServiceSelection(Filters, Operation, frozen=True, kw_only=True):
@@ -52,7 +54,8 @@ async def list_services(request: Request, listing: ServiceSelection) -> Cacheabl
     """List services: the best match first, or in listing order unless sorted otherwise."""
     snapshot = snapshot_of(request)
     hits = await find(snapshot, listing)
-    return Cacheable(list_body(snapshot, listing, hits))
+    headers = {SIMILAR: str(hits.similar)} if listing.q else {}
+    return Cacheable(list_body(snapshot, listing, hits), headers=headers)
 
 
 async def get_service(request: Request) -> Cacheable:
@@ -82,9 +85,7 @@ def find_service(snapshot: Snapshot, service_id: str) -> int:
 
 async def find(snapshot: Snapshot, listing: ServiceSelection) -> Hits:
     """Return the requested page of services."""
-    if not listing.q:
-        return snapshot.list_services(listing.limit, listing.offset, listing)
-    return await snapshot.engine.search(listing.q, listing.limit, listing.offset, listing)
+    return await snapshot.find_services(listing.q, listing.limit, listing.offset, listing)
 
 
 def list_body(snapshot: Snapshot, listing: ServiceSelection, hits: Hits) -> bytes:
@@ -96,6 +97,7 @@ def list_body(snapshot: Snapshot, listing: ServiceSelection, hits: Hits) -> byte
             "total": hits.total,
             "limit": listing.limit,
             "offset": listing.offset,
+            "similar": hits.similar if listing.facets or listing.explain else None,
             "facets": hits.facets,
             "explanations": hits.explanations,
         }

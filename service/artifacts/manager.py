@@ -28,8 +28,8 @@ class SnapshotManager(SnapshotFollower):
     """Serves the snapshot that CURRENT names, as the watcher finds it.
 
     A snapshot is warmed, too, before it is served: requests keep the snapshot that they began with,
-    and the last of them unmaps it. `connector` connects it with the engine that has its postings,
-    None where its files have them. `observe` is called after each look at CURRENT.
+    and the last of them unmaps it. `connector` connects it with another engine, if there is
+    one. `observe` is called after each look at CURRENT.
     """
 
     def __init__(

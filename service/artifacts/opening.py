@@ -13,8 +13,6 @@ from service.snapshot.snapshot import Connector, Snapshot, open_folder
 def open_served(folder: Path, checked_at: datetime, connector: Connector | None) -> Snapshot:
     """Open and warm the snapshot in a folder; raises SnapshotUnavailable."""
     snapshot = open_folder(folder, checked_at, connector)
-    if connector is not None:
-        connector.verify(snapshot)
     _warm(snapshot, is_embedded=connector is None)
     return snapshot
 

@@ -1,7 +1,4 @@
-"""Facets: the values of documents that filters compare, and how many documents have each.
-
-A facet has four arrays, which `service.storage.layouts` lists.
-"""
+"""Facets: columns of values that filters compare, and how many rows have each value."""
 
 from __future__ import annotations
 
@@ -20,12 +17,8 @@ from service.search.top_k import top_k
 from service.storage.container import Arrays
 from service.storage.record_store import IdTable
 
-DENSE_SHARE = 1 / 40
-"""A value of more than this share of the documents has a mask besides their list."""
 MAX_COMPARED = 200
 """Values that are compared with an unknown one, the most frequent: comparing is slow."""
-CHUNK = 1 << 15
-"""Ordinals that are looked up in a mask at a time: converted ones stay in the cache."""
 
 ValueCounts: TypeAlias = list[dict[str, str | int]]
 FacetCounts: TypeAlias = dict[str, ValueCounts]
@@ -35,23 +28,31 @@ _values = msgspec.json.Decoder(list[str])
 
 
 class Facet:
-    """The values of one facet, and the documents that have each.
+    """A column of values.
 
-    offsets, ordinals, dense: arrays of a facet, as `service.storage.layouts` describes them
+    numbers: those of the values of all rows, row after row
+    sizes: how many of them each row has, None where each has one
     """
 
     def __init__(
         self,
         values: Sequence[str] | IdTable,
         key: Normaliser,
-        offsets: Integers,
-        ordinals: npt.NDArray[np.uint32],
-        dense: npt.NDArray[np.bool_],
+        numbers: npt.NDArray[np.integer],
+        sizes: npt.NDArray[np.unsignedinteger] | None = None,
     ) -> None:
-        self._values = values
-        self._key = key
-        self._offsets, self._ordinals, self._dense = offsets, ordinals, dense
-        self.pairs = len(ordinals)
+        self._values, self._key, self._column = values, key, numbers
+        self._bounds: Integers | None = None
+        if sizes is not None and (sizes != 1).any():
+            self._bounds = np.concatenate(([0], np.cumsum(sizes, dtype=np.int64)))
+        self.items = len(numbers)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def value(self, number: int) -> str:
+        """Return the value of a number, in its most frequent spelling."""
+        return self._values[number]
 
     @cached_property
     def _numbers(self) -> dict[str, int]:
@@ -64,32 +65,24 @@ class Facet:
         return self._numbers.get(self._key(value))
 
     def mask(self, values: Sequence[str]) -> Mask:
-        """Return which documents have any of these values; the mask is read-only."""
-        numbers = {number for value in values if (number := self.number_of(value)) is not None}
-        dense = [number for number in numbers if number < len(self._dense)]
-        if len(numbers) == len(dense) == 1:
-            stored: Mask = self._dense[dense[0]]
-            return stored
-        mask = np.zeros(self._dense.shape[1], np.bool_)
-        for number in numbers:
-            mask[self._ordinals[self._offsets[number] : self._offsets[number + 1]]] = True
-        return mask
-
-    def counts(self, matches: Mask | None) -> Integers:
-        """Return the number of documents with each value among the matches, or all if None."""
-        if matches is None or not len(self._values):
-            counts: Integers = np.diff(self._offsets)
-            return counts
-        chunks = range(0, self.pairs, CHUNK)
-        is_match = [matches.take(self._ordinals[start : start + CHUNK]) for start in chunks]
-        return np.add.reduceat(np.concatenate(is_match), self._offsets[:-1], dtype=np.int64)
+        """Return which rows have any of these values."""
+        known = (self.number_of(value) for value in values)
+        numbers = [number for number in known if number is not None]
+        if len(numbers) == 1:
+            mask: Mask = self._column == numbers[0]
+        else:
+            mask = np.isin(self._column, numbers)
+        return mask if self._bounds is None else count_in_rows(self._bounds, mask) > 0
 
     def count(self, matches: Mask | None) -> ValueCounts:
         """Return the MAX_COUNTED most frequent values among the matches, ties by number."""
-        counts = self.counts(matches)
-        numbers = counts.nonzero()[0]
-        numbers = top_k(numbers, counts[numbers], MAX_COUNTED)
-        pairs = zip(numbers.tolist(), counts[numbers].tolist(), strict=True)
+        numbers = self._column
+        if matches is not None and self._bounds is not None:
+            matches = matches.repeat(np.diff(self._bounds))
+        counts = np.bincount(numbers if matches is None else numbers[matches])
+        used = counts.nonzero()[0]
+        used = top_k(used, counts[used], MAX_COUNTED)
+        pairs = zip(used.tolist(), counts[used].tolist(), strict=True)
         return [{"value": self._values[number], "count": count} for number, count in pairs]
 
     def nearest(self, value: str) -> list[str] | None:
@@ -106,23 +99,11 @@ class Facet:
 
 
 class ServiceFacet(Facet):
-    """The services of endpoints: a facet whose values are all ids of services.
+    """The services of endpoints: a facet whose values are all ids of services."""
 
-    first: int64[services + 1], the first endpoint of each service
-    services: int32[endpoints], the service of each endpoint
-    """
-
-    def __init__(self, ids: IdTable, first: Integers, services: Integers) -> None:
-        ordinals = np.arange(len(services), dtype=np.uint32)
-        super().__init__(ids, str, first, ordinals, np.empty((0, len(services)), np.bool_))
+    def __init__(self, ids: IdTable, services: npt.NDArray[np.int32]) -> None:
+        super().__init__(ids, str, services)
         self._ids = ids
-        self._services = services
-
-    def counts(self, matches: Mask | None) -> Integers:
-        """Return the number of endpoints of each service among the matches, or all if None."""
-        if matches is None:
-            return super().counts(None)
-        return np.bincount(self._services[matches], minlength=len(self._ids))
 
     def number_of(self, value: str) -> int | None:
         """Return the ordinal of a service, or None."""
@@ -132,5 +113,14 @@ class ServiceFacet(Facet):
 def open_facet(arrays: Arrays, name: str, key: Normaliser) -> Facet:
     """Return a facet whose arrays a container has."""
     values = _values.decode(arrays[f"{name}.values"].tobytes())
-    parts = (arrays[f"{name}.{part}"] for part in ("offsets", "ordinals", "dense"))
-    return Facet(values, key, *parts)
+    return Facet(values, key, arrays[f"{name}.numbers"], arrays[f"{name}.sizes"])
+
+
+def count_in_rows(bounds: Integers, mask: Mask) -> npt.NDArray[np.integer]:
+    """Return how many items of each row are set.
+
+    bounds: where the items of each row begin, and the end
+    """
+    sums = np.zeros(len(mask) + 1, np.int32)
+    np.cumsum(mask, out=sums[1:])
+    return np.diff(sums.take(bounds))

@@ -82,7 +82,7 @@ class FilterIndex:
     def cost(self, filters: Filters | EndpointFilters) -> int:
         """Return how many numbers are looked at to satisfy conditions and to count facets."""
         columns = len(filters.given()) + len(filters.facets)
-        return len(self.prices) * columns + sum(self.facets[name].pairs for name in filters.facets)
+        return len(self.prices) * columns + sum(self.facets[name].items for name in filters.facets)
 
     def count(self, names: Iterable[str], matches: Mask | None) -> FacetCounts:
         """Return the most frequent values of facets among the matches, or all documents if None."""

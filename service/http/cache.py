@@ -21,7 +21,7 @@ ENTRY_OVERHEAD = 1024
 MAX_SHARE = 8
 """The largest response is 1/8 of the cache, so that one request cannot evict the rest."""
 
-BODY_SETTINGS = ("mcp", "page", "downloads", "engine")
+BODY_SETTINGS = ("mcp", "page", "downloads", "opensearch_url")
 """Names of the settings that bodies depend on."""
 
 CacheKey = tuple[bytes, str, bytes, bytes, str]
@@ -116,7 +116,7 @@ def is_known(field: bytes, etag: bytes) -> bool:
 
 def version_of(settings: Settings) -> bytes:
     """Return a hash of this release and of the settings that bodies depend on."""
-    values = [getattr(settings, name) for name in BODY_SETTINGS]
+    values = [bool(getattr(settings, name)) for name in BODY_SETTINGS]  # no password
     return _release() + msgspec.json.encode(values)
 
 

@@ -34,7 +34,10 @@ COMMON_HEADERS: RawHeaders = [
     (b"access-control-allow-origin", b"*"),
     (
         b"access-control-expose-headers",
-        b"Accept-Ranges, Content-Range, ETag, Ratecard-Snapshot, Retry-After, X-Request-Id",
+        (
+            b"Accept-Ranges, Content-Range, ETag, Ratecard-Similar, Ratecard-Snapshot, "
+            b"Retry-After, X-Request-Id"
+        ),
     ),
     *OWN_HEADERS,
 ]

@@ -14,7 +14,7 @@ from service.serve import read_settings, serve, settings_parser
 from service.settings import Settings, option
 
 EXAMPLES = ("{prog} --artifacts artifacts", "{prog} --http --port 8001")
-STDIO = ("artifacts", "engine", "opensearch_")  # beginnings of settings without `--http`
+STDIO = ("artifacts", "opensearch_")  # beginnings of settings without `--http`
 
 
 def main(arguments: list[str] | None = None, prog: str = "python -m service.mcp") -> int:

@@ -63,9 +63,13 @@ _demand = msgspec.json.Decoder(DemandFigures)
 
 
 class SearchPage(BaseModel):
-    """A page of a search; `cursor` is that of the next page, if there is one."""
+    """A page of a search; `cursor` is that of the next page, if there is one.
+
+    similar: how many of the total match no word
+    """
 
     total: int
+    similar: int = 0
     cursor: str = ""
 
 
@@ -106,10 +110,11 @@ async def search_endpoints(
     )
     prefix = cursor_prefix(snapshot.id, (query, filters))
     start = parse_cursor(cursor or None, prefix)
-    hits = await snapshot.engine.search_endpoints(query, limit, start, filters)
+    hits = await snapshot.find_endpoints(query, limit, start, filters)
     stop = start + len(hits.ordinals)
     page = EndpointPage(
         total=hits.total,
+        similar=hits.similar,
         endpoints=[endpoint_row(snapshot, each, filters) for each in hits.ordinals],
         left_out=hits.total - hits.listed,
         cursor=f"{prefix}{stop}" if start < stop < hits.listed else "",
@@ -133,6 +138,7 @@ async def search_services(
     stop = start + len(hits.ordinals)
     page = ServicePage(
         total=hits.total,
+        similar=hits.similar,
         services=[service_row(snapshot, each) for each in hits.ordinals],
         cursor=f"{prefix}{stop}" if start < stop < hits.total else "",
     )
@@ -206,7 +212,8 @@ def _given(value: str) -> tuple[str, ...]:
 
 def _text(start: int, page: SearchPage, rows: Sequence[EndpointRow | ServiceRow]) -> str:
     """Return a page as lines of text."""
-    head = f"{start + 1}–{start + len(rows)} of {page.total}" if rows else "nothing found"
+    similar = f", {page.similar} without a word of it" if page.similar else ""
+    head = f"{start + 1}–{start + len(rows)} of {page.total}{similar}" if rows else "nothing found"
     more = [f"more: repeat with cursor {page.cursor}"] if page.cursor else []
     return "\n".join([head, *map(line_of, rows), *more])
 

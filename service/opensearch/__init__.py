@@ -1,8 +1,8 @@
-"""Searching in an OpenSearch cluster that has the postings of a snapshot; needs an extra."""
+"""The engine that searches an OpenSearch cluster; needs the extra `opensearch`."""
 
 from __future__ import annotations
 
-from service.opensearch.connection import MODULES, NEEDS_EXTRA, address_of
+from service.opensearch.address import check_extra, client_arguments
 from service.settings import Settings
 from service.snapshot.snapshot import Connector
 
@@ -10,14 +10,12 @@ from service.snapshot.snapshot import Connector
 def connector_of(settings: Settings) -> Connector | None:
     """Return the connector of snapshots to a cluster, None for the embedded engine.
 
-    Raises RuntimeError without the extra, ValueError and OSError as `client_arguments`.
+    Raises RuntimeError without the extra, and ValueError as `client_arguments`.
     """
-    if settings.engine != "opensearch":
+    if not settings.opensearch_url:
         return None
-    try:
-        from service.opensearch.postings import OpenSearch  # noqa: PLC0415  # optional dependencies
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in MODULES:
-            raise
-        raise RuntimeError(NEEDS_EXTRA) from error
-    return OpenSearch(address_of(settings))
+    check_extra()
+    from service.opensearch.engine import OpenSearch  # noqa: PLC0415  # optional dependencies
+
+    arguments = client_arguments(settings.opensearch_url)
+    return OpenSearch(arguments, settings.opensearch_timeout, settings.opensearch_prefix)

@@ -115,10 +115,17 @@ class CursorPagination(Struct):
     cursor: str | None
 
 
+class SimilarCount(Struct):
+    """How many of the resources of a total match no word, and are similar."""
+
+    similar: Whole
+
+
 class FoundResources(Struct, kw_only=True):
     """A page of the resources that match a query and satisfy the filters, best match first.
 
-    `partialResults` says that there are more; `total` counts all matches.
+    `partialResults` says that there are more; `total` counts all matches, and the similar resources
+    that fill up few, whose number is in `ratecard`.
     """
 
     x402_version: Literal[2] = field(name="x402Version")
@@ -127,6 +134,7 @@ class FoundResources(Struct, kw_only=True):
     pagination: CursorPagination
     total: Whole
     unapplied_filters: list[str] | UnsetType = field(name="unappliedFilters", default=UNSET)
+    ratecard: SimilarCount | UnsetType = UNSET
 
 
 class DiscoveryError(Struct, rename="camel", kw_only=True):

@@ -19,16 +19,11 @@ class FacetCount(Struct):
 
 
 class WordScore(Struct, frozen=True):
-    """The BM25F score of a term of a result, and the word of the query that stands for it.
-
-    `fields` names the fields of the operator's words, `profile` and `service_profile`, that have
-    the term: the record does not show them.
-    """
+    """The BM25F score of a term of a result, and the word of the query that stands for it."""
 
     word: str
     term: str
     score: float
-    fields: list[str] | UnsetType = UNSET
 
 
 class Explanation(Struct, frozen=True, rename="camel"):
@@ -51,15 +46,18 @@ class Explanation(Struct, frozen=True, rename="camel"):
 
 
 class ServiceList(Struct):
-    """A page of services; `total` counts every match.
+    """A page of services; `total` counts every match, and similar services that fill up few.
 
-    On request there are `facets`, and `explanations` of the results in their order.
+    On request there are `facets` of the matches and `explanations` of the results in their order,
+    and with either `similar`, which is also the header `Ratecard-Similar`: how many of the total
+    match no word.
     """
 
     services: list[Service]
     total: Whole
     limit: Whole
     offset: Whole
+    similar: Whole | UnsetType = UNSET
     facets: dict[str, list[FacetCount]] | UnsetType = UNSET
     explanations: list[Explanation] | UnsetType = UNSET
 
@@ -101,14 +99,16 @@ class FoundEndpoint(Endpoint, rename="camel", kw_only=True):
 class EndpointList(Struct):
     """A page of endpoints.
 
-    `total` counts every match, `listed` those that remain with `perService` of each service.
-    Facets, counted on request, are the 100 most frequent values among all matches; `explanations`
-    are in the order of the endpoints.
+    `total` counts every match, and similar endpoints that fill up few; `listed` those that remain
+    with `perService` of each service; `similar` those that match no word. Facets, counted on
+    request, are the 100 most frequent values among all matches; `explanations` are in the order of
+    the endpoints.
     """
 
     endpoints: list[FoundEndpoint]
     total: Whole
     listed: Whole
+    similar: Whole
     limit: Whole
     offset: Whole
     facets: dict[str, list[FacetCount]] | UnsetType = UNSET

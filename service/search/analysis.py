@@ -1,16 +1,14 @@
 """Text to words and terms: one definition for indexing and for queries.
 
 Text is normalised (NFKC, accents removed) and cut into words, identifiers are cut into their parts,
-and English words are stemmed, by a chain of Whoosh analysers. No step looks beyond white space, so
-that the chain runs once for each distinct piece of text between blanks, and its result is cached.
+and English words are stemmed, by a chain of Whoosh analysers. No step looks beyond white space.
 """
 
 from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator
-from functools import lru_cache
+from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -19,10 +17,6 @@ from whoosh.lang.porter import stem
 
 from service.search.stopwords import STOP_WORDS
 
-LONGEST_CACHED = 16  # characters
-"""Nearly all normalised pieces of text are shorter. As longer ones are not cached, hostile queries
-cannot make the caches of a process larger than some 50 MB."""
-CACHED_PIECES, CACHED_STEMS = 1 << 14, 1 << 16
 LONGEST_WORD = 24  # letters
 """Letters of a word that may have a vector."""
 LONGEST_NORMALISED = 4000  # characters
@@ -41,7 +35,7 @@ def words_of(text: str) -> list[Word]:
     words: list[Word] = []
     for piece in text.split():
         folded = piece if piece.isascii() else _normalise(piece)
-        words += _cached_words(folded) if len(folded) <= LONGEST_CACHED else _words_of_piece(folded)
+        words += _words_of_piece(folded)
     return words
 
 
@@ -72,7 +66,7 @@ def term_of(word: str) -> str:
     """
     if word in STOP_WORDS or not (word.isascii() and word.isalpha()):
         return word
-    term = _cached_stem(word) if len(word) <= LONGEST_CACHED else stem(word)
+    term: str = stem(word)
     return word if term in STOP_WORDS else term
 
 
@@ -208,7 +202,3 @@ def _words_of_piece(piece: str) -> tuple[Word, ...]:
     return tuple(
         Word(token.text.casefold(), token.redundant) for token in ANALYZER(_spell_signs(piece))
     )
-
-
-_cached_words = lru_cache(maxsize=CACHED_PIECES)(_words_of_piece)
-_cached_stem: Callable[[str], str] = lru_cache(maxsize=CACHED_STEMS)(stem)

@@ -49,21 +49,20 @@ class SearchConfig(msgspec.Struct, frozen=True):
     one_edit_weight: Proportion = 0.5
     two_edits_weight: Proportion = 0.3
     rare_documents: SmallCount = 2
-    """A word of at most this many services is rare. It is corrected, too, as a typo in the
-    catalogue, if a word at one edit is in `rare_ratio` times as many services."""
-    rare_ratio: SmallCount = 20
+    """A word of at most this many services is rare."""
 
     similarity_weight: Weight = 8.0
-    """Units of BM25F score that a cosine of 1 adds where services are ranked."""
-    document_similarity_weight: Weight = 6.0
-    """The same where endpoints or listed resources are."""
-    size_penalty: Weight = 0.1
+    """Units of BM25F score that a cosine of 1 adds."""
+    size_penalty: Weight = 0.25
     """Units of BM25F score by which a service ranks lower, times the logarithm of the number of its
-    documents: it is ranked by the best of many."""
+    documents by `size_penalty_from`: it is ranked by the best of many."""
+    size_penalty_from: Positive = 60
+    """Documents up to which a service has no penalty."""
     reranked: SmallCount = 100
     """Best lexical matches to whose scores similarities are added."""
     filled_up_to: SmallCount = 24
-    """Fewer matches are filled up to this many with the most similar other documents."""
+    """The nearest documents: those that match are reranked, too, and fewer matches are filled up to
+    this many with others."""
     filled_per_group: Positive = 3
     """Most endpoints of one service that are added where endpoints are searched."""
     least_similarity: Proportion = 0.25

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -22,10 +22,20 @@ ONES = np.uint64(2**64 - 1)
 
 
 class Ranked(NamedTuple):
-    """The exact count of matches, and the first ones, best first."""
+    """The exact counts of all rows and of the similar ones of them, and the first, best first."""
 
     total: int
     documents: Integers
+    similar: int = 0
+
+
+class ListedPage(NamedTuple):
+    """The exact counts of all rows, of those that are listed and of similar ones; and a page."""
+
+    total: int
+    listed: int
+    documents: Integers
+    similar: int = 0
 
 
 class _Across(NamedTuple):
@@ -116,23 +126,22 @@ class Groups:
         return int(np.add.reduce(np.maximum(counts, 0)))
 
 
-async def list_groups(
-    first: Callable[[int], Awaitable[Ranked]],
+def list_groups(
+    first: Callable[[int], Ranked],
     groups: Groups,
     per_group: int,
-    limit: int,
-    offset: int,
+    stop: int,
 ) -> Integers:
-    """Return one page of a ranking, of each group its first `per_group` documents.
+    """Return the first `stop` documents of a ranking that has `per_group` of each group.
 
     `first` returns at least the first k documents, fewer only if there are no more.
     """
-    k = MARGIN * (offset + limit)
+    k = MARGIN * stop
     while True:
-        total, documents = await first(k)
+        total, documents, _ = first(k)
         page = documents[is_among_first(groups.of_document.take(documents), per_group)]
-        if len(page) >= offset + limit or len(documents) >= total:
-            return page[offset : offset + limit]
+        if len(page) >= stop or len(documents) >= total:
+            return page[:stop]
         k *= GROWTH
 
 

@@ -34,8 +34,6 @@ IMPACT_MASK = (1 << IMPACT_BITS) - 1
 BLOCK_BITS = 6
 BLOCK_SIZE = 1 << BLOCK_BITS
 """Ordinals of a block: one for each bit of a uint64."""
-CHAMPIONS = 256
-"""Entries of a champion list."""
 
 
 class DenseTerm(NamedTuple):
@@ -43,18 +41,14 @@ class DenseTerm(NamedTuple):
 
     `impacts` is uint16[blocks, 64], 0 where a document lacks the term; `maxima` int32[blocks], the
     largest impact of each block; `bits` uint64[blocks], the documents that have the term, and
-    `group_bits` the groups that have it; `champions` int64[up to CHAMPIONS], the best document of
-    each of the groups with the largest impacts, best first; `frequency` and `group_frequency` count
-    the documents and the groups that have the term.
+    `group_bits` the groups that have it; `frequency` counts the documents.
     """
 
     impacts: npt.NDArray[np.uint16]
     maxima: npt.NDArray[np.int32]
     bits: Bits
     group_bits: Bits
-    champions: Integers
     frequency: int
-    group_frequency: int
 
 
 class SparseList(NamedTuple):
@@ -127,7 +121,6 @@ class Header(msgspec.Struct, frozen=True):
     endpoints: int
     groups: int
     terms: int
-    postings: int
     config: SearchConfig
 
 
@@ -147,14 +140,8 @@ class PostingLists:
         self._offsets, self._rows = items_of(arrays["offsets"]), items_of(arrays["rows"])
         self._postings = arrays["postings"]
         columns = [arrays[name] for name in ("impacts", "maxima", "bits", "group_bits")]
-        frequencies, group_frequencies = (
-            np.bitwise_count(bits).sum(axis=1, dtype=np.int64).tolist() for bits in columns[2:]
-        )
-        champions = [
-            own[:count] for own, count in zip(arrays["champions"], group_frequencies, strict=True)
-        ]
-        parts = zip(*columns, champions, frequencies, group_frequencies, strict=True)
-        self._dense = [DenseTerm(*own) for own in parts]
+        frequencies = np.bitwise_count(arrays["bits"]).sum(axis=1, dtype=np.int64).tolist()
+        self._dense = [DenseTerm(*own) for own in zip(*columns, frequencies, strict=True)]
 
     def of_word(self, terms: Sequence[WeightedTerm]) -> list[ImpactList]:
         """Return the impacts of each of the terms that a query word was expanded to."""

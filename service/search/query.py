@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import weakref
-from functools import lru_cache, partial
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,30 +12,29 @@ import numpy as np
 from service.errors import REBUILD, SnapshotUnsupported
 from service.search.analysis import name_key, query_words
 from service.search.config import SEARCH_CONFIG
+from service.search.lexicon import Expansion, Lexicon
 from service.search.postings import Header, Integers
-from service.search.query_expansion import Expansion, QueryExpander
-from service.search.semantic.encoder import Encoder
-from service.search.semantic.vector_index import VectorIndex
-from service.search.semantic.vector_query import VectorQuery, encode_query
+from service.search.semantic.encoder import IDENTIFIER, Encoder, QueryVector
 from service.search.top_k import NO_ORDINALS
 from service.storage.container import open_arrays
 from service.storage.hash_table import text_hash
 from service.storage.layouts import NAMES
-
-CACHED_QUERIES = 16
-"""Parsed queries: the pages of a search and its other filters share one."""
+from service.storage.memory_map import items_of
 
 
 class ParsedQuery(NamedTuple):
     """A query, looked up in the lexicon of a snapshot.
 
-    `expansions` are its distinct words, `names` the services whose name is the query, ascending.
-    `vector` is None for a query that is ranked by its words alone.
+    expansions: its distinct words
+    names: the services whose name is the query, ascending
+    vector: None for a query that is ranked by its words alone
+    similarity_weight: the impact of a cosine of 1
     """
 
     expansions: list[Expansion]
     names: Integers
-    vector: VectorQuery | None
+    vector: QueryVector | None = None
+    similarity_weight: float = 0.0
 
     @property
     def is_satisfiable(self) -> bool:
@@ -45,20 +44,14 @@ class ParsedQuery(NamedTuple):
 
 
 class QueryParser:
-    """The lexicon of a snapshot: what queries are parsed with, wherever the postings are.
+    """Parses queries with the lexicon, the names and the encoder of a snapshot.
 
     `term` returns the text of a term by its number.
 
     Raises SnapshotUnsupported for a lexicon that another version analysed.
     """
 
-    def __init__(
-        self,
-        folder: Path,
-        header: Header,
-        encoder: Encoder | None = None,
-        vectors: VectorIndex | None = None,
-    ) -> None:
+    def __init__(self, folder: Path, header: Header, encoder: Encoder | None = None) -> None:
         self.header = header
         analysis = header.config.analysis
         if analysis != SEARCH_CONFIG.analysis:
@@ -66,13 +59,11 @@ class QueryParser:
                 f"{folder} has terms of analysis {analysis}, this version searches those of "
                 f"analysis {SEARCH_CONFIG.analysis}; {REBUILD}"
             )
-        self._expander = QueryExpander(folder, header)
-        self.term = self._expander.terms.__getitem__
+        self._lexicon = Lexicon(folder, header)
+        self.term = self._lexicon.terms.__getitem__
         names = open_arrays(folder / "names", NAMES)
-        self._name_hashes, self._named = names["hashes"], names["services"]
-        self._encoder, self._vectors = encoder, vectors
-        # A cache of a bound method is a reference cycle, which would keep the files mapped.
-        self.parse = lru_cache(CACHED_QUERIES)(partial(QueryParser._parse, weakref.proxy(self)))
+        self._name_hashes, self._named = items_of(names["hashes"]), names["services"]
+        self._encoder = encoder
 
     def terms(self, query: str) -> list[frozenset[str]]:
         """Return the terms that each required word of a query stands for, none if unknown."""
@@ -82,25 +73,46 @@ class QueryParser:
             if each.required
         ]
 
-    def _parse(self, query: str) -> ParsedQuery:
+    def parse(self, query: str) -> ParsedQuery:
+        """Return what a query asks for."""
         words = query_words(query)
-        expansions = self._expander.expand(words)
-        names = NO_ORDINALS
-        if words:
-            name_hash = np.uint64(text_hash(name_key(query)))
-            start = self._name_hashes.searchsorted(name_hash)
-            stop = self._name_hashes.searchsorted(name_hash, side="right")
-            names = self._named[start:stop].astype(np.int64)
-        if self._encoder is None or self._vectors is None:
-            return ParsedQuery(expansions, names, None)
-        vector = encode_query(self._encoder, query, expansions)
-        if vector is None:
-            return ParsedQuery(expansions, names, None)
-        config = self.header.config
-        share = config.specific_weight if self._expander.is_specific(expansions) else 1
-        weights = {
-            True: config.similarity_weight * share * config.impact_scale,
-            False: config.document_similarity_weight * share * config.impact_scale,
-        }
-        vector_query = VectorQuery(self._vectors, vector, config, weights)
-        return ParsedQuery(expansions, names, vector_query)
+        expansions = self._lexicon.expand(words)
+        names = self._services_named(query) if words else NO_ORDINALS
+        if self._encoder is None:
+            return ParsedQuery(expansions, names)
+        vector, config = encode_query(self._encoder, query, expansions), self.header.config
+        weight = config.similarity_weight * config.impact_scale
+        if vector is not None and self._lexicon.is_specific(expansions):
+            weight *= config.specific_weight
+        return ParsedQuery(expansions, names, vector, weight)
+
+    def _services_named(self, query: str) -> Integers:
+        """Return the services whose name is the query."""
+        hashes, name_hash = self._name_hashes, text_hash(name_key(query))
+        start = bisect_left(hashes, name_hash)
+        if start == len(hashes) or hashes[start] != name_hash:
+            return NO_ORDINALS
+        return self._named[start : bisect_right(hashes, name_hash, start)].astype(np.int64)
+
+
+def encode_query(
+    encoder: Encoder, query: str, expansions: Sequence[Expansion]
+) -> QueryVector | None:
+    """Return the vector of a query, or None where its words have no meaning.
+
+    A word that no document has counts if it is one piece, or else as what it was completed or
+    corrected to: the pieces of an unfinished word mean something else.
+    """
+    texts = None
+    if IDENTIFIER.search(query):
+        meant = " ".join(chunk for chunk in query.split() if not IDENTIFIER.search(chunk))
+        texts = {word.text for word in query_words(meant)}
+    pieces: list[int] = []
+    for each in expansions:
+        if not each.required or (texts is not None and each.word not in texts):
+            continue
+        own = encoder.pieces(each.word)
+        if not each.is_known and len(own) != 1:
+            own = encoder.pieces(each.alternative)
+        pieces += own
+    return encoder.encode(pieces)

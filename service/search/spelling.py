@@ -1,21 +1,19 @@
 """Spelling correction: the words of the vocabulary within one or two edits of a misspelt word.
 
-Symmetric deletion (SymSpell): two words are at most `n` edits apart only if deleting at most `n`
-letters of each can leave the same string. The hashes of all such remainders of the vocabulary are
-computed at indexing time; a query computes those of one word and looks them up. Remainders after
-two deletions have a table of their own, so that one edit is looked up among few.
+The letters of a word are a set of 64 bits. An edit adds a letter, removes one or does both, which
+changes at most one bit for each: few words have sets that differ so little, and these are compared.
 """
 
 from __future__ import annotations
 
-from functools import cache
-from itertools import combinations
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
 
+from service.search.postings import Integers
 from service.search.top_k import top_k
-from service.storage.hash_table import HASH_MASK, Hashes, HashTable
+from service.storage.container import Arrays
 from service.storage.string_table import StringTable
 
 SHORTEST_CORRECTION, LONGEST_CORRECTION = 3, 24
@@ -24,61 +22,76 @@ SHORTEST_TWO_EDITS = 6
 """Letters of a word that can be a correction at two edits."""
 ONE_EDIT_FROM, TWO_EDITS_FROM = 4, 8
 """Letters from which a query word is corrected at one edit, and at two."""
-WALKED, COMPARED = 32, 128
-"""Values of a bucket that are looked at, and words whose distance is computed: the most frequent.
-One misspelt word in 1,000 has more than 60 candidates among 125,000 words, but whoever feeds a
-catalogue can choose 40,000 that share remainders, or the bucket of a hash that is linear. A
-distance takes up to 8 µs."""
-
-BASE = 0xD1342543DE82EF95
-POWERS = [pow(BASE, exponent, HASH_MASK + 1) for exponent in range(1, LONGEST_CORRECTION + 1)]
+COMPARED = 512
+"""Words whose distance is computed, the most frequent: a distance takes up to 8 µs, and whoever
+feeds a catalogue can choose many words of the same letters."""
 
 
 class SpellingIndex:
     """Finds the words of a vocabulary that are one or two edits from a misspelt one.
 
-    `frequencies` are aligned with the words; more frequent ones come first in the buckets.
+    arrays: those of `lexicon_of`
+    frequencies: of all words
     """
 
     def __init__(
-        self,
-        words: StringTable,
-        frequencies: npt.NDArray[np.int64],
-        one_deletion: HashTable,
-        two_deletions: HashTable,
+        self, words: StringTable, frequencies: npt.NDArray[np.int64], arrays: Arrays
     ) -> None:
-        self._words = words
-        self._frequencies = frequencies
-        self._one_deletion = one_deletion
-        self._two_deletions = two_deletions
+        self._words, self._frequencies = words, frequencies
+        self._letters, self._numbers = arrays["letters"], arrays["correct"]
+        self._bounds: list[int] = [*arrays["lengths"].tolist(), len(self._numbers)]
 
     def corrections(self, word: str) -> dict[int, int]:
         """Map the numbers of near words to their distance; two edits if one edit finds nothing."""
-        edits = max_edits(word)
-        if not edits:
-            return {}
-        codes = letter_codes([word])
-        hashes = deletion_hashes(codes, 1)[0].tolist()
-        candidates = self._one_deletion.candidates(hashes, WALKED)
-        near = self._within(word, candidates, 1)
-        if near or edits == 1:
-            return near
-        hashes = deletion_hashes(codes, 2)[0].tolist()
-        candidates += self._one_deletion.candidates(hashes[len(word) + 1 :], WALKED)
-        candidates += self._two_deletions.candidates(hashes, WALKED)
-        return self._within(word, candidates, 2)
-
-    def _within(self, word: str, candidates: list[int], edits: int) -> dict[int, int]:
-        near = {}
-        numbers = sorted(set(candidates))
-        if len(numbers) > COMPARED:
-            ordinals = np.array(numbers)
-            numbers = top_k(ordinals, self._frequencies.take(ordinals), COMPARED).tolist()
-        for number in numbers:
-            distance = edit_distance(word, self._words[number], edits)
-            if 0 < distance <= edits:
-                near[number] = distance
+        near: dict[int, int] = {}
+        for edits in range(1, max_edits(word) + 1):
+            for number in self._candidates(word, edits).tolist():
+                distance = edit_distance(word, self._words[number], edits)
+                if 0 < distance <= edits:
+                    near[number] = distance
+            if near:
+                break
         return near
+
+    def _candidates(self, word: str, edits: int) -> Integers:
+        """Return the words whose lengths and letters allow so many edits."""
+        shortest = max(len(word) - edits, SHORTEST_CORRECTION if edits == 1 else SHORTEST_TWO_EDITS)
+        longest = min(len(word) + edits, LONGEST_CORRECTION)
+        letters, near = np.uint64(letters_of(word)), []
+        for length in range(shortest, longest + 1):
+            span = slice(self._bounds[length], self._bounds[length + 1])
+            different = np.bitwise_count(self._letters[span] ^ letters)
+            # An edit that changes the length either adds or removes one letter.
+            most = 2 * edits - abs(length - len(word))
+            near.append(self._numbers[span][different <= most])
+        numbers: Integers = np.concatenate(near).astype(np.int64)
+        if len(numbers) > COMPARED:
+            numbers = top_k(numbers, self._frequencies.take(numbers), COMPARED)
+        return numbers
+
+
+def correctable(words: Sequence[str]) -> Arrays:
+    """Return the arrays of a `SpellingIndex` of a vocabulary, by their names in its lexicon."""
+    lengths = np.fromiter((len(word) if word.isalpha() else 0 for word in words), np.int64)
+    is_correct = (lengths >= SHORTEST_CORRECTION) & (lengths <= LONGEST_CORRECTION)
+    numbers = np.flatnonzero(is_correct)
+    numbers = numbers[np.argsort(lengths[numbers], kind="stable")]
+    return {
+        "letters": np.array([letters_of(words[each]) for each in numbers.tolist()], np.uint64),
+        "correct": numbers.astype(np.int32),
+        "lengths": lengths[numbers]
+        .searchsorted(np.arange(LONGEST_CORRECTION + 1))
+        .astype(np.int32),
+    }
+
+
+def letters_of(word: str) -> int:
+    """Return the letters of a word as bits, a letter that repeats with a second bit."""
+    bits = 0
+    for letter in word:
+        bit = 1 << (ord(letter) & 31)
+        bits |= bit << 32 if bits & bit else bit
+    return bits
 
 
 def max_edits(word: str) -> int:
@@ -113,24 +126,6 @@ def edit_distance(left: str, right: str, limit: int) -> int:
     return 2 if within else 3
 
 
-def deletion_hashes(codes: npt.NDArray[np.uint64], deletions: int) -> Hashes:
-    """Return the hashes of the remainders of words after up to `deletions` deletions.
-
-    `codes` is (words, letters); the result is (words, remainders), fewer deletions first. The hash
-    of a remainder is the polynomial of its letters in an odd base, modulo 2^64, which makes all
-    hashes one product of the codes with a fixed matrix. The base has bits in all places, so that
-    the highest bits are well spread.
-    """
-    hashes: Hashes = codes @ _coefficients(codes.shape[1], deletions)
-    return hashes
-
-
-def letter_codes(words: list[str]) -> npt.NDArray[np.uint64]:
-    """Return the code points of words of one length, as (words, letters)."""
-    codes = np.frombuffer("".join(words).encode("utf-32-le"), dtype=np.uint32)
-    return codes.reshape(len(words), -1).astype(np.uint64)
-
-
 def _without_common_prefix(left: str, right: str) -> tuple[str, str]:
     for length, (one, other) in enumerate(zip(left, right, strict=False)):
         if one != other:
@@ -148,18 +143,3 @@ def _is_one_edit(left: str, right: str) -> bool:
     if len(left) == len(right):
         return left[1:] == right[1:] or (left[2:] == right[2:] and left[:2] == right[1::-1])
     return left[1:] == right if len(left) > len(right) else left == right[1:]
-
-
-@cache
-def _coefficients(length: int, deletions: int) -> npt.NDArray[np.uint64]:
-    """Return (letters, remainders) powers of the base, 0 for deleted letters."""
-    deleted_positions = [
-        positions
-        for count in range(deletions + 1)
-        for positions in combinations(range(length), count)
-    ]
-    coefficients = np.zeros((length, len(deleted_positions)), dtype=np.uint64)
-    for column, deleted in enumerate(deleted_positions):
-        remaining = [letter for letter in range(length) if letter not in deleted]
-        coefficients[remaining, column] = POWERS[: len(remaining)]
-    return coefficients

@@ -1,8 +1,9 @@
 """Summing impact lists: the top k documents or groups, and the exact count of all matches.
 
 Lists of rare terms are merged by sorting. Frequent terms have dense columns in blocks, with the
-largest impact of each block as its bound: blocks whose bounds add up to less than the threshold of
-the page are skipped (block-max pruning; Ding and Suel, 2011). Matches are counted apart, by the
+largest impact of each block as its bound: the blocks of the highest bounds are summed first, and
+others whose bounds add up to less than the last of the page are skipped (block-max pruning; Ding
+and Suel, 2011). Matches are counted apart, by the
 bits of the frequent terms. Sums of integers do not depend on their order, so that the result does
 not depend on the order of the lists.
 """
@@ -20,7 +21,6 @@ from service.search.groups import Groups, Units, units_of
 from service.search.postings import (
     BLOCK_BITS,
     BLOCK_SIZE,
-    FULL_WEIGHT,
     IMPACT_BITS,
     IMPACT_MASK,
     Bits,
@@ -34,12 +34,11 @@ from service.search.postings import (
 
 BATCH = 512
 """Blocks that are summed at a time: their sums stay in the processor's cache."""
-TIGHTEN_ABOVE = 64  # blocks
-"""Above this many blocks, champion lists raise the threshold first: to skip blocks pays then."""
-CHAMPION_TERMS = 6
-"""Terms whose champions are summed, the rarest: the others seldom raise the threshold."""
+FIRST_BLOCKS = 64
+"""Blocks that are summed first, at least: more than `k` services reach their k-th best sum."""
 SPREAD = 4
 """Documents that are sorted at first for each unit that is wanted: a unit may have several."""
+MERGED_BELOW = 4096  # postings
 FULL_SORT_UP_TO = 512  # keys
 """Up to this many, a full sort is faster than a partition."""
 
@@ -71,12 +70,9 @@ class Accumulator(threading.local):
     document, less the penalty of the group. Masks and bits are those of units.
     """
 
-    def __init__(
-        self, documents: int, groups: Groups | None = None, *, has_champions: bool = True
-    ) -> None:
+    def __init__(self, documents: int, groups: Groups | None = None) -> None:
         self.units = documents if groups is None else groups.count
         self.groups = groups
-        self._has_champions = has_champions
         self._bounds = np.empty(block_count(documents), np.int32)
         self._bits = np.empty(block_count(self.units), np.uint64)
         self._flags = np.zeros(self.units, np.bool_)
@@ -86,13 +82,6 @@ class Accumulator(threading.local):
     def rank(self, lists: Sequence[ImpactList], k: int, mask: Mask | None) -> TopDocs:
         """Return the best documents of the k best units, and the count of units in any list."""
         sparse, dense = divide(lists)
-        if len(dense) == 1 and not sparse and mask is None and self._has_champions:
-            term, weight = dense[0]
-            total = term.frequency if self.groups is None else term.group_frequency
-            if weight == FULL_WEIGHT and min(k, total) <= len(term.champions):
-                champions = term.champions[:k]
-                sums = dense[0].impacts_at(champions).astype(np.int64)
-                return TopDocs(total, self._keys(champions, sums, units_of(champions, self.groups)))
         bits, total, keys = None, 0, NO_ORDINALS
         if dense:
             bits = self._union(dense, mask)
@@ -199,36 +188,29 @@ class Accumulator(threading.local):
         for each in dense[1:]:
             bounds = np.add(bounds, each.maxima, out=self._bounds)
         blocks = (bounds >= threshold).nonzero()[0]
-        if len(blocks) > TIGHTEN_ABOVE:
-            threshold = max(threshold, self._champion_threshold(dense, k, mask))
-            blocks = (bounds >= threshold).nonzero()[0]
-        batches = [
-            _sum_blocks(dense, blocks[start : start + BATCH], threshold)
+        count, first = max(k, FIRST_BLOCKS), NO_ORDINALS
+        if len(blocks) > 2 * count:
+            places = bounds.take(blocks).argpartition(-count)
+            first = self._sum(dense, blocks[places[-count:]], threshold, mask)
+            first = self._first_units(first, k)
+            if len(first) == k:
+                threshold = max(threshold, -int(first[-1] >> SUM_BITS))
+            blocks = blocks[places[:-count]]
+            blocks = blocks[bounds.take(blocks) >= threshold]
+        keys = [
+            self._sum(dense, blocks[start : start + BATCH], threshold, mask)
             for start in range(0, len(blocks), BATCH)
         ]
-        if not batches:
-            return NO_ORDINALS
-        ordinals, block_sums = map(np.concatenate, zip(*batches, strict=True))
-        sums, units = block_sums.astype(np.int64), units_of(ordinals, self.groups)
-        keys = self._keys(ordinals, sums, units)
+        return np.concatenate((first, *keys))
+
+    def _sum(
+        self, dense: Sequence[DenseList], blocks: Integers, threshold: int, mask: Mask | None
+    ) -> Integers:
+        """Return the keys of allowed documents of these blocks whose sums reach the threshold."""
+        ordinals, sums = _sum_blocks(dense, blocks, threshold)
+        units = units_of(ordinals, self.groups)
+        keys = self._keys(ordinals, sums.astype(np.int64), units)
         return keys if mask is None else keys[mask.take(units)]
-
-    def _champion_threshold(self, dense: Sequence[DenseList], k: int, mask: Mask | None) -> int:
-        """Return a lower bound of the k-th best sum, or 0.
-
-        The champions of one term are of different units, so that their k-th best sum is a bound.
-        """
-        terms = [each.term for each in dense if len(each.term.champions) >= k]
-        if not terms:
-            return 0
-        terms = sorted(terms, key=lambda term: term.frequency)[:CHAMPION_TERMS]
-        champions = np.concatenate([term.champions for term in terms])
-        units = units_of(champions, self.groups)
-        keys = self._keys(champions, sums_at(dense, champions), units)
-        if mask is not None:
-            keys[~mask.take(units)] = LAST_KEY
-        parts = np.split(keys, np.cumsum([len(term.champions) for term in terms])[:-1])
-        return -(min(int(np.partition(part, k - 1)[k - 1]) for part in parts) >> SUM_BITS)
 
 
 def divide(lists: Sequence[ImpactList]) -> tuple[list[SparseList], list[DenseList]]:
@@ -247,7 +229,8 @@ def merge(lists: Sequence[SparseList]) -> tuple[Integers, Integers, int]:
         postings = lists[0].postings
         return postings >> IMPACT_BITS, postings & IMPACT_MASK, len(postings)
     postings = np.concatenate([each.postings for each in lists])
-    postings.sort(kind="stable")  # merges sorted lists in a third of the time of the default
+    # A stable sort merges sorted lists, which takes less time than the default for few postings.
+    postings.sort(kind="stable" if len(postings) < MERGED_BELOW else None)
     ordinals, sums = postings >> IMPACT_BITS, postings & IMPACT_MASK
     duplicates = (ordinals[1:] == ordinals[:-1]).nonzero()[0]
     if len(duplicates):

@@ -1,7 +1,6 @@
-"""The snapshot on disk: its format, opening and verifying it, and the engine that searches it."""
+"""The snapshot on disk: its format, opening and verifying it, and what is asked of it."""
 
-from service.snapshot.data import Hits
-from service.snapshot.engine import EndpointHits
+from service.snapshot.data import EndpointHits, Hits
 from service.snapshot.following import SnapshotFollower, follow_snapshot
 from service.snapshot.snapshot import Snapshot, open_snapshot
 

@@ -1,4 +1,4 @@
-"""The data of an open snapshot: its stored texts, filters, lexicon and vectors."""
+"""The data of an open snapshot: its stored texts, filters and listings, and pages of them."""
 
 from __future__ import annotations
 
@@ -6,20 +6,24 @@ import json
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from msgspec import Struct
 
-from service.conditions import NO_FILTERS, Filters, ServiceConditions
+from service.conditions import (
+    NO_FILTERS,
+    EndpointFilters,
+    Filters,
+    ResourceFilters,
+    ServiceConditions,
+)
 from service.filtering.facets import FacetCounts
 from service.filtering.filters import FilterIndex
 from service.filtering.offers import Offers
 from service.schema.responses import Explanation
 from service.schema.values import Json
-from service.search.postings import Mask, read_header
-from service.search.query import QueryParser
-from service.search.semantic.encoders import open_encoder
-from service.search.semantic.vector_index import VectorIndex
+from service.search.postings import Integers, Mask
 from service.snapshot.endpoints import Endpoints
 from service.snapshot.listings import Listings
 from service.snapshot.manifest import Manifest
@@ -32,13 +36,14 @@ from service.storage.record_store import IdTable, Records, RecordStore
 
 
 class Hits(Struct, frozen=True):
-    """One page of services in order, and the exact count of all matches.
+    """One page of services in order, and the exact count of all matches and similar services.
 
     data: of the snapshot, whose files stay mapped as long as the page is in use
-    facets: the counts of the facets that were asked for
+    facets: the counts of the facets that were asked for, over the matches
     explanations: of the services of the page, on request
     best_endpoints: of each service the endpoint that matches best, None where its own text does;
         on request
+    similar: the count of similar services, which match no word
     """
 
     total: int
@@ -47,6 +52,7 @@ class Hits(Struct, frozen=True):
     facets: FacetCounts | None
     explanations: list[Explanation] | None = None
     best_endpoints: Sequence[int | None] = ()
+    similar: int = 0
 
     @property
     def ids(self) -> list[str]:
@@ -64,6 +70,57 @@ class Hits(Struct, frozen=True):
         return [json.loads(text) for text in self.texts]
 
 
+class EndpointHits(Struct, frozen=True):
+    """One page of endpoints in order.
+
+    total: the exact count of all matches and similar endpoints
+    listed: the number that `per_service` leaves of these, over which pages run
+    offers: of each endpoint the cheapest that satisfies the filters, NONE without such filters
+    data: of the snapshot, whose files stay mapped as long as the page is in use
+    explanations: of the endpoints of the page, on request
+    similar: the count of similar endpoints, which match no word
+    """
+
+    total: int
+    listed: int
+    ordinals: Sequence[int]
+    offers: Sequence[int]
+    data: SnapshotData
+    facets: FacetCounts | None
+    explanations: list[Explanation] | None = None
+    similar: int = 0
+
+    @property
+    def texts(self) -> list[bytes]:
+        """The endpoints of the page as JSON, which are served as they are."""
+        item = self.data.endpoints.item
+        return [b"".join(item(*each)) for each in zip(self.ordinals, self.offers, strict=True)]
+
+    @property
+    def endpoints(self) -> list[Json]:
+        """The endpoints of the page, decoded."""
+        return [json.loads(text) for text in self.texts]
+
+
+class ResourceDocuments(NamedTuple):
+    """Listed resources as documents of the index."""
+
+    resources: Resources
+    endpoints: Endpoints
+
+    def cost(self, filters: ResourceFilters) -> int:
+        """Return how many numbers and bytes are scanned to satisfy filters."""
+        return self.resources.cost(filters)
+
+    def documents(self, filters: ResourceFilters) -> Mask:
+        """Return which documents have resources that satisfy filters."""
+        return self.endpoints.documents_of(self.resources.matches(filters))
+
+    def of_documents(self, documents: Integers) -> Integers:
+        """Return the resources of documents."""
+        return self.endpoints.resources_of(documents)
+
+
 class SnapshotData:
     """The files of a snapshot: immutable, and safe to read from several threads.
 
@@ -71,10 +128,6 @@ class SnapshotData:
     offers: the ways to pay for endpoints
     profiles: the words of the operator
     filters: selects and orders the services
-    header: the counts and the search parameters of the index
-    parser: has the lexicon of the index
-    groups: the documents of each service, None where each service is one document
-    is_endpoint: flags the documents that are endpoints, None where all are
     """
 
     def __init__(self, folder: Path, manifest: Manifest, checked_at: datetime) -> None:
@@ -103,18 +156,6 @@ class SnapshotData:
         self.ecosystem = Ecosystem(folder)
         self.demand = DemandTable(folder)
         self.listings = Listings(folder / "listings", self.id_table, self.endpoints)
-        self.header = header = read_header(folder / "postings")
-        is_one_each = header.groups == header.documents and header.endpoints in (0, header.groups)
-        self.groups = None if is_one_each else self.endpoints.groups
-        self.is_endpoint: Mask | None = None
-        if header.endpoints < header.documents:
-            self.is_endpoint = np.arange(header.documents) < header.endpoints
-        encoder = vectors = None
-        if manifest.encoder:
-            encoder = open_encoder(folder / "encoder", manifest.encoder)
-            size = header.documents, encoder.dimensions
-            vectors = VectorIndex(folder / "vectors", *size, self.groups)
-        self.parser = QueryParser(folder / "postings", header, encoder, vectors)
 
     def find(self, service_id: str) -> bytes | None:
         """Return the stored JSON of a service, or None."""
@@ -127,19 +168,23 @@ class SnapshotData:
         return None if text is None else json.loads(text)
 
     def list_services(
-        self,
-        limit: int = 24,
-        offset: int = 0,
-        filters: Filters = NO_FILTERS,
-        matches: Mask | None = None,
+        self, limit: int = 24, offset: int = 0, filters: Filters = NO_FILTERS
     ) -> Hits:
-        """Return one page of the services that satisfy the filters, in their order.
-
-        `matches` has these services, if they are known.
-        """
-        if matches is None:
-            matches = self.filters.mask(filters.given())
+        """Return one page of the services that satisfy the filters, in their order."""
+        matches = self.filters.mask(filters.given())
         total = len(self.services) if matches is None else int(np.count_nonzero(matches))
         facets = self.filters.count(filters.facets, matches) if filters.facets else None
         ordinals = self.filters.page(matches, filters.sort, limit, offset)
         return Hits(total, ordinals.tolist(), self, facets)
+
+    def list_endpoints(self, limit: int, offset: int, filters: EndpointFilters) -> EndpointHits:
+        """Return one page of the endpoints that satisfy the filters, in their order."""
+        index = self.endpoints.filters
+        mask, offers = index.select(filters)
+        if mask is None:
+            mask = np.ones(len(self.endpoints), np.bool_)
+        total, listed, page, _ = index.listing(mask, filters, limit, offset, offers)
+        ordinals = page.tolist()
+        facets = index.count(filters.facets, mask) if filters.facets else None
+        offered = index.cheapest_offers(ordinals, filters)
+        return EndpointHits(total, listed, ordinals, offered, self, facets)

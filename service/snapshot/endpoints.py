@@ -66,8 +66,8 @@ class Endpoints:
         self._probes = RecordStore(folder.parent, "probes")
         self._urls = HashTable(folder / "urls")
         self.groups = Groups(self._first, arrays["services"], penalties)
-        owners = ServiceFacet(ids, self._first, arrays["services"][: len(self)])
-        self.filters = EndpointFilterIndex(folder / "filters", offers, owners)
+        owners = ServiceFacet(ids, arrays["services"][: len(self)])
+        self.filters = EndpointFilterIndex(folder / "filters", offers, owners, self.groups)
 
     def __len__(self) -> int:
         return len(self._bounds)
@@ -113,7 +113,7 @@ class Endpoints:
         price, currency = self._offers.price(offer) if offer >= 0 else (nan, "")
         return None if isnan(price) or price == self.filters.prices[ordinal] else (price, currency)
 
-    def mask_of_resources(self, resources: Mask | None) -> Mask:
+    def documents_of(self, resources: Mask | None) -> Mask:
         """Return which documents have any of these listed resources, or of all if None."""
         documents = self._documents if resources is None else self._documents[resources]
         mask = np.zeros(len(self._resources), np.bool_)

@@ -16,7 +16,7 @@ from service.errors import REBUILD, SnapshotDamaged, SnapshotUnsupported
 from service.schema.status import Counts
 from service.schema.values import GivenTime, Whole
 
-FORMAT = 14
+FORMAT = 15
 """Version of the files of a snapshot: raise it when an older service could not read them."""
 MANIFEST = "manifest.json"
 ID_DIGITS = 20
@@ -44,13 +44,6 @@ class Source(Struct):
     rejected: int
 
 
-IndexName = Annotated[
-    str,
-    Meta(pattern=r"\A[a-z0-9][a-z0-9_-]*-[0-9a-f]+\Z", max_length=255),
-]
-"""Without wildcards: the manifest of a copy must not make a replica search other indexes."""
-
-
 class BuildInputs(Struct, frozen=True):
     """The inputs of a build: a later one with the same makes the same snapshot.
 
@@ -73,8 +66,6 @@ class Manifest(Struct):
     files: each file by its path in the folder, but for the manifest
     denials: hashes of the denials that the build applied, sorted
     encoder: name of the encoder of the vectors, empty without vectors: its kind, a blank and a hash
-    index: of a cluster that has the postings, None where the folder has them
-    indexed: the files whose content that index has in their place
     inputs: None in a copy, and where a later build of the same inputs may differ
     """
 
@@ -86,8 +77,6 @@ class Manifest(Struct):
     files: dict[FileName, File]
     denials: list[str] = []
     encoder: str = ""
-    index: IndexName | None = None
-    indexed: dict[FileName, File] = {}
     inputs: BuildInputs | None = None
 
 
@@ -161,7 +150,7 @@ def verify(folder: Path, threads: int = 1) -> Manifest:
     manifest = read_manifest(folder)
     if manifest.id != folder.name:
         raise SnapshotDamaged(f"{folder} holds the snapshot {manifest.id}; {REBUILD}")
-    if identify(manifest.files | manifest.indexed) != manifest.id:
+    if identify(manifest.files) != manifest.id:
         raise SnapshotDamaged(f"{folder / MANIFEST} names other files than its id; {REBUILD}")
     check_files(folder, manifest.files, threads)
     return manifest

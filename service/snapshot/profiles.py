@@ -1,18 +1,14 @@
-"""Profiles, the words of the operator on services and endpoints: found, and named as matches."""
+"""Profiles, the words of the operator on services and endpoints: found by ordinal."""
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
-from msgspec.structs import replace
 
-from service.schema.profiles import Profile, searched_text
-from service.schema.responses import Explanation
-from service.search.analysis import term_of, words_of
+from service.schema.profiles import Profile
 from service.storage.container import open_arrays
 from service.storage.layouts import PROFILES
 from service.storage.memory_map import items_of
@@ -53,19 +49,3 @@ class Profiles:
         texts = RecordStore(folder, "profile_texts")
         self.services = ProfileTable(services, texts, 0)
         self.endpoints = ProfileTable(endpoints, texts, len(services))
-
-
-def name_fields(explanation: Explanation, profiles: Mapping[str, Profile | None]) -> Explanation:
-    """Return an explanation whose words name the profiles, by field, that have their terms."""
-    terms = {
-        field: {term_of(word.text) for word in words_of(searched_text(profile))}
-        for field, profile in profiles.items()
-        if profile is not None
-    }
-    if not terms:
-        return explanation
-    words = []
-    for word in explanation.words:
-        fields = [field for field, own in terms.items() if word.term in own]
-        words.append(replace(word, fields=fields) if fields else word)
-    return replace(explanation, words=words)

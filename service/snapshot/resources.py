@@ -5,17 +5,18 @@ Values that filters compare exactly are numbers in a `StringTable`.
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Iterator, Sequence
-from functools import lru_cache, partial, reduce
+from functools import reduce
 from pathlib import Path
 from urllib.parse import unquote
 
 import numpy as np
+import numpy.typing as npt
 from msgspec import Raw, Struct, field
 from msgspec.structs import astuple
 
 from service.conditions import NO_RESOURCE_FILTERS, ResourceFilters, has_verdict
+from service.filtering.facets import count_in_rows
 from service.filtering.filters import in_order, page_of
 from service.filtering.offers import UNKNOWN, Offers
 from service.filtering.urls import Urls
@@ -29,8 +30,6 @@ from service.storage.string_table import StringTable
 TOOL_URL = "mcp://tool/"
 MAX_PAGE = 8 * 2**20
 """Bytes of a page, which has fewer resources than asked for rather than more bytes."""
-MAX_CACHED = 16 * 2**20
-"""Bytes of the masks of recent filters, which the pages of one cursor share."""
 
 
 class CallFacts(Struct):
@@ -51,16 +50,18 @@ class ListedCall(Struct):
 class ResourcePage(Struct, frozen=True):
     """One page of resources.
 
-    total: the exact count of all matches
+    total: the exact count of all matches, and of the similar resources
     count: the number of resources of the page
     is_cut: whether MAX_PAGE left no room for more
     texts: slices of JSON to be joined by commas
+    similar: the count of similar resources
     """
 
     total: int
     count: int
     is_cut: bool
     texts: Sequence[memoryview]
+    similar: int = 0
 
 
 class Resources:
@@ -72,9 +73,6 @@ class Resources:
         self._arrays = arrays = open_arrays(folder / "resources", RESOURCES)
         self._urls = Urls(arrays["urls"], arrays["url_starts"])
         self._offers = offers
-        # A weak reference: with a strong one only the garbage collector would close the files.
-        select = partial(Resources._select, weakref.proxy(self))
-        self._recent = lru_cache(MAX_CACHED // max(len(self), 1))(select)
 
     def __len__(self) -> int:
         return len(self.texts)
@@ -91,29 +89,23 @@ class Resources:
         """Return how many resources of a service are beyond the bounds of its record."""
         return int(self._arrays["beyond"][service])
 
-    def page(self, total: int, ordinals: Sequence[int]) -> ResourcePage:
+    def page(self, total: int, ordinals: Sequence[int], similar: int = 0) -> ResourcePage:
         """Return a page of the first of these resources, which fit into MAX_PAGE."""
         count = self.texts.fitting(ordinals, MAX_PAGE)
-        return ResourcePage(total, count, count < len(ordinals), self.texts.run(ordinals[:count]))
+        texts = self.texts.run(ordinals[:count])
+        return ResourcePage(total, count, count < len(ordinals), texts, similar)
 
     def matches(self, filters: ResourceFilters) -> Mask | None:
-        """Return which resources satisfy the filters, None for all; the mask is read-only.
-
-        The masks of the most recent filters are cached.
-        """
+        """Return which resources satisfy the filters, None for all."""
         if filters == NO_RESOURCE_FILTERS:
             return None
-        return self._recent(filters)
+        return reduce(np.logical_and, self._conditions(filters), np.ones(len(self), np.bool_))
 
     def cost(self, filters: ResourceFilters) -> int:
         """Return how many numbers and bytes are looked at to find the matches."""
         pairs = zip(astuple(filters), astuple(NO_RESOURCE_FILTERS), strict=True)
         conditions: int = sum(value != default for value, default in pairs)
         return conditions * len(self) + (len(self._urls) if filters.url_substring else 0)
-
-    def _select(self, filters: ResourceFilters) -> Mask:
-        every = np.ones(len(self), np.bool_)
-        return reduce(np.logical_and, self._conditions(filters), every)
 
     def _conditions(self, filters: ResourceFilters) -> Iterator[Mask]:
         """Yield the resources that satisfy each condition alone."""
@@ -145,7 +137,7 @@ class Resources:
         if filters.max_usd_price is not None:
             yield self._offers.entries_up_to(filters.max_usd_price)
 
-    def _count(self, name: str, numbers: Integers) -> Integers:
+    def _count(self, name: str, numbers: Integers) -> npt.NDArray[np.integer]:
         """Return how many items of a list of each resource are any of these strings."""
         items = self._arrays[f"{name}s"]
         is_wanted = items == numbers[0] if len(numbers) == 1 else np.isin(items, numbers)
@@ -153,16 +145,6 @@ class Resources:
 
     def _numbers(self, values: Sequence[str]) -> Integers:
         return np.unique([self._strings.find(value, UNKNOWN) for value in values])
-
-
-def count_in_rows(offsets: Integers, mask: Mask) -> Integers:
-    """Return how many elements of each row are set.
-
-    offsets: where the elements of each row begin in the mask
-    """
-    sums = np.zeros(len(mask) + 1, np.int32)
-    np.cumsum(mask, out=sums[1:])
-    return np.diff(sums.take(offsets))
 
 
 def tool_of(url: str, facts: CallFacts) -> ToolFacts | None:

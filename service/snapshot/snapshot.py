@@ -3,50 +3,67 @@
 from __future__ import annotations
 
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
-from service.conditions import EndpointFilters, Filters
+from msgspec.structs import replace
+
+from service.conditions import EndpointFilters, Filters, ResourceFilters
+from service.engines.embedded import EmbeddedEngine, run
+from service.engines.engine import Answer, Engine, Search
 from service.errors import REBUILD, SnapshotDamaged, SnapshotUnsupported
+from service.schema.responses import Explanation
+from service.search.postings import read_header
+from service.search.query import QueryParser
+from service.search.searcher import Searcher
+from service.search.semantic.encoder import Encoder
+from service.search.semantic.vectors import VectorIndex
 from service.snapshot.conditions import FilterValue, check_page, read_conditions
-from service.snapshot.data import Hits, SnapshotData
-from service.snapshot.embedded import EmbeddedPostings, MissingPostings, run_now
-from service.snapshot.engine import EndpointHits, Engine, Postings
+from service.snapshot.data import EndpointHits, Hits, ResourceDocuments, SnapshotData
 from service.snapshot.manifest import Manifest, verify
 from service.snapshot.publication import SNAPSHOTS, read_current
+from service.snapshot.resources import ResourcePage
 
 
 class Connector(Protocol):
-    """Connects snapshots with what has their postings."""
+    """Connects snapshots with an engine outside of this process."""
 
-    def connect(self, data: SnapshotData) -> Postings:
-        """Return the postings of a snapshot; raises SnapshotUnsupported if its files have them."""
-
-    def verify(self, data: SnapshotData) -> None:
-        """Raise SnapshotUnavailable if the postings cannot be searched; for threads."""
+    def connect(self, snapshot: Snapshot) -> Engine:
+        """Return the engine of a snapshot, which must not keep the snapshot itself open."""
 
     async def close(self) -> None:
         """Close the connections."""
 
 
 class Snapshot(SnapshotData):
-    """An open snapshot, and its engine."""
+    """An open snapshot.
+
+    embedded: the engine in its files, which always are complete
+    engine: the one that answers requests
+    """
 
     def __init__(
         self, folder: Path, manifest: Manifest, checked_at: datetime, connector: Connector | None
     ) -> None:
         super().__init__(folder, manifest, checked_at)
-        if connector is not None:
-            self._postings: Postings = connector.connect(self)
-        elif manifest.index is None:
-            self._postings = EmbeddedPostings(self)
-        else:
-            self._postings = MissingPostings()
-
-    @property
-    def engine(self) -> Engine:
-        """The engine: made anew, as a reference cycle would keep the files mapped."""
-        return Engine(self, self._postings)
+        header, endpoints = read_header(folder / "postings"), self.endpoints
+        is_one_each = header.groups == header.documents and header.endpoints in (0, header.groups)
+        groups = None if is_one_each else endpoints.groups
+        encoder = vectors = None
+        if manifest.encoder:
+            encoder = Encoder(folder / "encoder")
+            vectors = VectorIndex(folder / "vectors", endpoints.groups)
+        self.embedded = EmbeddedEngine(
+            QueryParser(folder / "postings", header, encoder),
+            Searcher(folder / "postings", header, groups),
+            vectors,
+            endpoints.groups,
+            self.filters,
+            endpoints.filters,
+            ResourceDocuments(self.resources, endpoints),
+        )
+        self.engine = self.embedded if connector is None else connector.connect(self)
 
     def list(
         self,
@@ -72,13 +89,11 @@ class Snapshot(SnapshotData):
     ) -> Hits:
         """Return one page of the services that match a query and conditions, best match first.
 
-        Raises SnapshotUnsupported if the postings are in a cluster.
+        Few matches without conditions are filled up with similar services.
         """
         check_page(limit, offset)
         filters = filters or read_conditions(Filters, conditions)
-        return run_now(
-            self.engine.search_services(self.parser.parse(query), limit, offset, filters)
-        )
+        return self._hits(self.embedded.rank_services(Search(query, filters, limit, offset)))
 
     def search_endpoints(
         self,
@@ -91,14 +106,71 @@ class Snapshot(SnapshotData):
         """Return one page of the endpoints that match a query and conditions, best match first.
 
         Without a query these are all that satisfy the conditions, in the order of their services.
-        Raises SnapshotUnsupported if the postings are in a cluster.
         """
         check_page(limit, offset)
         filters = filters or read_conditions(EndpointFilters, conditions)
         if not query:
-            return run_now(self.engine.list_endpoints(limit, offset, filters))
-        parsed = self.parser.parse(query)
-        return run_now(self.engine.rank_endpoints(parsed, limit, offset, filters))
+            return self.list_endpoints(limit, offset, filters)
+        answer = self.embedded.rank_endpoints(Search(query, filters, limit, offset))
+        return self._endpoint_hits(answer, filters)
+
+    async def find_services(self, query: str, limit: int, offset: int, filters: Filters) -> Hits:
+        """Return one page of services as a request asks the engine; all without a query."""
+        if not query:
+            return self.list_services(limit, offset, filters)
+        search = Search(query, filters, limit, offset)
+        return self._hits(await self.engine.search_services(search))
+
+    async def find_endpoints(
+        self, query: str, limit: int, offset: int, filters: EndpointFilters
+    ) -> EndpointHits:
+        """Return one page of endpoints as a request asks the engine; all without a query."""
+        if not query:
+            cost = self.endpoints.filters.cost(filters)
+            return await run(partial(self.list_endpoints, limit, offset, filters), cost)
+        search = Search(query, filters, limit, offset)
+        return self._endpoint_hits(await self.engine.search_endpoints(search), filters)
+
+    async def find_resources(
+        self, query: str, limit: int, offset: int, filters: ResourceFilters
+    ) -> ResourcePage:
+        """Return one page of listed resources as a request asks the engine; all without a query."""
+        resources = self.resources
+        if not query:
+            cost = resources.cost(filters)
+            return await run(partial(resources.list, filters, limit, offset), cost)
+        answer = await self.engine.search_resources(Search(query, filters, limit, offset))
+        return resources.page(answer.total, answer.ordinals, answer.similar)
+
+    def _hits(self, answer: Answer) -> Hits:
+        explanations = answer.explanations
+        if explanations is not None:
+            explanations = [*map(self._with_endpoint, explanations, answer.best_endpoints)]
+        return Hits(
+            answer.total,
+            answer.ordinals,
+            self,
+            answer.facets,
+            explanations,
+            answer.best_endpoints,
+            answer.similar,
+        )
+
+    def _endpoint_hits(self, answer: Answer, filters: EndpointFilters) -> EndpointHits:
+        return EndpointHits(
+            answer.total,
+            answer.listed,
+            answer.ordinals,
+            self.endpoints.filters.cheapest_offers(answer.ordinals, filters),
+            self,
+            answer.facets,
+            answer.explanations,
+            answer.similar,
+        )
+
+    def _with_endpoint(self, explanation: Explanation, endpoint: int | None) -> Explanation:
+        url = None if endpoint is None else self.endpoints.url_of(endpoint)
+        return replace(explanation, endpoint=url)
 
 
 def open_snapshot(artifacts: str | Path) -> Snapshot:
@@ -115,7 +187,7 @@ def open_snapshot(artifacts: str | Path) -> Snapshot:
 def open_folder(folder: Path, checked_at: datetime, connector: Connector | None = None) -> Snapshot:
     """Open a snapshot folder as `open_snapshot` does, whether or not it is the published one.
 
-    `connector` has the postings of a snapshot whose own files do not have them.
+    `connector` connects it with another engine.
     """
     manifest = verify(folder)
     try:

@@ -19,24 +19,17 @@ from service.storage.container import Array, Layout
 
 
 def facet_arrays(name: str, documents: str) -> dict[str, Array]:
-    """Return the arrays of a facet: its values, and the documents that have each."""
+    """Return the arrays of a facet: its values, and those of each document."""
     return {
         f"{name}.values": Array(
             "|u1",
             f"{name}.bytes",
             "JSON: the values as shown, most frequent first, none without a document",
         ),
-        f"{name}.offsets": Array(
-            "<i8", f"{name}.values+1", "where the documents of each value start"
+        f"{name}.numbers": Array(
+            "|u1 <u2 <u4", f"{name}.items", "the numbers of the values of each, one after another"
         ),
-        f"{name}.ordinals": Array(
-            "<u4", f"{name}.pairs", "the documents of each value, in listing order"
-        ),
-        f"{name}.dense": Array(
-            "|b1",
-            f"{name}.dense,{documents}",
-            "a mask for each of the first values, which more than 1 in 40 documents have",
-        ),
+        f"{name}.sizes": Array("|u1 <u2 <u4", documents, "how many values each has"),
     }
 
 
@@ -78,23 +71,22 @@ RECORDS = Layout(
 )
 POSTINGS = Layout(
     "An impact list for each term.",
+    postings=Array("<i8", "postings", "`document << 24 | impact`, of all terms but the dense ones"),
     offsets=Array("<i8", "terms+1", "the first posting of each term, and the end"),
     rows=Array("<i4", "terms", "the row of a term in the dense arrays, or -1"),
-    postings=Array("<i8", "postings", "`document << 24 | impact`, of all terms but the dense ones"),
     impacts=Array("<u2", "dense,blocks,64", "the impact of each document, 0 without the term"),
     maxima=Array("<i4", "dense,blocks", "the largest impact of each block"),
     bits=Array("<u8", "dense,blocks", "the documents that have the term"),
     group_bits=Array("<u8", "dense,group_blocks", "the groups that have the term"),
-    champions=Array(
-        "<i8", "dense,champions", "the best documents of the best groups, best first, then 0"
-    ),
 )
 LEXICON = Layout(
     "Columns of the terms and of the words.",
     document_frequencies=Array("<i4", "terms", "how many documents have each term"),
     group_frequencies=Array("<i4", "terms", "how many services have each term"),
     word_terms=Array("<i4", "words", "the term of each word"),
-    corrections=Array("<i4", "words", "the term that a rare word probably misspells, or -1"),
+    letters=Array("<u8", "correct", "the letters of each word that may correct another, as bits"),
+    correct=Array("<i4", "correct", "the numbers of these words, in the order of their lengths"),
+    lengths=Array("<i4", "25", "where the words of each length begin among these"),
 )
 NAMES = Layout(
     "The services by name.",
@@ -112,13 +104,10 @@ ENCODER = Layout(
     scales=Array("<i2", "pieces", "the factor of each vector"),
 )
 VECTORS = Layout(
-    "The vectors of the documents, in cells of similar ones.",
-    rows=Array("|i1", "documents,dimensions", "the vectors, in order of the cells"),
+    "The vectors of the documents.",
+    rows=Array("|i1", "documents,dimensions", "the vectors"),
     inverse_lengths=Array("<f4", "documents", "the inverse of the length of each vector, or 0"),
-    documents=Array("<i4", "documents", "the document of each row"),
-    positions=Array("<i4", "documents", "the row of each document"),
-    bounds=Array("<i8", "cells+1", "the first row of each cell, and the end of the last"),
-    centroids=Array("|i1", "cells,dimensions", "the centroid of each cell"),
+    signs=Array("<u8", "words,documents", "whether each component is positive, as bits"),
 )
 
 
@@ -138,7 +127,7 @@ ENDPOINT_FILTERS = Layout(
 ENDPOINTS = Layout(
     "The endpoints of all services in listing order, and the documents of the index: the "
     "endpoints, then listed resources that are no endpoint of their service, and services without "
-    "either; with `--no-endpoints` the endpoints alone.",
+    "either.",
     first=Array("<i8", "services+1", "the first endpoint of each service"),
     services=Array("<i4", "documents", "the service of each document"),
     resources=Array("<i4", "documents", "the listed resource of each document, or -1"),
@@ -249,14 +238,12 @@ FILES = MappingProxyType(
         "ids.arrays": _Entry("the ids of the services", RECORD_STORE),
         "id_hashes.arrays": _Entry("from ids to services", HASH_TABLE),
         "postings/header.json": _Entry("counts, and the parameters of the search"),
-        "postings/postings.arrays": _Entry("the postings, unless a cluster has them", POSTINGS),
+        "postings/postings.arrays": _Entry("the postings", POSTINGS),
         "postings/groups.arrays": _Entry("the groups of documents", GROUPS),
         "postings/lexicon.arrays": _Entry("the columns of terms and words", LEXICON),
         "postings/names.arrays": _Entry("the names of the services", NAMES),
         "postings/terms.arrays": _Entry("the terms of the index", STRING_TABLE),
         "postings/words.arrays": _Entry("the folded words of the texts", STRING_TABLE),
-        "postings/one_deletion.arrays": _Entry("from words without a letter to words", HASH_TABLE),
-        "postings/two_deletions.arrays": _Entry("from words without two letters", HASH_TABLE),
         "encoder.arrays": _Entry("the encoder of queries, with vectors only", ENCODER),
         "vectors.arrays": _Entry("the vectors, unless the build has none", VECTORS),
         "filters.arrays": _Entry("facets, prices and orders of services", SERVICE_FILTERS),

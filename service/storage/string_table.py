@@ -39,10 +39,16 @@ class StringTable:
 
     def find(self, string: str, missing: int = -1) -> int:
         """Return the number of a string, or `missing`."""
-        encoded = string.encode()
-        number = self._lower_bound(encoded, 0)
-        is_found = number < len(self._heads) and self.encoded(number) == encoded
-        return number if is_found else missing
+        encoded, heads = string.encode("utf-8", "surrogatepass"), self._heads
+        head = int.from_bytes(encoded[:HEAD].ljust(HEAD, b"\0"), "big")
+        number = bisect_left(heads, head)
+        if number == len(heads) or heads[number] != head:
+            return missing
+        if self.encoded(number) != encoded:  # one of several strings with this head
+            number = self._lower_bound(encoded, number)
+            if number == len(heads) or self.encoded(number) != encoded:
+                return missing
+        return number
 
     def with_prefix(self, prefix: str) -> range:
         """Return the numbers of all strings that begin with a prefix."""

@@ -100,6 +100,7 @@ async def services_page(request: Request, listing: BrowseServices) -> Cacheable:
             )
             for ordinal, endpoint in zip(hits.ordinals, best, strict=True)
         ],
+        similar=hits.similar,
         size=snapshot.manifest.counts.services,
         **controls_of(listing, snapshot.filters.facets, hits.facets or {}),
         **_paging(listing, "offset", listing.limit, hits.total),
@@ -120,6 +121,7 @@ async def endpoints_page(request: Request, listing: BrowseEndpoints) -> Cacheabl
         "endpoints.html",
         results=results,
         omitted=hits.total - hits.listed,
+        similar=hits.similar,
         size=snapshot.manifest.counts.endpoints,
         **controls_of(listing, snapshot.endpoints.filters.facets, hits.facets or {}),
         **_paging(listing, "offset", listing.limit, hits.listed),
@@ -134,7 +136,7 @@ async def service_page(request: Request, search: BrowseService) -> Cacheable:
     total, endpoints = len(own), [*own[offset : offset + ENDPOINTS]]
     if search.q:
         filters = EndpointFilters(service=(snapshot.id_table[service],), per_service=0, match="all")
-        hits = await snapshot.engine.search_endpoints(search.q, ENDPOINTS, offset, filters)
+        hits = await snapshot.find_endpoints(search.q, ENDPOINTS, offset, filters)
         total, endpoints = hits.total, [*hits.ordinals]
     return _page(
         request,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 from collections import Counter
@@ -128,7 +127,7 @@ def test_the_sample_of_a_feed_lists_endpoints_of_the_catalogue(artifacts: Path) 
     offers = {name for line in lines for name in json.loads(line)["accepts"][0]}
     assert offers >= {"scheme", "network", "asset", "amount", "payTo"}
     matched = EndpointFilters(asset=(json.loads(lines[0])["accepts"][0]["asset"],))
-    hits = asyncio.run(snapshot.engine.search_endpoints(None, 1, 0, matched))
+    hits = snapshot.search_endpoints(limit=1, filters=matched)
     assert hits.total > 10
     hosts = {urlsplit(json.loads(line)["resource"]).hostname or "" for line in lines}
     assert all(host.endswith(".example") for host in hosts)

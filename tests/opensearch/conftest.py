@@ -21,9 +21,9 @@ class EngineOptions(NamedTuple):
 
 def options_of(cluster: Cluster, prefix: str, shards: int = 3) -> EngineOptions:
     """Return the options of a catalogue in a cluster; searches are patient with busy machines."""
-    engine = ("--engine", "opensearch", "--opensearch-url", cluster.url)
-    loading = ("--prefix", prefix, "--opensearch-shards", str(shards))
-    return EngineOptions("opensearch", (*engine, *loading), (*engine, "--opensearch-timeout", "60"))
+    where = ("--opensearch-url", cluster.url, "--opensearch-prefix", prefix)
+    loading = (*where, "--opensearch-shards", str(shards))
+    return EngineOptions("opensearch", loading, (*where, "--opensearch-timeout", "60"))
 
 
 @pytest.fixture(scope="session")

@@ -14,7 +14,6 @@ INVALID = [
     {"max_age": "-1"},
     {"max_age": "1.5"},
     {"cache_bytes": "x"},
-    {"engine": "opensaerch"},
     {"page": "maybe"},
     {"max_lag": "nan"},
     {"opensearch_timeout": "0"},
@@ -45,7 +44,6 @@ def test_an_invalid_setting_is_an_error_that_names_its_variable(settings: dict[s
     [
         {"max_age": -1},
         {"cache_bytes": -5},
-        {"engine": "opensaerch"},
         {"page": "false"},
         {"max_lag": "1"},
         {"max_lag": float("nan")},

@@ -29,7 +29,7 @@ TESTS = (
     "tests/indexer/cli/test_query.py",
     "tests/service/search/test_searcher.py::test_ranking_equals_brute_force_bm25f_on_small_corpora",
     "tests/service/search/test_searcher.py::test_sums_beyond_16_bits_are_exact",
-    "tests/service/search/test_query_expansion.py::test_the_top_hit_of_a_query",
+    "tests/service/search/test_lexicon.py::test_the_top_hit_of_a_query",
 )
 QUERIES = ["weather", "I need the wether of tomorrow", "getCryptoPrice", "trans", "天気", "café"]
 SEARCH = """

@@ -28,7 +28,7 @@ from service.snapshot.snapshot import open_snapshot
 from tests.support.running import Json, payment, toml_table, write_lines
 from tests.support.sources.x402 import USDC
 
-PLAIN = ("--no-semantic", "--no-downloads", "--no-endpoints")
+PLAIN = ("--no-semantic", "--no-downloads")
 """Options of a build that is about nothing but its sources."""
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
 HERE, THERE = "0x" + "11" * 20, "0x" + "22" * 20

@@ -28,14 +28,14 @@ from service.search.postings import Mask, read_header
 from service.search.query import QueryParser
 from service.search.ranking import EXACT_NAMES, Ranking
 from service.search.searcher import Searcher
-from service.snapshot.embedded import EmbeddedPostings, run_now
-from service.snapshot.engine import EndpointHits
+from service.search.semantic.vectors import VectorIndex
+from service.snapshot.data import EndpointHits
 from service.snapshot.snapshot import Snapshot, open_snapshot
 from service.storage.container import open_arrays
 from service.storage.layouts import GROUPS
 from tests.support.running import PLAIN, Json, endpoint, service, write_lines
 
-ORIGIN = SegmentParameters("", endpoints=True)
+ORIGIN = SegmentParameters("")
 Document = tuple[str, str, str]
 """Name, description and category."""
 
@@ -91,10 +91,7 @@ def rank_endpoints(
     snapshot: Snapshot, query: str | None, limit: int, offset: int, filters: EndpointFilters
 ) -> EndpointHits:
     """Return one page of endpoints, searched in this thread."""
-    engine = snapshot.engine
-    if query is None:
-        return run_now(engine.list_endpoints(limit, offset, filters))
-    return run_now(engine.rank_endpoints(snapshot.parser.parse(query), limit, offset, filters))
+    return snapshot.search_endpoints(query or "", limit, offset, filters)
 
 
 def positions(snapshot: Snapshot, query: str, limit: int = 200) -> list[int]:
@@ -119,6 +116,7 @@ class Index(NamedTuple):
     searcher: Searcher
     groups: Groups | None
     services: npt.NDArray[np.int32]
+    vectors: VectorIndex | None = None
 
     def ranking(
         self,
@@ -135,10 +133,11 @@ class Index(NamedTuple):
             parsed,
             scorer,
             self.parser.header.config,
+            self.vectors,
             mask,
             self.groups if by_group else None,
             by_group=by_group,
-            is_filled=not match_all,
+            is_filled=not match_all and mask is None,
         )
 
 
@@ -159,8 +158,7 @@ def compiled(
     names = [each.name for each in services]
     prior_of_documents = priors[documents.services]
     postings = folder / "postings"
-    runs, pool = folder / "runs", one_process()
-    compile_postings(parts, names, prior_of_documents, documents, postings, runs, pool)
+    compile_postings(parts, names, prior_of_documents, documents, postings)
     return open_index(postings, documents.endpoints, documents.services)
 
 
@@ -183,8 +181,9 @@ def open_index(
 
 def index_of(snapshot: Snapshot) -> Index:
     """Return the index of a snapshot."""
-    services = snapshot.endpoints.groups.of_document
-    return Index(snapshot.parser, EmbeddedPostings(snapshot), snapshot.groups, services)
+    services, engine = snapshot.endpoints.groups.of_document, snapshot.embedded
+    searcher = engine.searcher
+    return Index(engine.parser, searcher, searcher.groups, services, engine.vectors)
 
 
 def write_segment(path: Path, services: Sequence[Service | Document]) -> Segment:
@@ -218,7 +217,7 @@ def rank(
 ) -> Ranked:
     """Rank one page of a query, of services by their best documents unless not `by_group`."""
     ranking = index.ranking(query, mask, by_group=by_group, match_all=match_all)
-    return run_now(ranking.page(limit, offset))
+    return ranking.page(limit, offset)
 
 
 def rank_all(
@@ -259,7 +258,11 @@ class BruteForceRanking:
         sizes = Counter(self.services)
         config = SEARCH_CONFIG
         self._penalties = [
-            round(config.size_penalty * config.impact_scale * log(sizes[number]))
+            round(
+                config.size_penalty
+                * config.impact_scale
+                * log(max(sizes[number] / config.size_penalty_from, 1))
+            )
             for number in range(len(services))
         ]
         self._prior = [0.0 if prior is None else prior[number] for number in self.services]

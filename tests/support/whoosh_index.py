@@ -71,7 +71,7 @@ def ids_of(artifacts: Path, snapshot_id: str, query: str | Query) -> set[str]:
 
 
 def _write_segment(path: Path, services: Sequence[tuple[str, Texts]]) -> None:
-    writer = SegmentWriter(path, SegmentParameters("", endpoints=False), None)
+    writer = SegmentWriter(path, SegmentParameters(""), None)
     for service_id, (name, description, category) in services:
         text = repr((service_id, name, description, category)).encode()
         key = hashlib.sha256(text).digest()[:KEY_SIZE]

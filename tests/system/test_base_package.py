@@ -133,14 +133,14 @@ def test_a_build_without_extras_makes_all_files_and_is_served(base: Installation
         ("mcp", ("mcp",)),
         ("mcp", ("serve", "--mcp")),
         ("fetch", ("fetch", "https://catalogue.example")),
-        ("opensearch", ("serve", "--engine", "opensearch", "--opensearch-url", "http://a:9200")),
+        ("opensearch", ("serve", "--opensearch-url", "http://a:9200")),
         ("indexer", ("build", "https://feed.example/", "--out", "other")),
         ("indexer", ("build", "records.jsonl", "--transactions", "paid.csv", "--out", "other")),
         (
             "opensearch",
             (
-                *("build", "records.jsonl", "--engine", "opensearch"),
-                *("--opensearch-url", "http://a:9200", "--out", "other"),
+                *("build", "records.jsonl", "--out", "other"),
+                *("--opensearch-url", "http://a:9200"),
             ),
         ),
         ("indexer", ("probe", "--out", "probes.jsonl", "--contact", "me@catalogue.example")),

@@ -92,7 +92,7 @@ def test_profiles_are_searched_but_not_their_limitations(artifacts: Path, build:
     made(artifacts, build, PATCHES)
     snapshot = open_snapshot(artifacts)
     words = ("narwhal", "wombat", "sea", "unicorns")
-    terms = [terms for word in words for terms in snapshot.parser.terms(word)]
+    terms = [terms for word in words for terms in snapshot.embedded.parser.terms(word)]
     assert [bool(each) for each in terms] == [True, True, True, False]
 
 
@@ -118,8 +118,8 @@ def test_a_changed_profile_changes_what_is_found_as_in_a_build_from_nothing(
     made(artifacts, build, PATCHES)
     changed = PATCHES | {URL: {"profile": {"whenToUse": "Quick zebra checks"}}}
     again = made(artifacts, build, changed)
-    assert open_snapshot(artifacts).parser.terms("wombat") == [frozenset()]
-    assert open_snapshot(artifacts).parser.terms("zebra") == [{"zebra"}]
+    assert open_snapshot(artifacts).embedded.parser.terms("wombat") == [frozenset()]
+    assert open_snapshot(artifacts).embedded.parser.terms("zebra") == [{"zebra"}]
     assert made(artifacts, build, changed, scratch=True) == again
     assert made(artifacts, build, {}) == first
 
@@ -194,33 +194,3 @@ def test_a_build_counts_endpoints_without_a_text_of_their_own(
     assert "without a text of their own: 4 of 5 endpoints" in "".join(capsys.readouterr())
     assert build(sources, options=("--json",)) == 0
     assert reported(capsys)["undescribed"] == 4
-
-
-def test_explanations_name_the_fields_of_the_operator(artifacts: Path, build: Build) -> None:
-    assert (
-        build(
-            [resource(URL), resource(OTHER), service("plain"), service("own", endpoints=[])],
-            options=overlays(artifacts.parent, PATCHES | {"own": {"profile": OF_SERVICE}}),
-        )
-        == 0
-    )
-
-    def fields(path: str, query: str) -> list[dict[str, list[str] | None]]:
-        body = client.get(path, params={"q": query, "explain": "true"}).json()
-        return [
-            {word["term"]: word.get("fields") for word in each["words"]}
-            for each in body["explanations"]
-        ]
-
-    with serve(artifacts) as client:
-        first = fields("/v1/search/endpoints", "wombat narwhal forecast")[0]
-        assert first == {
-            "wombat": ["profile"],
-            "narwhal": ["service_profile"],
-            "forecast": None,
-        }
-        found = fields("/v1/search/services", "narwhal")
-        assert sorted(str(each["narwhal"]) for each in found if each) == [
-            "['profile']",
-            "['service_profile']",
-        ]

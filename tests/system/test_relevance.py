@@ -19,7 +19,6 @@ from indexer.encoder.packaged import describe
 from indexer.relevance import discounted_gain, evaluate
 from service.conditions import EndpointFilters
 from service.search.analysis import term_of, words_of
-from service.snapshot.embedded import run_now
 from service.snapshot.snapshot import Snapshot, open_snapshot
 from tests.support.judged import RELEVANCE, group_by_tool, read
 from tests.support.running import Json, endpoint, service, write_lines
@@ -158,8 +157,8 @@ def test_ndcg_of_endpoints_reaches_its_minimum_with_one_configuration(
     snapshot = open_snapshot(artifacts)
     gains = []
     for judged in read(folder / "queries.jsonl")[::EVERY]:
-        filters, query = EndpointFilters(per_service=0), snapshot.parser.parse(judged["query"])
-        hits = run_now(snapshot.engine.rank_endpoints(query, 10, 0, filters))
+        filters = EndpointFilters(per_service=0)
+        hits = snapshot.search_endpoints(judged["query"], 10, 0, filters)
         found = (
             json.loads(b"".join(snapshot.endpoints.item(n, -1)))["x-id"] for n in hits.ordinals
         )

@@ -20,6 +20,8 @@ from service.api.endpoints import SearchEndpoints
 from service.api.listings import ExplainListings
 from service.api.query_string import JOINED, MAX_QUERY, Operation, parameters_of
 from service.api.services import ListServices, SearchServices
+from service.conditions import NO_FILTERS
+from service.engines.engine import Search
 from service.errors import (
     EngineUnavailable,
     IndexMissing,
@@ -119,6 +121,7 @@ ERRORS: dict[type[RatecardError], str] = {
 }
 HEADERS = {
     "Ratecard-Snapshot": "The snapshot that the response is from; absent when none is loaded.",
+    "Ratecard-Similar": "How many of the total match no word, and are similar.",
     "X-Request-Id": "The id that the request came with, or a new one.",
     "Cache-Control": "Whether and for how many seconds the response may be reused.",
     "ETag": "Changes with the response; each content coding has its own.",
@@ -159,7 +162,7 @@ async def find_examples(snapshot: Snapshot) -> tuple[str, str | None]:
     if not best_known:
         return QUERY, None
     service = _service.decode(snapshot.summaries.view(best_known[0]))
-    if not (await snapshot.engine.search(QUERY, limit=1)).total:
+    if not await snapshot.engine.count(Search(QUERY, NO_FILTERS)):
         return service.name[:MAX_QUERY].strip() or QUERY, service.id
     return QUERY, service.id
 
@@ -259,6 +262,8 @@ def _operation(tag: str, answer: Path, examples: Mapping[str, str | None], *, ha
     if tag != "State":
         responses[304], headers = "NotModified", CACHEABLE_HEADERS
         parameters.append(IF_NONE_MATCH)
+    if kind is SearchServices:
+        headers += ("Ratecard-Similar",)
     return {
         "operationId": name[0].lower() + name[1:],
         "tags": [tag],

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from functools import lru_cache, partial
 from math import sqrt
 from pathlib import Path
 from typing import NamedTuple
@@ -20,7 +19,6 @@ from service.search.analysis import is_encodable
 from service.storage.container import open_arrays
 from service.storage.layouts import ENCODER
 
-CACHED_WORDS = 1 << 14  # some 250 bytes each
 CONTINUATION = "##"
 """Prefix of a word piece that does not begin a word."""
 LARGEST = 127
@@ -62,11 +60,10 @@ class Encoder:
         check_encoder(path, self.rows, self.scales, len(self.numbers))
         self.dimensions = self.rows.shape[1]
         self._factors = self.scales.astype(np.int32)
-        self._cached_pieces = lru_cache(maxsize=CACHED_WORDS)(partial(word_pieces, self.numbers))
 
     def pieces(self, word: str) -> tuple[int, ...]:
         """Return the numbers of the pieces of a folded word, none where it has no vector."""
-        return self._cached_pieces(word) if is_encodable(word) else ()
+        return word_pieces(self.numbers, word) if is_encodable(word) else ()
 
     def encode(self, pieces: Sequence[int]) -> QueryVector | None:
         """Return the vector of a query of these pieces, or None where they add up to nothing."""

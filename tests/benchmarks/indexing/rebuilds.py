@@ -23,7 +23,6 @@ from tests.benchmarks.services import (
 )
 
 WORDS_ALONE = "--no-semantic"
-SERVICES_ALONE = (WORDS_ALONE, "--no-endpoints")
 ROUNDS = 3
 """Rounds of all builds and of Whoosh, of which the medians count."""
 SHARE = 0.01
@@ -54,15 +53,14 @@ def bench_rebuilds(count: int) -> None:
 
 def _bench_records(count: int, folder: Path) -> None:
     documents = make_documents(count)
-    unchanged, changed, called, half = (
-        folder / f"{name}.jsonl" for name in ("unchanged", "changed", "called", "half")
+    unchanged, changed, called = (
+        folder / f"{name}.jsonl" for name in ("unchanged", "changed", "called")
     )
     write_services(unchanged, documents)
-    write_services(half, documents[: count // 2])
     change_services(unchanged, changed, SHARE, documents)
     call_services(unchanged, called)
     runs: dict[str, list[Run]] = {}
-    whoosh, half_whoosh = [], []
+    whoosh = []
 
     def build(name: str, source: Path, out: Path, *options: str) -> None:
         runs.setdefault(name, []).append(_build(source, out, options))
@@ -75,11 +73,7 @@ def _bench_records(count: int, folder: Path) -> None:
         build(f"{SHARE:.0%} changed", changed, out, WORDS_ALONE)
         run(["indexer", "rollback", str(out)])
         build("all calls changed", called, out, WORDS_ALONE)
-        half_whoosh.append(_time_whoosh(count // 2))
-        build("services alone", half, folder / f"half{number}", *SERVICES_ALONE)
-    alone = runs.pop("services alone")
     _print_table(f"{count:,} services with endpoints", runs, median(whoosh))
-    _print_table(f"{count // 2:,} services", {"from nothing": alone}, median(half_whoosh))
 
 
 def _bench_resources(count: int, folder: Path) -> None:

@@ -30,8 +30,6 @@ FIELDS = {
 }
 """Fields of Tantivy, and those of the index whose weights they have."""
 BOOSTS = {name: SEARCH_CONFIG.field_weights[field] for name, field in FIELDS.items()}
-ALONE = "services alone"
-"""A build of the same services without endpoints."""
 
 
 def bench_endpoints(count: int) -> None:
@@ -40,15 +38,11 @@ def bench_endpoints(count: int) -> None:
     workload = make_workload(documents)
     with tempfile.TemporaryDirectory(prefix="ratecard-") as name:
         folder = Path(name)
-        source, artifacts, alone = folder / "services.jsonl", folder / "artifacts", folder / "alone"
+        source, artifacts = folder / "services.jsonl", folder / "artifacts"
         write_services(documents, source)
         build = build_snapshot(
             BuildOptions(sources=(name_source(str(source)),), out=artifacts, downloads=False)
         )
-        other = BuildOptions(
-            sources=(name_source(str(source)),), out=alone, endpoints=False, downloads=False
-        )
-        build_snapshot(other)
         write_tantivy(_texts(documents), BOOSTS, folder / TANTIVY)
         started = time.perf_counter()
         snapshot = open_snapshot(artifacts)
@@ -61,12 +55,10 @@ def bench_endpoints(count: int) -> None:
             "endpoints": Engine("endpoints", artifacts),
             "services": Engine("services", artifacts),
             "services, facets": Engine("services with facets", artifacts),
-            ALONE: Engine("services", alone),
-            f"{ALONE}, facets": Engine("services with facets", alone),
             TANTIVY: Engine(TANTIVY, folder / TANTIVY),
         }
         times = measure_in_turns(engines, workload)
-    report("searches over endpoints", times, workload.measured, (TANTIVY, ALONE))
+    report("searches over endpoints", times, workload.measured, (TANTIVY,))
 
 
 def _describe_bytes(snapshot: Path) -> str:

@@ -14,13 +14,10 @@ from msgspec import Struct
 from indexer.build import build_snapshot
 from indexer.catalogue_file import name_source
 from indexer.options import BuildOptions, ClusterOptions
-from indexer.report import Report
-from service.conditions import EndpointFilters
-from service.opensearch.connection import ClusterAddress
-from service.opensearch.postings import OpenSearch
-from service.snapshot.engine import Engine
-from service.snapshot.publication import SNAPSHOTS, read_current
-from service.snapshot.snapshot import Snapshot, open_folder, open_snapshot
+from service.conditions import EndpointFilters, Filters
+from service.engines.engine import Engine, Search
+from service.opensearch.engine import OpenSearch
+from service.snapshot.snapshot import Snapshot, open_snapshot
 from tests.benchmarks.corpus import make_documents, make_queries
 from tests.benchmarks.services import write_services
 from tests.support.cluster.cluster import missing, run_cluster
@@ -28,6 +25,7 @@ from tests.support.cluster.cluster import missing, run_cluster
 SEARCHES = 400
 AT_ONCE = (1, 8)
 FIRST = 10
+LOADING = "load the cluster"
 Ask = Callable[[Engine, str], Awaitable[Sequence[int]]]
 
 
@@ -47,55 +45,41 @@ def bench_engines(count: int) -> None:
     documents = make_documents(count)
     queries = [each.words for each in make_queries(documents, SEARCHES, seed=1)]
     with tempfile.TemporaryDirectory(prefix="ratecard-") as name, run_cluster() as cluster:
-        folder = Path(name)
-        source = folder / "services.jsonl"
+        source, out = Path(name) / "services.jsonl", Path(name) / "artifacts"
         write_services(source, documents)
-        address = ClusterAddress(cluster.url, timeout=60)
         options = BuildOptions(
-            sources=(name_source(str(source)),), out=folder / "own", downloads=False
-        )
-        own = build_snapshot(options)
-        clustered = BuildOptions(
             sources=(name_source(str(source)),),
-            out=folder / "cluster",
+            out=out,
             downloads=False,
-            cluster=ClusterOptions(address),
+            cluster=ClusterOptions({"hosts": cluster.urls}),
         )
-        loaded = build_snapshot(clustered)
-        _print_builds(own, loaded, folder)
-        asyncio.run(_bench_searches(folder, address, queries))
+        built = build_snapshot(options)
+        print(f"\nbuilt in {built.seconds:.1f} s, loaded in {built.stages[LOADING]:.1f} s")
+        connector = OpenSearch({"hosts": cluster.urls}, 60, ClusterOptions({}).prefix)
+        asyncio.run(_bench_searches(open_snapshot(out), connector, queries))
 
 
-def _print_builds(own: Report, loaded: Report, folder: Path) -> None:
-    size = sum(path.stat().st_size for path in (folder / "own").glob("**/postings/*"))
-    load = loaded.stages["load the cluster"] + loaded.stages["copy the shards"]
-    print("\n| engine | build (s) | of it loading (s) | postings (MB) |\n|---|---|---|---|")
-    print(f"| embedded | {own.seconds:.1f} | | {size / 1e6:.0f} |")
-    print(f"| opensearch | {loaded.seconds:.1f} | {load:.1f} | {loaded.loaded / 1e6:.0f} |")
-
-
-async def _bench_searches(folder: Path, address: ClusterAddress, queries: Sequence[str]) -> None:
-    connector = OpenSearch(address)
-    snapshots = {"embedded": open_snapshot(folder / "own"), "opensearch": _open(folder, connector)}
-    print("\n| search for | engine | at once | a second | p50 (ms) | p99 (ms) | first ten agree |")
+async def _bench_searches(
+    snapshot: Snapshot, connector: OpenSearch, queries: Sequence[str]
+) -> None:
+    engines: dict[str, Engine] = {
+        "embedded": snapshot.embedded,
+        "opensearch": connector.connect(snapshot),
+    }
+    print("\n| search for | engine | at once | a second | p50 (ms) | p99 (ms) | of first ten |")
     print("|---|---|---|---|---|---|---|")
     for kind, ask in (("services", _ask_services), ("endpoints", _ask_endpoints)):
-        firsts: list[list[list[int]]] = []
-        for name, snapshot in snapshots.items():
-            pages = [[*await ask(snapshot.engine, query)][:FIRST] for query in queries]
-            firsts.append(pages)
-            equal = sum(a == b for a, b in zip(firsts[0], pages, strict=True))
+        expected: list[set[int]] = []
+        for name, engine in engines.items():
+            pages = [{*(await ask(engine, query))[:FIRST]} for query in queries]
+            expected = expected or pages
+            both = sum(len(a & b) for a, b in zip(expected, pages, strict=True))
+            share = both / max(1, sum(map(len, expected)))
             for at_once in AT_ONCE:
-                times = await _measure(snapshot.engine, ask, queries, at_once)
+                times = await _measure(engine, ask, queries, at_once)
                 figures = f"{times.rate:,.0f} | {times.p50:.2f} | {times.p99:.2f}"
-                print(f"| {kind} | {name} | {at_once} | {figures} | {equal / len(queries):.1%} |")
+                print(f"| {kind} | {name} | {at_once} | {figures} | {share:.1%} |")
     await connector.close()
-
-
-def _open(folder: Path, connector: OpenSearch) -> Snapshot:
-    current = read_current(folder / "cluster")
-    path = folder / "cluster" / SNAPSHOTS / current.id
-    return open_folder(path, current.checked_at, connector)
 
 
 async def _measure(engine: Engine, ask: Ask, queries: Sequence[str], at_once: int) -> Times:
@@ -115,8 +99,8 @@ async def _measure(engine: Engine, ask: Ask, queries: Sequence[str], at_once: in
 
 
 async def _ask_services(engine: Engine, query: str) -> Sequence[int]:
-    return (await engine.search(query, 24)).ordinals
+    return (await engine.search_services(Search(query, Filters()))).ordinals
 
 
 async def _ask_endpoints(engine: Engine, query: str) -> Sequence[int]:
-    return (await engine.search_endpoints(query, 24, 0, EndpointFilters())).ordinals
+    return (await engine.search_endpoints(Search(query, EndpointFilters()))).ordinals

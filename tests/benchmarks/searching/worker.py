@@ -18,7 +18,6 @@ import msgspec
 from msgspec import Struct
 
 from service.conditions import EndpointFilters, Filters
-from service.snapshot.embedded import run_now
 from service.snapshot.snapshot import open_snapshot
 from tests.benchmarks.corpus import Document, Query, make_queries
 from tests.benchmarks.searching.peers import PAGE, Search, open_tantivy
@@ -101,8 +100,7 @@ def open_endpoints(artifacts: Path) -> Search:
 
     def search(query: Query) -> int:
         filters = EndpointFilters(category=(query.category,) if query.category else ())
-        parsed = snapshot.parser.parse(query.words)
-        return run_now(snapshot.engine.rank_endpoints(parsed, PAGE, 0, filters)).total
+        return snapshot.search_endpoints(query.words, PAGE, 0, filters).total
 
     return search
 

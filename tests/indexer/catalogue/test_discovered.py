@@ -162,7 +162,6 @@ def build(base: Path, step: Step, *, from_scratch: bool = False) -> Report:
         policy=step.policy,
         max_rejects=Fraction(1),
         ranking=RankingOptions(is_semantic=False),
-        endpoints=False,
         downloads=False,
         from_scratch=from_scratch,
         accept=frozenset(step.sources),

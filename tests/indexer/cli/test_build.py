@@ -163,7 +163,6 @@ def test_the_json_report_is_one_line_with_the_same_figures(
         "merged": 0,
         "bytes": size - manifest,
         "downloads": sum(path.stat().st_size for path in archives),
-        "loaded": 0,
         "encoder": load_encoder().name,
         "changes": None,
         "undescribed": 1,

@@ -16,7 +16,7 @@ from indexer.options import BuildOptions
 from tests.support.running import ROOT, Build, service, write_lines
 
 FULL = Path("/dev/full")
-CLUSTER = ["--engine", "opensearch", "--opensearch-url", "https://h"]
+CLUSTER = ["--opensearch-url", "https://h"]
 ESCAPE = "\x1b[2J\x9b\u202e"
 
 
@@ -109,12 +109,9 @@ def test_an_option_is_not_abbreviated(
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        ([*CLUSTER[:2]], "--engine opensearch and --opensearch-url need each other"),
-        ([*CLUSTER[2:]], "--engine opensearch and --opensearch-url need each other"),
-        ([*CLUSTER[:3], "ftp://u:hush@h"], "URL 1"),
+        (["--opensearch-url", "ftp://u:hush@h"], "URL 1"),
         ([*CLUSTER, "--opensearch-shards", "0"], ">= 1"),
-        (["--prefix", "No Spaces"], "lower case"),
-        ([*CLUSTER, "--opensearch-ca", "/none"], "cannot be read"),
+        (["--opensearch-prefix", "No Spaces"], "lower case"),
     ],
 )
 def test_wrong_options_of_a_cluster_are_usage_errors(

@@ -83,6 +83,8 @@ def test_a_query_without_matches_prints_no_lines(
     for form in ([], ["--ids"]):
         assert query(published, "nothing", *form) == 0
         assert capsys.readouterr() == ("", "no service matches\n")
+    assert query(published, "harbours*") == 0  # terms are stems
+    assert "patterns are compared with the stems of words" in capsys.readouterr().err
     assert query(published, "nothing", "--json") == 0
     assert json.loads(capsys.readouterr().out) == {"total": 0, "services": []}
 

@@ -173,7 +173,7 @@ def test_each_endpoint_has_a_fate(client: Any) -> None:
 
 def test_a_unit_is_shown_where_no_request_has_a_price(build: Build, artifacts: Path) -> None:
     path = write(artifacts.parent / "directory.json", directory(TALK))
-    assert build(path, options=(*FAST, "--no-endpoints")) == 0
+    assert build(path, options=FAST) == 0
     with serve(artifacts) as client:
         assert (
             "0.00002 <small>USDC.e per character</small>"
@@ -209,7 +209,7 @@ def test_a_record_of_the_host_has_the_endpoints_that_it_names(
 ) -> None:
     path = write(artifacts.parent / "directory.json", SHARED)
     own = record("own", domain="mpp.example", endpoints=[priced(SEARCH)])
-    assert build(path, [own], options=(*FAST, "--no-endpoints")) == 0
+    assert build(path, [own], options=FAST) == 0
     assert urls_of(artifacts) == {
         "own": {SEARCH},
         "mpp-example-maps": {"https://mpp.example/maps/places/:id"},
@@ -225,9 +225,9 @@ def priced(url: str) -> Json:
 def test_ids_stay_when_services_come_and_go(build: Build, artifacts: Path) -> None:
     plain = service("Plain", endpoint(), serviceUrl="https://mpp-example.maps")
     path = write(artifacts.parent / "directory.json", directory(MAPS))
-    assert build(path, options=(*FAST, "--no-endpoints")) == 0
+    assert build(path, options=FAST) == 0
     write(path, directory(plain, TALK, MAPS))
-    assert build(path, options=(*FAST, "--no-endpoints")) == 0
+    assert build(path, options=FAST) == 0
     ids = {name: min(urls) for name, urls in urls_of(artifacts).items()}
     assert ids.pop("mpp-example-maps").startswith("https://mpp.example/maps/")
     assert ids.pop("mpp-example-talk").startswith("https://mpp.example/talk/")
@@ -257,7 +257,7 @@ def test_a_fetched_directory_does_not_speak_for_other_domains(
 
 def test_payees_that_are_denied_are_left_out(build: Build, artifacts: Path) -> None:
     path = write(artifacts.parent / "directory.json", directory(MAPS))
-    options = (*FAST, "--no-endpoints", "--deny", f"payee:{RECIPIENT}")
+    options = (*FAST, "--deny", f"payee:{RECIPIENT}")
     assert build(path, options=options) == 0
     assert urls_of(artifacts) == {"mpp-example-maps": {"https://mpp.example/maps/places/:id"}}
 
@@ -283,7 +283,7 @@ def test_odd_paths_have_ids(build: Build, artifacts: Path) -> None:
         for number, url in enumerate(urls)
     ]
     path = write(artifacts.parent / "directory.json", directory(*services))
-    assert build(path, options=(*FAST, "--no-endpoints")) == 0
+    assert build(path, options=FAST) == 0
     found = urls_of(artifacts)
     assert len(found) == len(urls) - 1
     assert sum(map(len, found.values())) == len(urls)

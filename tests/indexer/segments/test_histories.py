@@ -223,7 +223,7 @@ def test_a_word_vanishes_with_the_last_service_that_is_written_so(tmp_path: Path
 
 def make_foreign(path: Path) -> None:
     content = path.read_bytes()
-    path.write_bytes(content.replace(b'"endpoints":true', b'"endpoints":null'))
+    path.write_bytes(content.replace(b'"encoder":""', b'"encoder":07'))
 
 
 DAMAGES: dict[str, Callable[[Path], object]] = {

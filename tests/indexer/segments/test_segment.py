@@ -29,7 +29,7 @@ from service.errors import SnapshotDamaged
 from service.search.analysis import term_of, words_of
 from service.storage.container import arrays_path
 from tests.support.running import examples
-from tests.support.searching import IDENTIFIERS, WORDS, one_process, write_segment
+from tests.support.searching import IDENTIFIERS, WORDS, write_segment
 
 texts = st.lists(st.sampled_from([*WORDS[:9], *IDENTIFIERS[:2], "the", "é"]), max_size=9).map(
     " ".join
@@ -52,7 +52,7 @@ def encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def write(path: Path, rows: list[tuple[int, Contents]], encoder: Path | None) -> bytes:
     """Write a segment of numbered services; return the content of its file."""
     name = "" if encoder is None else "static"
-    writer = SegmentWriter(path, SegmentParameters(name, endpoints=True), encoder)
+    writer = SegmentWriter(path, SegmentParameters(name), encoder)
     for number, contents in rows:
         writer.add(number.to_bytes(KEY_SIZE, "big"), contents)
     writer.finish()
@@ -132,6 +132,5 @@ def test_segments_compile_to_the_same_bytes_as_one(
                     placed,
                 )
             )
-            runs = Path(name) / f"{target} runs"
-            compile_postings(parts, names, prior, placed, Path(name) / target, runs, one_process())
+            compile_postings(parts, names, prior, placed, Path(name) / target)
         assert contents_of(Path(name) / "parts") == contents_of(Path(name) / "one")

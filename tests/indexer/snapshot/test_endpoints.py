@@ -30,7 +30,7 @@ def found(snapshot: Snapshot, query: str | None, **conditions: Any) -> int:
 
 
 def listed(snapshot: Snapshot, query: str) -> int:
-    search = snapshot.engine.search_resources(query, 24, 0, NO_RESOURCE_FILTERS)
+    search = snapshot.find_resources(query, 24, 0, NO_RESOURCE_FILTERS)
     return asyncio.run(search).total
 
 

@@ -74,7 +74,7 @@ def large_catalogue(count: int = 500) -> list[Json]:
 def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Artifacts with a snapshot of large downloads."""
     root = tmp_path_factory.mktemp("published")
-    options = ("--out", str(root / "artifacts"), "--quiet", "--no-endpoints", "--no-semantic")
+    options = ("--out", str(root / "artifacts"), "--quiet", "--no-semantic")
     source = write_lines(root / "services.jsonl", large_catalogue())
     assert main(["build", source, *options]) == 0
     return root / "artifacts"

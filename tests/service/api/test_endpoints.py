@@ -74,7 +74,7 @@ def urls(body: Json) -> list[str]:
 def test_an_endpoint_is_found_with_its_service_and_without_a_match(client: httpx.Client) -> None:
     body = search(client, q="tide tables")
     (found,) = body.pop("endpoints")
-    assert body == {"total": 1, "listed": 1, "limit": 24, "offset": 0}
+    assert body == {"total": 1, "listed": 1, "similar": 0, "limit": 24, "offset": 0}
     assert found["pricing"] == {
         "amount": "0.02",
         "currency": "USDC",

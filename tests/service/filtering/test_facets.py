@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -98,7 +97,7 @@ def test_a_count_is_of_the_most_frequent_values_ties_in_the_order_of_values(
 def test_a_count_names_no_more_values_than_it_returns() -> None:
     services = 10 * MAX_COUNTED
     ids = CountedReads(services)
-    facet = ServiceFacet(cast("IdTable", ids), np.arange(services + 1), np.arange(services))
+    facet = ServiceFacet(cast("IdTable", ids), np.arange(services, dtype=np.int32))
     for matches in (None, np.ones(services, np.bool_)):
         ids.reads = 0
         assert len(facet.count(matches)) == MAX_COUNTED
@@ -108,7 +107,7 @@ def test_a_count_names_no_more_values_than_it_returns() -> None:
 def test_services_and_endpoints_have_the_same_bound_of_counted_values(snapshot: Snapshot) -> None:
     hits = snapshot.list(filters=Filters(facets=("tag",)))
     filters = EndpointFilters(facets=("tag", "service"))
-    found = asyncio.run(snapshot.engine.search_endpoints(None, 1, 0, filters))
+    found = snapshot.search_endpoints(limit=1, filters=filters)
     assert hits.facets is not None
     assert found.facets is not None
     expected = [{"value": f"t{n:03}", "count": 2} for n in range(20, 40)]
@@ -163,7 +162,7 @@ def test_a_page_past_the_end_orders_no_endpoints(
     monkeypatch.setattr(type(snapshot.endpoints.filters), "page", None)
     for per_service in (0, 1):
         filters = EndpointFilters(sort="price", per_service=per_service)
-        for query in (None, "one"):
-            hits = asyncio.run(snapshot.engine.search_endpoints(query, 24, 10**6, filters))
+        for query in ("", "one"):
+            hits = snapshot.search_endpoints(query, 24, 10**6, filters)
             assert hits.ordinals == []
             assert hits.listed == TAGS

@@ -590,7 +590,7 @@ def test_a_failure_of_the_server_leaks_nothing(
     def fail(*_: Any) -> None:
         raise ValueError("/secret/path")
 
-    monkeypatch.setattr("service.snapshot.engine.Engine.search_endpoints", fail)
+    monkeypatch.setattr("service.engines.embedded.EmbeddedEngine.search_endpoints", fail)
     text = failure(seeded, "search_endpoints", query="tide")
     assert text == "the server failed; its log has the reason"
 

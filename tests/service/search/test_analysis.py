@@ -14,7 +14,6 @@ from whoosh.analysis import Token
 from service.search import analysis
 from service.search.analysis import (
     ANALYZER,
-    CACHED_PIECES,
     LONGEST_NORMALISED,
     Word,
     is_encodable,
@@ -198,20 +197,6 @@ def test_a_query_is_analysed_up_to_its_normalised_length(
     assert query_words(query)
     assert sum(analysed) <= LONGEST_NORMALISED
     assert len(name_key(query)) <= LONGEST_NORMALISED
-
-
-@pytest.mark.parametrize(
-    "piece", ["\ufdfa" * 15, "x-" * 7, "ab1" * 5, "天気予報検索東京株価為替地図"]
-)
-def test_no_piece_of_text_takes_much_of_the_cache(piece: str) -> None:
-    pieces = [f"{piece}{chr(0x4E00 + number)}" for number in range(500)]
-    vars(analysis)["_cached_words"].cache_clear()  # a table that others filled may grow here
-    tracemalloc.start()
-    for each in pieces:
-        words_of(each)
-    bytes_in_use, _ = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert bytes_in_use / len(pieces) * CACHED_PIECES < 50_000_000
 
 
 @pytest.mark.parametrize("separator", ["", "a", "_"])

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from service.search.groups import Groups, Ranked, is_among_first, list_groups
 from service.search.top_k import pack
-from service.snapshot.embedded import run_now
 from tests.support.running import examples
 
 sizes = st.lists(st.sampled_from((0, 1, 2, 3, 4, 5, 9, 63, 64, 65, 130, 200)), max_size=24)
@@ -77,8 +76,8 @@ def test_a_page_has_the_first_of_each_group_in_the_order_of_the_ranking(
             listed.append(document)
     ordinals = np.array(ranking, np.int64)
 
-    async def first(k: int) -> Ranked:
+    def first(k: int) -> Ranked:
         return Ranked(len(ranking), ordinals[:k])
 
-    page = run_now(list_groups(first, groups, most, limit, offset))
-    assert page.tolist() == listed[offset : offset + limit]
+    page = list_groups(first, groups, most, offset + limit)
+    assert page.tolist() == listed[: offset + limit]

@@ -11,8 +11,7 @@ import pytest
 
 from service.app import create_app
 from service.search import query as query_module
-from service.search.query import QueryParser
-from service.search.query_expansion import QueryExpander
+from service.search.lexicon import Lexicon
 from service.settings import Settings
 from service.snapshot import open_snapshot
 
@@ -33,7 +32,7 @@ class Spy:
         self.counts = dict.fromkeys(("query_words", "expand", "encode_query"), 0)
         for name in ("query_words", "encode_query"):
             monkeypatch.setattr(query_module, name, self._wrap(name, vars(query_module)[name]))
-        monkeypatch.setattr(QueryExpander, "expand", self._wrap("expand", QueryExpander.expand))
+        monkeypatch.setattr(Lexicon, "expand", self._wrap("expand", Lexicon.expand))
 
     def _wrap(self, name: str, function: Any) -> Any:
         def counted(*arguments: Any) -> Any:
@@ -91,12 +90,3 @@ def test_a_call_of_a_tool_parses_its_query_once(sample: Path, spy: Spy, tool: st
     spy.counts.update(dict.fromkeys(spy.counts, 0))
     structured(sample, tool, query=f"the weather of {tool}", **arguments)
     assert spy.counts == {"query_words": 1, "expand": 1, "encode_query": 1}
-
-
-def test_parsed_queries_are_cached_with_the_snapshot_alone(sample: Path, spy: Spy) -> None:
-    first, second = open_snapshot(sample), open_snapshot(sample)
-    for snapshot in (first, second, first, second):
-        snapshot.search("weather forecast")
-    assert spy.counts["expand"] == 2
-    assert isinstance(first.parser, QueryParser)
-    assert first.parser.parse("tides") is first.parser.parse("tides")

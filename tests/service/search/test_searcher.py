@@ -19,10 +19,9 @@ from service.conditions import Filters
 from service.search.analysis import term_of
 from service.search.config import SEARCH_CONFIG
 from service.search.groups import Ranked
-from service.search.postings import CHAMPIONS, DenseList, PostingLists
+from service.search.postings import DenseList, PostingLists
 from service.search.stopwords import STOP_WORDS
 from service.search.top_k import count_bits, unpack
-from service.snapshot.embedded import run_now
 from service.snapshot.snapshot import Snapshot
 from tests.support.running import Json, endpoint, examples, service
 from tests.support.searching import (
@@ -223,9 +222,9 @@ def test_the_total_is_the_number_of_matches(
     many: Corpus, words: list[str], share: float | None, match_all: bool
 ) -> None:
     ranking = many.searched.ranking(" ".join(words), mask(8000, share), match_all=match_all)
-    top = run_now(ranking.page(8000))
-    assert len(top.documents) == top.total == count_bits(run_now(ranking.matches()))
-    matches = unpack(run_now(ranking.matches()))
+    top = ranking.page(8000)
+    assert len(top.documents) == top.total == count_bits(ranking.matches())
+    matches = unpack(ranking.matches())
     assert sorted(top.documents.tolist()) == np.flatnonzero(matches).tolist()
 
 
@@ -363,20 +362,6 @@ def test_catalogues_without_terms_or_without_dense_terms(tmp_path: Path, names: 
     expected = [number for number, name in enumerate(names) if "blt" in name]
     assert positions(snapshot, "blt") == expected
     assert snapshot.list().total == len(names)
-
-
-def test_a_word_of_one_large_service_leaves_other_words_their_champions(tmp_path: Path) -> None:
-    stuffed = Service("stuffed", endpoints=[(f"p{n}", "brlt") for n in range(200)])
-    services = [Service(f"n{n}", "common words") for n in range(400)]
-    index = compiled(tmp_path, [stuffed, *services])
-    lists = PostingLists(tmp_path / "postings" / "postings")
-    champions = {}
-    for word in ("brlt", "common"):
-        dense, *_ = lists.of_word(index.parser.parse(word).expansions[0].terms)
-        assert isinstance(dense, DenseList)
-        champions[word] = len(dense.term.champions)
-    assert champions == {"brlt": 1, "common": CHAMPIONS}
-    assert rank(index, "common brlt", 24).total == 401
 
 
 def test_completions_of_frequent_words_are_not_turned_into_postings(

@@ -24,9 +24,9 @@ from service.search.postings import (
     SparseList,
 )
 from service.search.top_k import (
+    FIRST_BLOCKS,
     ORDINAL_MASK,
     SUM_BITS,
-    TIGHTEN_ABOVE,
     Accumulator,
     TopDocs,
     count_bits,
@@ -37,7 +37,6 @@ from service.search.top_k import (
 from tests.support.running import examples
 
 DOCUMENTS = 3 * BLOCK_SIZE
-FEWEST_CHAMPIONS = 40
 # Seeds, sizes and weights; few different impacts make many ties.
 impacts = st.tuples(
     st.integers(0, 2**32), st.integers(1, DOCUMENTS), st.sampled_from((FULL_WEIGHT, 154, 1))
@@ -49,11 +48,11 @@ sizes = st.lists(st.sampled_from((0, 1, 1, 2, 3, 9, 64, 70)), min_size=1, max_si
 allowed = st.none() | st.randoms(use_true_random=False)
 
 
-@pytest.fixture(scope="module", autouse=True, params=[TIGHTEN_ABOVE, 0])
-def tighten_above(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Let the champions raise the threshold in small catalogues, too."""
+@pytest.fixture(scope="module", autouse=True, params=[FIRST_BLOCKS, 1])
+def first_blocks(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Let the best blocks raise the threshold in small catalogues, too."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(top_k, "TIGHTEN_ABOVE", request.param)
+        patch.setattr(top_k, "FIRST_BLOCKS", request.param)
         yield
 
 
@@ -105,17 +104,12 @@ def dense_list(given: dict[int, int], weight: int, own: Groups) -> ImpactList:
     ordinals = np.flatnonzero(column)
     groups = own.of_document[ordinals]
     group_mask = np.isin(np.arange(own.count), groups)
-    keys = np.sort(ordinals - ((column[ordinals] - own.penalties[groups]) << SUM_BITS))
-    _, firsts = np.unique(own.of_document[keys & ORDINAL_MASK], return_index=True)
-    champions = keys[np.sort(firsts)][:FEWEST_CHAMPIONS] & ORDINAL_MASK
     term = DenseTerm(
         blocks,
         blocks.max(axis=1).astype(np.int32),
         pack(column > 0),
         pack(group_mask),
-        champions,
         len(given),
-        int(group_mask.sum()),
     )
     return DenseList(term, weight)
 
@@ -158,17 +152,16 @@ def array_of(mask: list[bool] | None) -> np.ndarray[tuple[int], np.dtype[np.bool
 
 
 @settings(max_examples=examples(400), deadline=None)
-@given(lists_of_impacts, lists_of_impacts, ks, allowed, st.booleans())
+@given(lists_of_impacts, lists_of_impacts, ks, allowed)
 def test_the_top_documents_and_their_count_are_exact(
     rare: list[tuple[int, int, int]],
     dense: list[tuple[int, int, int]],
     k: int,
     random: Random | None,
-    has_champions: bool,
 ) -> None:
     own, mask = each_alone(), mask_of(DOCUMENTS, random)
     lists, sums = case(rare, dense, own.groups)
-    accumulator = Accumulator(DOCUMENTS, has_champions=has_champions)
+    accumulator = Accumulator(DOCUMENTS)
     expected = best_of_groups(sums, own, mask)
     assert_top(accumulator.rank(lists, k, array_of(mask)), expected, k)
     matches = accumulator.matches(lists, array_of(mask))
@@ -235,8 +228,8 @@ def test_an_intersection_has_the_documents_of_every_word(
 def test_few_blocks_are_summed_where_the_best_stand_together(
     dense_terms: int, grouped: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The champions raise the threshold, so that other blocks are skipped."""
-    blocks = 40 * TIGHTEN_ABOVE
+    """The best blocks raise the threshold, so that others are skipped."""
+    blocks = 40 * FIRST_BLOCKS
     documents = blocks * BLOCK_SIZE
     impacts = np.full(documents, 5, np.uint16)
     impacts[7 * BLOCK_SIZE : 8 * BLOCK_SIZE] = 900
@@ -244,15 +237,12 @@ def test_few_blocks_are_summed_where_the_best_stand_together(
     count = int(of_document[-1]) + 1
     first = np.arange(count + 1) * (2 if grouped else 1)
     groups = Groups(first, of_document, np.zeros(count, np.int64))
-    stride = 2 if grouped else 1
     term = DenseTerm(
         impacts.reshape(-1, BLOCK_SIZE),
         impacts.reshape(-1, BLOCK_SIZE).max(axis=1).astype(np.int32),
         pack(impacts > 0),
         pack(np.ones(count, np.bool_)),
-        np.arange(7 * BLOCK_SIZE, 8 * BLOCK_SIZE, stride),
         documents,
-        count,
     )
     summed: list[int] = []
     read: Callable[[DenseList, Integers], Integers] = DenseList.blocks
@@ -262,8 +252,7 @@ def test_few_blocks_are_summed_where_the_best_stand_together(
         return read(own, numbers)
 
     monkeypatch.setattr(DenseList, "blocks", blocks_of)
-    # A weight keeps the champions of one term from being the answer.
     accumulator = Accumulator(documents, groups if grouped else None)
     top = accumulator.rank([DenseList(term, 200)] * dense_terms, 20, None)
     assert (top.total, len(top.keys)) == (count, 20)
-    assert sum(summed) == dense_terms
+    assert sum(summed) == dense_terms * max(top_k.FIRST_BLOCKS, 20)

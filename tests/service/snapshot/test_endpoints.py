@@ -441,3 +441,10 @@ def test_prices_are_compared_in_us_dollars_where_they_are_known(
     assert isnan(terms.usd_price)
     assert terms[1:] == (1.0, "EURC", "", "")
     assert offers.cheapest_terms(0, {"network": ["base"]}) is None
+
+
+def test_a_lone_surrogate_is_a_value_that_nothing_has(snapshot: Snapshot) -> None:
+    for name in ("asset", "pay_to", "network", "method", "service"):
+        values: dict[str, Any] = {name: ("\ud800",)}
+        filters = EndpointFilters(**values)
+        assert rank_endpoints(snapshot, None, 1, 0, filters).total == 0

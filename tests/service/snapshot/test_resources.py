@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,8 @@ from indexer.resources.x402 import read_resource
 from indexer.search.offers import OfferWriter
 from indexer.snapshot.resources import ServiceListing, write_resources
 from service.conditions import NO_RESOURCE_FILTERS, OFFER_KEYS, ResourceFilters
+from service.filtering import facets
 from service.filtering.offers import Offers
-from service.filtering.urls import Urls
 from service.networks import network_key
 from service.search.postings import Integers, Mask
 from service.snapshot import resources as stored
@@ -199,42 +200,16 @@ def test_a_page_is_cut_where_it_has_too_many_bytes_but_never_empty(
         assert any(cut)
 
 
-def test_the_pages_of_a_cursor_compute_their_filters_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    resources = write(tmp_path / "resources", [{"type": "http"}] * 6)
-    computed = []
-    containing = Urls.containing
-
-    def counting(self: Urls, part: str) -> Mask:
-        computed.append(part)
-        return containing(self, part)
-
-    monkeypatch.setattr(Urls, "containing", counting)
-    for offset in range(0, 6, 2):
-        wanted = ResourceFilters(type="http", url_substring="a.example")
-        assert read(resources.list(wanted, 2, offset)) == [offset, offset + 1]
-    assert computed == ["a.example"]
-    assert read(resources.list(ResourceFilters(url_substring="/3"), 2, 0)) == [3]
-    assert computed == ["a.example", "/3"]
-
-
-def test_the_cache_of_filters_is_bounded_by_bytes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(stored, "MAX_CACHED", 12)
-    resources = write(tmp_path / "resources", [{}] * 4)
-    computed = []
-    containing = Urls.containing
-
-    def counting(self: Urls, part: str) -> Mask:
-        computed.append(part)
-        return containing(self, part)
-
-    monkeypatch.setattr(Urls, "containing", counting)
-    for part in ("/0", "/1", "/2", "/0", "/3", "/0", "/1"):
-        assert read(resources.list(ResourceFilters(url_substring=part), 9, 0)) == [int(part[1])]
-    assert computed == ["/0", "/1", "/2", "/3", "/1"]
+def test_many_different_filters_leave_no_memory(tmp_path: Path) -> None:
+    """Nothing of a request stays, however long its values are."""
+    resources = write(tmp_path / "resources", [])
+    resources.list(ResourceFilters(type="x"), 1, 0)
+    tracemalloc.start()
+    for number in range(2000):
+        assert not read(resources.list(ResourceFilters(type=f"{'x' * 4000}{number}"), 1, 0))
+    bytes_in_use, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert bytes_in_use < 100_000
 
 
 def test_many_extensions_are_compared_in_one_pass(
@@ -243,9 +218,9 @@ def test_many_extensions_are_compared_in_one_pass(
     fields: list[Json] = [{"extensions": {key: {} for key in keys}} for keys in ("", "a", "ba")]
     resources = write(tmp_path / "resources", fields)
     passes = []
-    count = stored.count_in_rows
+    count = facets.count_in_rows
 
-    def counting(offsets: Integers, mask: Mask) -> Integers:
+    def counting(offsets: Integers, mask: Mask) -> Any:
         passes.append(len(mask))
         return count(offsets, mask)
 

@@ -13,9 +13,8 @@ LONG = "x" * (MAX_TEXT + 1)
 FACET = Facet(
     ["Data", "", LONG],
     folded,
-    np.array([0, 2, 3, 4]),
-    np.array([0, 1, 2, 0], np.uint32),
-    np.empty((0, 3), np.bool_),
+    np.array([0, 2, 0, 1], np.uint8),
+    np.array([2, 1, 1], np.uint8),
 )
 
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from indexer.encoder.packaged import StaticEncoder, load_encoder, write_encoder
-from service.errors import SnapshotDamaged, SnapshotUnsupported
+from service.errors import SnapshotDamaged
 from service.search.semantic.encoder import (
     IDENTIFIER,
     LARGEST,
@@ -20,7 +20,6 @@ from service.search.semantic.encoder import (
     QueryVector,
     word_pieces,
 )
-from service.search.semantic.encoders import open_encoder
 from tests.support.running import examples
 
 NUMBERS = {"un": 0, "##break": 1, "##able": 2, "break": 3, "##b": 4, "a": 5}
@@ -135,11 +134,3 @@ def test_an_encoder_whose_arrays_do_not_fit_is_refused(
     write_encoder(tmp_path / "encoder", StaticEncoder("", ["a", "b"], rows, scales))
     with pytest.raises(SnapshotDamaged, match="holds no encoder: 2 pieces"):
         Encoder(tmp_path / "encoder")
-
-
-def test_an_encoder_is_opened_by_the_kind_that_its_name_begins_with(tmp_path: Path) -> None:
-    packaged = load_encoder()
-    write_encoder(tmp_path / "encoder", packaged)
-    assert isinstance(open_encoder(tmp_path / "encoder", packaged.name), Encoder)
-    with pytest.raises(SnapshotUnsupported, match="encoder 'later 12ab', this version has static"):
-        open_encoder(tmp_path / "encoder", "later 12ab")

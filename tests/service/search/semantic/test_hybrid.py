@@ -18,8 +18,7 @@ from msgspec.structs import replace
 from service.api.services import SearchServices, find, list_body
 from service.conditions import EndpointFilters, Filters
 from service.search.config import SEARCH_CONFIG
-from service.snapshot.embedded import run_now
-from service.snapshot.engine import EndpointHits
+from service.snapshot.data import EndpointHits
 from service.snapshot.snapshot import Snapshot
 from service.storage.container import arrays_path
 from tests.support.running import Json, endpoint, service
@@ -110,12 +109,13 @@ def scores_of(snapshot: Snapshot, query: str, *, match_all: bool) -> Scores:
     every = np.arange(index.parser.header.documents)
     parsed = index.parser.parse(query)
     scorer = index.searcher.scorer(parsed, None, by_group=True, match_all=match_all)
-    sums = run_now(scorer.impacts_at(every)).sum(axis=0)
+    sums = scorer.impacts_at(every).sum(axis=0)
     words = ((sums - index.groups.penalties[index.services]) / unit).tolist()
     if parsed.vector is None:
         return Scores(words, [], 0)
-    cosines = parsed.vector.vectors.similarities(parsed.vector.vector, every).tolist()
-    return Scores(words, cosines, parsed.vector.weights[True] / unit)
+    assert index.vectors is not None
+    cosines = index.vectors.similarities(parsed.vector, every).tolist()
+    return Scores(words, cosines, parsed.similarity_weight / unit)
 
 
 def best_documents(snapshot: Snapshot, query: str, asked: Filters) -> list[int]:
@@ -135,23 +135,25 @@ def test_the_ranking_is_that_of_words_plus_a_weighted_cosine(
     hits = both.hybrid.search(query, 300, 0, asked)
     assert list(hits.ordinals) == [services[document] for document in found]
     assert hits.total == len(found) == len(set(hits.ordinals))
-    added = [document for document in found if document not in set(lexical)]
-    assert set(lexical) <= set(found)
+    owners = {services[document] for document in lexical}
+    added = [document for document in found if services[document] not in owners]
+    assert owners <= {services[document] for document in found}
     if not cosines:
         assert found == lexical
         return
     matching = {services[document] for document in lexical}
-    allowed = {*both.hybrid.list(300, 0, Filters(category=asked.category)).ordinals} - matching
-    if asked.match == "all" or len(lexical) >= FILLED:
+    allowed = {*both.hybrid.list(300, 0, Filters(category=asked.category)).ordinals}
+    nearest: dict[int, int] = {}
+    for document in sorted(range(len(services)), key=lambda n: (-round(cosines[n] * 65536), n)):
+        if services[document] in allowed and cosines[document] >= 0.25:
+            nearest.setdefault(services[document], document)
+    near = dict([*nearest.items()][:FILLED])
+    if asked.match == "all" or asked.category or len(lexical) >= FILLED:
         assert added == []
     else:
-        nearest = dict.fromkeys(allowed, -1.0)
-        for document, service_ in enumerate(services):
-            if service_ in allowed:
-                nearest[service_] = max(nearest[service_], cosines[document])
-        near = sorted((cosine for cosine in nearest.values() if cosine >= 0.25), reverse=True)
-        expected = near[: FILLED - len(lexical)]
+        others = [document for owner, document in near.items() if owner not in matching]
         got = sorted((cosines[document] for document in added), reverse=True)
+        expected = [cosines[document] for document in others][: FILLED - len(lexical)]
         assert got == pytest.approx(expected, abs=1e-3)
     assert weight in (
         pytest.approx(SEARCH_CONFIG.similarity_weight),
@@ -160,15 +162,22 @@ def test_the_ranking_is_that_of_words_plus_a_weighted_cosine(
     explained = both.hybrid.search(query, 300, 0, replace(asked, explain=True)).explanations
     assert explained is not None
     exact = sum(each.is_exact_name for each in explained)
+    assert {services[document] for document in found[:exact]} <= matching
     by_words = sorted(lexical, key=lambda n: (-words[n], n))
-    best = {*by_words[:DEPTH], *added}
-    assert set(found[:exact]) <= {*by_words}
-    ranked = [document for document in found[exact:] if document in best]
-    total = [words[document] + weight * cosines[document] for document in ranked]
-    assert total == pytest.approx(sorted(total, reverse=True), abs=2e-3)
-    rest = [n for n in by_words[DEPTH:] if n not in found[:exact]]
+    candidates = [*by_words[:DEPTH], *(near[own] for own in near if own in matching), *added]
+    total = {document: words[document] + weight * cosines[document] for document in candidates}
+    best: dict[int, float] = {}
+    for document in candidates:
+        own = services[document]
+        best[own] = max(best.get(own, -9.0), total[document])
+    ranked = [document for document in found[exact:] if services[document] in best]
+    scores = [total[document] for document in ranked]
+    assert scores == pytest.approx([best[services[document]] for document in ranked], abs=2e-3)
+    assert scores == pytest.approx(sorted(scores, reverse=True), abs=2e-3)
+    first = {services[document] for document in found[:exact]}
+    rest = [n for n in by_words[DEPTH:] if services[n] not in best and services[n] not in first]
     assert found[exact:] == ranked + rest
-    # Similarities are added to the best lexical matches alone, however long the page is.
+    # Similarities are added to these candidates alone, however long the page is.
     assert not any(each.similarity_score for each in explained[exact + len(ranked) :])
 
 
@@ -183,28 +192,34 @@ def test_a_page_is_a_slice_of_the_ranking(
 
 
 @given(query=queries, asked=filters)
-def test_totals_facets_and_other_orders_have_the_same_matches(
+def test_similar_services_are_counted_and_in_no_facet_and_no_other_order(
     both: Both, query: str, asked: Filters
 ) -> None:
-    whole = both.hybrid.search(query, 300, 0, asked)
-    counted = replace(asked, facets=("category",), sort="name")
-    by_name = both.hybrid.search(query, 300, 0, counted)
-    assert sorted(by_name.ordinals) == sorted(whole.ordinals)
-    assert by_name.facets is not None
-    assert sum(int(each["count"]) for each in by_name.facets["category"]) == whole.total
+    whole = both.hybrid.search(query, 300, 0, replace(asked, facets=("category",)))
+    matches = sorted(both.lexical.search(query, 300, 0, asked).ordinals)
+    assert whole.similar == whole.total - len(matches)
+    assert whole.facets is not None
+    assert sum(int(each["count"]) for each in whole.facets["category"]) == len(matches)
+    by_name = both.hybrid.search(query, 300, 0, replace(asked, facets=("category",), sort="name"))
+    assert (by_name.total, by_name.similar, by_name.facets) == (len(matches), 0, whole.facets)
+    assert sorted(by_name.ordinals) == matches
 
 
-def test_few_filtered_matches_of_a_frequent_and_a_rare_word_are_all_kept(tmp_path: Path) -> None:
-    """Filling them up ranks, which must not change the bits of the matches."""
-    records = [service(identifier(n), name=f"Rain {n}", category="b") for n in range(60)]
-    for number, name in ((60, "Rain"), (61, "Zebra"), (62, "Stock")):
-        records.append(service(identifier(number), name=name, category="a"))
-    snapshot = publish(tmp_path, records, "--quiet")
-    only = Filters(category=("a",), facets=("category",))
-    first = snapshot.search("rain zebra", 24, 0, only)
-    by_name = snapshot.search("rain zebra", 24, 0, replace(only, sort="name"))
-    assert {identifier(60), identifier(61)} <= {*first.ids}
-    assert (sorted(by_name.ids), by_name.facets) == (sorted(first.ids), first.facets)
+@given(query=queries, asked=filters)
+def test_a_count_of_a_facet_is_the_total_of_its_filter(
+    both: Both, query: str, asked: Filters
+) -> None:
+    asked = replace(asked, category=(), facets=("category",))
+    counts = both.hybrid.search(query, 1, 0, asked).facets
+    assert counts is not None
+    for each in counts["category"]:
+        found = both.hybrid.search(query, 1, 0, replace(asked, category=(str(each["value"]),)))
+        assert (found.total, found.similar) == (each["count"], 0)
+    endpoints = rank_endpoints(both.hybrid, query, 1, 0, EndpointFilters(facets=("category",)))
+    assert endpoints.facets is not None
+    for each in endpoints.facets["category"]:
+        only = EndpointFilters(category=(str(each["value"]),))
+        assert rank_endpoints(both.hybrid, query, 1, 0, only).total == each["count"]
 
 
 @given(query=queries, per_service=st.integers(0, 2), limit=st.integers(1, 40))
@@ -233,7 +248,8 @@ def test_endpoints_are_ranked_alike_and_counted(
     scores = [each.score for each in page.explanations if each.similarity_score]
     assert scores == sorted(scores, reverse=True)
     by_price = found(both.hybrid, per_service=0, sort="price")
-    assert sorted(by_price.ordinals) == sorted(every.ordinals)
+    assert sorted(by_price.ordinals) == sorted(lexical.ordinals)
+    assert every.similar == every.total - lexical.total
 
 
 @pytest.mark.parametrize("query", MEANINGLESS)
@@ -285,11 +301,11 @@ def test_services_without_a_word_of_the_query_are_found_by_its_meaning(
 
 
 def test_an_unfinished_word_means_what_it_is_completed_to(few: Snapshot) -> None:
-    parse = few.parser.parse
+    parse = few.embedded.parser.parse
     unfinished, finished = parse("transla").vector, parse("translation").vector
     assert unfinished is not None
     assert finished is not None
-    assert (unfinished.vector.components == finished.vector.components).all()
+    assert (unfinished.components == finished.components).all()
     assert parse("thisisnowordatall").vector is None
 
 
@@ -350,6 +366,7 @@ def test_explanations_are_additions_to_the_json_on_request(few: Snapshot) -> Non
         for each in (SearchServices(q="market"), SearchServices(q="market", explain=True))
     )
     explanations = explained.pop("explanations")
+    assert explained.pop("similar") == 0
     assert explained == plain
     assert set(explanations[0]) == {
         *("score", "words", "similarity", "similarityScore", "isExactName"),
@@ -372,7 +389,7 @@ def test_a_service_with_many_similar_endpoints_leaves_room_for_others(tmp_path: 
         hits = rank_endpoints(snapshot, "thunder forecast", 24, 0, filters)
         assert (hits.total, hits.listed, len(hits.ordinals)) == (11, listed, listed)
         assert hits.facets is not None
-        assert len(hits.facets["service"]) == 9
+        assert (hits.similar, hits.facets["service"]) == (11, [])
 
 
 @pytest.mark.parametrize("reranked", [0, 5, 200])

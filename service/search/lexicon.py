@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import math
-import weakref
 from collections.abc import Iterable, Mapping
-from functools import lru_cache, partial
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from service.search.analysis import LONGEST_CACHED, Word, is_encodable, term_of
+from service.search.analysis import Word, is_encodable, term_of
 from service.search.postings import FULL_WEIGHT, Header, WeightedTerm
-from service.search.spelling import LONGEST_CORRECTION, SpellingIndex
+from service.search.spelling import SpellingIndex
 from service.search.stopwords import STOP_WORDS
 from service.search.top_k import top_k
 from service.storage.container import open_arrays
-from service.storage.hash_table import HashTable
 from service.storage.layouts import LEXICON
 from service.storage.memory_map import items_of
 from service.storage.string_table import StringTable
@@ -25,11 +22,12 @@ from service.storage.string_table import StringTable
 SHORTEST_PREFIX = 3
 MOST_COMPLETIONS = 1 << 14
 """Words with a prefix that may complete it, the first in the order of the alphabet."""
-CACHED_WORDS, CACHED_CANDIDATES = 1 << 14, 1 << 12
+LIKELIER_STOP_WORD = 20
+"""How many times as many services have a stop word that a query word is taken for."""
 
 
 class Expansion(NamedTuple):
-    """The terms that a query word stands for, none if no service has it; cached, so never edited.
+    """The terms that a query word stands for, none if no service has it.
 
     `required` is false for an identifier whose parts are words of the query, too, and for a
     misspelt stop word. `alternative` is the likeliest completion or correction of a word that no
@@ -43,7 +41,7 @@ class Expansion(NamedTuple):
     alternative: str = ""
 
 
-class QueryExpander:
+class Lexicon:
     """Maps query words to weighted terms, completing and correcting words that no service has.
 
     The idf of a term counts documents, but its rarity and its likelihood count services.
@@ -56,25 +54,13 @@ class QueryExpander:
         self._document_frequency_of = items_of(lexicon["document_frequencies"])
         self._service_frequency_of = items_of(lexicon["group_frequencies"])
         self._term_of_word = items_of(lexicon["word_terms"])
-        self._corrections = items_of(lexicon["corrections"])
         self._stop_words = frozenset(map(self._words.find, STOP_WORDS)) - {-1}
         frequencies = lexicon["group_frequencies"].take(lexicon["word_terms"])
         self._word_frequencies = frequencies.astype(np.int64)
         self._word_frequencies[list(self._stop_words)] = 0  # they complete and correct no word
-        self._spelling = SpellingIndex(
-            self._words,
-            self._word_frequencies,
-            HashTable(folder / "one_deletion"),
-            HashTable(folder / "two_deletions"),
-        )
+        self._spelling = SpellingIndex(self._words, self._word_frequencies, lexicon)
         self._documents, self._services = header.documents, header.groups
         self._config = header.config
-        # Caches of bound methods are reference cycles, which would keep the files mapped.
-        this = weakref.proxy(self)
-        self._cached_lookup = lru_cache(maxsize=CACHED_WORDS)(partial(QueryExpander._look_up, this))
-        self._cached_candidates = lru_cache(maxsize=CACHED_CANDIDATES)(
-            partial(QueryExpander._candidates, this)
-        )
 
     def expand(self, words: list[Word]) -> list[Expansion]:
         """Return the expansion of each distinct term; the order of the words changes none.
@@ -84,8 +70,7 @@ class QueryExpander:
         """
         distinct: dict[int | str, tuple[Word, Expansion, bool]] = {}
         for word in words:
-            look_up = self._cached_lookup if len(word[0]) <= LONGEST_CACHED else self._look_up
-            expansion, key, is_expandable = look_up(word)
+            expansion, key, is_expandable = self._look_up(word)
             if key in distinct:
                 if _complexity(word) >= _complexity(distinct[key][0]):
                     continue
@@ -124,34 +109,21 @@ class QueryExpander:
         text, redundant = word
         number = self._words.find(text)
         if number >= 0:
-            # The vocabulary stores the terms of its words, which saves stemming.
-            term = self._term_of_word[number]
-            expandable = self._corrections[number] >= 0
+            term = self._term_of_word[number]  # which saves stemming
         else:
             stem = term_of(text)
             term = self.terms.find(stem)
             if term < 0:
                 expandable = not redundant and _is_expandable(text)
                 return Expansion(text, [], not redundant, is_known=False), stem, expandable
-            expandable = False
-        exact = Expansion(text, [(term, FULL_WEIGHT)], not redundant, is_known=True)
-        return exact, term, expandable and not redundant
+        return Expansion(text, [(term, FULL_WEIGHT)], not redundant, is_known=True), term, False
 
     def _complete(
         self, expansions: list[Expansion], expandable: list[tuple[int, str, int]]
     ) -> list[Expansion]:
         """Complete and correct the first words of `expandable`: length, text and position."""
         for _, text, position in sorted(expandable)[: self._config.expanded_words]:
-            exact = expansions[position]
-            if exact.is_known:
-                weight = round(self._config.one_edit_weight * FULL_WEIGHT)
-                correction = self._corrections[self._words.find(text)], weight
-                expansions[position] = exact._replace(terms=[*exact.terms, correction])
-            else:
-                # Longer words are only completed, which takes two binary searches.
-                is_cached = len(text) <= LONGEST_CORRECTION
-                candidates = self._cached_candidates if is_cached else self._candidates
-                expansions[position] = candidates(text)
+            expansions[position] = self._candidates(text)
         if any(each.required for each in expansions):
             return expansions
         # Like a query of stop words, one of misspelt stop words requires them.
@@ -217,7 +189,7 @@ class QueryExpander:
             frequency = self._service_frequency_of[self._term_of_word[number]]
             is_stop_word = number in self._stop_words
             highest[is_stop_word] = max(highest[is_stop_word], frequency)
-        return highest[True] > self._config.rare_ratio * highest[False]
+        return highest[True] > LIKELIER_STOP_WORD * highest[False]
 
     def _idf(self, term: int) -> float:
         frequency = self._document_frequency_of[term]

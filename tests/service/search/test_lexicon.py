@@ -9,31 +9,21 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import combinations, permutations, product
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from indexer.search.query_expansion import begin_words, write_query_expansion
+from indexer.search.lexicon import write_lexicon
 from service.conditions import Filters
 from service.search import spelling
 from service.search.analysis import query_words
 from service.search.config import SEARCH_CONFIG
+from service.search.lexicon import Expansion, Lexicon
 from service.search.postings import FULL_WEIGHT, Header
-from service.search.query_expansion import Expansion, QueryExpander
-from service.search.spelling import (
-    COMPARED,
-    WALKED,
-    SpellingIndex,
-    deletion_hashes,
-    edit_distance,
-    letter_codes,
-)
+from service.search.spelling import COMPARED, edit_distance, letters_of
 from service.snapshot.snapshot import Snapshot
-from service.storage.hash_table import HashTable
-from service.storage.string_table import StringTable
 from tests.support.running import examples
 from tests.support.searching import (
     Document,
@@ -41,7 +31,6 @@ from tests.support.searching import (
     compiled,
     edits,
     identifier,
-    one_process,
     positions,
     rank_all,
 )
@@ -69,15 +58,13 @@ letters = st.text(alphabet="абвг", min_size=3, max_size=9)
 
 def expander_of(
     folder: Path, of_documents: Sequence[int], of_services: Mapping[str, int], count: int
-) -> QueryExpander:
+) -> Lexicon:
     """Write and open the expander of words that are their own terms, of so many documents."""
     documents, services = np.array(of_documents), np.array([*of_services.values()])
     terms = [word.encode() for word in of_services]
     entries = [b"%b %b" % (term, term) for term in terms]
-    pool = one_process()
-    begun = begin_words(folder, entries, terms)
-    write_query_expansion(folder, begun, documents, services, pool, SEARCH_CONFIG)
-    return QueryExpander(folder, Header(count, 0, count, len(terms), 0, SEARCH_CONFIG))
+    write_lexicon(folder, entries, terms, documents, services)
+    return Lexicon(folder, Header(count, 0, count, len(terms), SEARCH_CONFIG))
 
 
 @pytest.fixture(scope="module")
@@ -209,6 +196,12 @@ def test_edit_distance_equals_its_textbook_definition(left: str, right: str, mos
     assert edit_distance(left, right, most) == min(edits(left, right), most + 1)
 
 
+@given(st.text("abcdefghäß", max_size=9), st.text("abcdefghäß", max_size=9))
+def test_an_edit_changes_at_most_two_letters_of_a_set(left: str, right: str) -> None:
+    different = (letters_of(left) ^ letters_of(right)).bit_count()
+    assert different <= 2 * edits(left, right) - abs(len(left) - len(right))
+
+
 def with_two_edits(query: str) -> set[str]:
     """Return words that two substitutions lead to: they share remainders with the query."""
     return {
@@ -245,55 +238,11 @@ def test_many_words_near_a_misspelt_one_neither_hide_its_correction_nor_take_tim
     assert len(hostile) > 1000
     assert expansion.alternative == correction
     assert len(compared) <= 2 * COMPARED
-    compared.clear()
-    expander.expand(query_words(query))
-    assert not compared
-
-
-def test_few_values_of_each_bucket_are_looked_at(tmp_path: Path) -> None:
-    query, looked_at = "weathre", []
-
-    class Tags(list[int]):
-        def __getitem__(self, position: Any) -> Any:
-            looked_at.append(position)
-            return super().__getitem__(position)
-
-    words = [*map("".join, product("abcdefghijklmnop", repeat=5))]
-    (first,), hashes = (deletion_hashes(letter_codes(own), 0)[:, 0] for own in ([query], words))
-    places = np.flatnonzero((hashes ^ first) >> np.uint64(52) == 0)
-    in_one_bucket = [words[place] for place in places]
-    assert len(in_one_bucket) > 4 * WALKED
-    expander_of(tmp_path, [1] * len(in_one_bucket), dict.fromkeys(in_one_bucket, 1), 10_000)
-    frequencies = np.ones(len(in_one_bucket), np.int64)
-    one, two = HashTable(tmp_path / "one_deletion"), HashTable(tmp_path / "two_deletions")
-    for table in (one, two):
-        table._tags = Tags(table._tags)  # type: ignore[assignment]  # noqa: SLF001
-    spelling_index = SpellingIndex(StringTable(tmp_path / "words"), frequencies, one, two)
-    assert not spelling_index.corrections(query)
-    assert WALKED <= len(looked_at) <= 2 * WALKED
 
 
 def test_a_word_that_exists_is_not_expanded(tmp_path: Path) -> None:
     documents = [("form", "", "")] * 3 + [("farm", "", "")] * 150 + [("formal", "", "")]
     assert positions(catalogue(tmp_path, documents), "form") == [0, 1, 2]
-
-
-@pytest.mark.parametrize(
-    ("rare", "frequent", "corrected"),
-    [(1, 20, True), (1, 19, False), (2, 40, True), (2, 39, False), (3, 150, False)],
-)
-def test_a_rare_word_is_also_corrected_if_a_neighbour_is_20_times_as_frequent(
-    tmp_path: Path, rare: int, frequent: int, corrected: bool
-) -> None:
-    documents = [("zebra", "", "")] * frequent + [("zbra", "", "")] * rare
-    order = positions(catalogue(tmp_path, documents), "zbra")
-    assert order[:rare] == list(range(frequent, frequent + rare))
-    assert len(order) == rare + frequent * corrected
-
-
-def test_a_rare_word_is_corrected_by_one_edit_only(tmp_path: Path) -> None:
-    documents = [("forecasts", "", "")] * 60 + [("foecats", "", "")]
-    assert positions(catalogue(tmp_path, documents), "foecats") == [60]
 
 
 WORDY = [
@@ -360,7 +309,6 @@ def test_rare_and_likely_words_are_those_of_few_and_of_many_services(tmp_path: P
         (expansion,) = expander.expand(query_words(word))
         return expansion
 
-    assert [expander.terms[term] for term, _ in expand("weathar").terms] == ["weathar", "weather"]
     unfinished = expand("foreca")
     assert unfinished.alternative == "forecasts"
     assert [expander.terms[term] for term, _ in unfinished.terms] == ["forecasts", "forecaster"]
@@ -418,12 +366,6 @@ def test_a_word_with_many_completions_is_required(tmp_path: Path) -> None:
     )
     assert len(documents) - 1 in every - all_words
     assert len(all_words) == SEARCH_CONFIG.candidates
-
-
-def test_the_first_word_of_all_may_be_a_correction(tmp_path: Path) -> None:
-    expander = expander_of(tmp_path, [90, 90], {"weathar": 90, "weathbr": 2}, 1000)
-    (expansion,) = expander.expand(query_words("weathbr"))
-    assert [expander.terms[term] for term, _ in expansion.terms] == ["weathbr", "weathar"]
 
 
 def test_long_unknown_words_do_not_fill_memory(tmp_path: Path) -> None:

@@ -1,0 +1,1 @@
+"""The engines that search a snapshot: the seam, and the engine in this process."""

@@ -1,0 +1,86 @@
+"""The seam of engines: a request, its answer, and the methods of an engine.
+
+Nothing below a request is shared: an engine analyses the query, matches, filters, ranks, pages and
+counts facets with its own means. Lists without a query need no engine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Generic, Protocol, TypeVar
+
+from msgspec import Struct
+
+from service.conditions import EndpointFilters, Filters, ResourceFilters
+from service.filtering.facets import FacetCounts
+from service.schema.responses import Explanation
+
+F = TypeVar("F", Filters, EndpointFilters, ResourceFilters)
+
+
+class Search(Struct, Generic[F], frozen=True):
+    """A request for one page of what matches a query.
+
+    query: plain text, of which any word suffices; parsed by the engine
+    filters: the conditions, the order, the facets to count, the limit for each service, `match`
+        and what to add to the page
+    """
+
+    query: str
+    filters: F
+    limit: int = 24
+    offset: int = 0
+
+
+class Answer(Struct, frozen=True):
+    """One page in order.
+
+    Few matches of an unfiltered ranking by relevance are filled up with similar rows, which are in
+    no facet.
+
+    total: the exact count of matches and similar rows
+    ordinals: of the services, endpoints or listed resources of the page
+    similar: the count of similar rows
+    listed: the count of endpoints that the limit for each service leaves, over which pages run;
+        else `total`
+    facets: the counts of the facets that were asked for, over all matches
+    best_endpoints: of each service of the page the endpoint that matches best, None where its own
+        text does; on request
+    explanations: of the rows of the page, on request; their `endpoint` is left empty
+    """
+
+    total: int
+    ordinals: Sequence[int]
+    listed: int
+    similar: int = 0
+    facets: FacetCounts | None = None
+    best_endpoints: Sequence[int | None] = ()
+    explanations: list[Explanation] | None = None
+
+    @property
+    def matches(self) -> int:
+        """The exact count of matches."""
+        return self.total - self.similar
+
+
+class Engine(Protocol):
+    """Searches one snapshot.
+
+    Every method raises EngineUnavailable where an answer would be late or not whole, and
+    Overloaded where too many searches wait.
+    """
+
+    async def search_services(self, search: Search[Filters]) -> Answer:
+        """Return one page of services, each ranked by the best of its documents."""
+
+    async def search_endpoints(self, search: Search[EndpointFilters]) -> Answer:
+        """Return one page of endpoints."""
+
+    async def search_resources(self, search: Search[ResourceFilters]) -> Answer:
+        """Return one page of listed resources."""
+
+    async def count(self, search: Search[Filters]) -> int:
+        """Return the exact count of the services that match."""
+
+    async def check(self) -> None:
+        """Raise EngineUnavailable unless searches can be answered."""
