@@ -186,7 +186,7 @@ def _compile(
     own = np.flatnonzero(documents.own != GONE)
     prior[documents.own[own]] = prior_of_services[own]
     parts = chain([indexed.others], parts)
-    compile_postings(parts, names, prior, documents, built / "postings", config)
+    compile_postings(parts, names, prior, documents, built / "index.arrays", config)
 
 
 def _write_vectors(

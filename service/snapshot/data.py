@@ -124,6 +124,7 @@ class SnapshotData:
     """The files of a snapshot: immutable, and safe to read from several threads.
 
     services, summaries: the stored JSON of the services, with and without endpoints
+    index: what words are searched in
     offers: the ways to pay for endpoints
     profiles: the words of the operator
     filters: selects and orders the services
@@ -138,6 +139,7 @@ class SnapshotData:
         self.services = Records(folder)
         self.summaries = Texts(open_arrays(folder / "summaries.arrays"), "summaries")
         self.id_table = IdTable(folder)
+        self.index = open_arrays(folder / "index.arrays")
         self.offers = Offers(folder / "offers")
         self.resources = Resources(folder / "resources", self.offers)
         self.profiles = Profiles(folder)
@@ -147,7 +149,7 @@ class SnapshotData:
             self.id_table,
             self.services,
             self.resources.texts,
-            open_arrays(folder / "postings" / "groups.arrays")["penalties"],
+            self.index["penalties"],
             self.profiles,
         )
         arrays = open_arrays(folder / "filters.arrays")
