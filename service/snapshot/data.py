@@ -31,8 +31,7 @@ from service.snapshot.payments import DemandTable, Ecosystem
 from service.snapshot.profiles import Profiles
 from service.snapshot.resources import Resources
 from service.storage.container import open_arrays
-from service.storage.layouts import GROUPS, SERVICE_FILTERS
-from service.storage.record_store import IdTable, Records, RecordStore
+from service.storage.texts import IdTable, Records, Texts
 
 
 class Hits(Struct, frozen=True):
@@ -125,6 +124,7 @@ class SnapshotData:
     """The files of a snapshot: immutable, and safe to read from several threads.
 
     services, summaries: the stored JSON of the services, with and without endpoints
+    index: what words are searched in
     offers: the ways to pay for endpoints
     profiles: the words of the operator
     filters: selects and orders the services
@@ -137,8 +137,9 @@ class SnapshotData:
         self.encoded_id = manifest.id.encode()
         self.checked_at = checked_at
         self.services = Records(folder)
-        self.summaries = RecordStore(folder, "summaries")
+        self.summaries = Texts(open_arrays(folder / "summaries.arrays"), "summaries")
         self.id_table = IdTable(folder)
+        self.index = open_arrays(folder / "index.arrays")
         self.offers = Offers(folder / "offers")
         self.resources = Resources(folder / "resources", self.offers)
         self.profiles = Profiles(folder)
@@ -148,10 +149,10 @@ class SnapshotData:
             self.id_table,
             self.services,
             self.resources.texts,
-            open_arrays(folder / "postings" / "groups", GROUPS)["penalties"],
+            self.index["penalties"],
             self.profiles,
         )
-        arrays = open_arrays(folder / "filters", SERVICE_FILTERS)
+        arrays = open_arrays(folder / "filters.arrays")
         self.filters = FilterIndex(arrays, ServiceConditions)
         self.ecosystem = Ecosystem(folder)
         self.demand = DemandTable(folder)

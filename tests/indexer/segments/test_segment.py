@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from indexer.columns.records import ENDPOINT_FIELDS, SERVICE_FIELDS, Contents
 from indexer.encoder.packaged import load_encoder, write_encoder
-from indexer.record_store import KEY_SIZE
+from indexer.record_store import KEY_SIZE, arrays_path
 from indexer.search.parts import place_documents, segment_parts
 from indexer.search.postings import compile_postings
 from indexer.segments.segment import (
@@ -27,7 +27,6 @@ from indexer.segments.segment import (
 from indexer.segments.texts import TokenFields
 from service.errors import SnapshotDamaged
 from service.search.analysis import term_of, words_of
-from service.storage.container import arrays_path
 from tests.support.running import examples
 from tests.support.searching import IDENTIFIERS, WORDS, write_segment
 
@@ -107,10 +106,6 @@ def test_a_segment_without_its_end_is_damaged(tmp_path: Path) -> None:
         read_segment(tmp_path / "segment")
 
 
-def contents_of(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in folder.iterdir()}
-
-
 @settings(max_examples=examples(15), deadline=None)
 @given(documents, st.data())
 def test_segments_compile_to_the_same_bytes_as_one(
@@ -133,4 +128,5 @@ def test_segments_compile_to_the_same_bytes_as_one(
                 )
             )
             compile_postings(parts, names, prior, placed, Path(name) / target)
-        assert contents_of(Path(name) / "parts") == contents_of(Path(name) / "one")
+        one, divided = ((Path(name) / target).read_bytes() for target in ("one", "parts"))
+        assert one == divided
