@@ -10,9 +10,8 @@ import httpx
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from indexer.__main__ import main
 from tests.support.clients.browser import visit
-from tests.support.running import Json, endpoint, serve, service, write_lines
+from tests.support.running import Json, build_records, endpoint, serve, service
 
 SEARCH = "/v1/search/endpoints"
 OWL = "https://owl.example"
@@ -56,9 +55,7 @@ RECORDS = [
 def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
     """Serve two services, one of them with many endpoints."""
     folder = tmp_path_factory.mktemp("endpoints")
-    source = write_lines(folder / "services.jsonl", RECORDS)
-    assert main(["build", source, "--out", str(folder / "artifacts")]) == 0
-    with serve(folder / "artifacts") as client:
+    with serve(build_records(folder, RECORDS, "--no-downloads")) as client:
         yield client
 
 
