@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import json
 import math
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -67,6 +68,14 @@ class Scheduling(LoadFileScheduling):  # type: ignore[misc]  # pytest-xdist has 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadFileScheduling:
     """Replace the scheduler of pytest-xdist."""
     return Scheduling(config, log)
+
+
+def pytest_configure() -> None:
+    """Handle SIGINT, which a shell without job control has its background processes ignore.
+
+    Programs that tests start and interrupt would inherit that.
+    """
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
