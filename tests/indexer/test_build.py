@@ -14,7 +14,6 @@ from indexer.text import MAX_LEVELS
 from service.snapshot.snapshot import open_snapshot
 from tests.support.artifacts import ids, listed, overlays, reported, snapshots
 from tests.support.running import (
-    SHARED,
     Build,
     Json,
     endpoint,
@@ -199,27 +198,6 @@ def test_deeply_nested_records_are_rejected_and_others_listed(
         "wide",
         f"deep-{MAX_LEVELS - 1}",
     }
-
-
-@pytest.mark.skipif(not SHARED.exists(), reason="the real data is not available")
-def test_real_feeds_catalogue_and_payments_are_built_into_one_catalogue(
-    artifacts: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    names = ("bazaar/resources_v1_2025-12.json", "bazaar/resources_v2_2026-06.json")
-    page = SHARED / "agentic" / "services_page_2026-05.json"
-    payments = SHARED / "transactions" / "base_payments_2026.csv"
-    sources = map(str, [*(SHARED / name for name in names), page])
-    options = ["--json", "--max-rejects", "10%", "--max-price", "1000000"]
-    options += ["--transactions", str(payments), "--out", str(artifacts)]
-    assert main(["build", *sources, *options]) == 0
-    report = reported(capsys)
-    assert [each["records"] for each in report["sources"][:3]] == [1400, 60, 50]
-    written = {each["id"]: each for each in json.loads(page.read_text())["services"]}
-    snapshot = open_snapshot(artifacts)
-    published = {key: json.loads(snapshot.find(key) or b"null") for key in written}
-    assert published == written
-    assert report["services"] == len(snapshot.services) > len(written)
-    assert report["endpoints"] == snapshot.manifest.counts.endpoints
 
 
 def test_a_build_that_cannot_write_its_whoosh_index_is_published_and_says_so(

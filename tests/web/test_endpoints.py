@@ -118,15 +118,6 @@ def test_a_filter_counts_and_finds_as_the_api_does(
     expect(page.locator("details[open] .number")).to_have_count(0)  # another search would count
 
 
-def test_curated_only_finds_endpoints_of_curated_services(page: Page, client: httpx.Client) -> None:
-    page.goto("/endpoints?q=tides")
-    expect(page.get_by_role("link", name="Ferry tides")).to_be_visible()
-    page.get_by_role("checkbox", name="Curated only").click()
-    lists(page, client.get(SEARCH, params={"q": "tides", "enriched": "true"}))
-    expect(page.get_by_role("link", name="Ferry tides")).to_have_count(0)
-    expect(page.locator(".badge").first).to_have_text("Curated")
-
-
 def test_a_row_has_the_terms_and_leads_to_the_service_and_to_the_endpoint(page: Page) -> None:
     page.goto("/endpoints?q=wind+maps")
     row = page.locator(".card").first
