@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import gc
 import json
 import math
+import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -69,6 +72,14 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadFil
     return Scheduling(config, log)
 
 
+def pytest_configure() -> None:
+    """Handle SIGINT, which a shell without job control has its background processes ignore.
+
+    Programs that tests start and interrupt would inherit that.
+    """
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark tests by their requirements; start with the longest, so that no process ends alone."""
     for item in items:
@@ -102,11 +113,16 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
 
 @pytest.fixture(scope="session")
 def sample(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Artifacts of the sample catalogue."""
-    artifacts = tmp_path_factory.mktemp("sample")
-    transactions = str(SEEDS / "transactions.jsonl")
-    arguments = ["--transactions", transactions, "--out", str(artifacts)]
-    assert main(["build", str(SEEDS / "services.jsonl"), *arguments]) == 0
+    """Artifacts of the sample catalogue, which one process builds for all of pytest-xdist."""
+    folder = tmp_path_factory.getbasetemp()
+    folder = folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder
+    artifacts = folder / "sample"
+    with (folder / "sample.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (artifacts / "CURRENT").exists():
+            transactions = str(SEEDS / "transactions.jsonl")
+            arguments = ["--transactions", transactions, "--out", str(artifacts)]
+            assert main(["build", str(SEEDS / "services.jsonl"), *arguments]) == 0
     return artifacts
 
 

@@ -1,4 +1,4 @@
-"""Benchmarks of pages, search, builds and serving, each compared with other systems."""
+"""Benchmarks of search, builds and serving, each compared with other systems."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from tests.benchmarks.indexing.memory import bench_memory
 from tests.benchmarks.indexing.rebuilds import bench_rebuilds
 from tests.benchmarks.searching.endpoints import bench_endpoints
 from tests.benchmarks.searching.engines import bench_engines
-from tests.benchmarks.searching.pages import bench_pages
 from tests.benchmarks.searching.services import PEERS, bench_search
 from tests.benchmarks.searching.stuffing import bench_stuffing
 from tests.benchmarks.serving.agents import bench_agents
@@ -37,7 +36,6 @@ def bench_services(counts: list[int] | None) -> None:
 
 
 PARTS: dict[str, Callable[[argparse.Namespace], None]] = {
-    "pages": lambda _: bench_pages(),
     "search": lambda options: bench_search(options.documents, options.peers),
     "endpoints": lambda options: bench_endpoints(options.documents),
     "stuffing": lambda options: bench_stuffing(options.set),

@@ -6,6 +6,7 @@ import ast
 import json
 import re
 import tomllib
+from importlib.metadata import version
 from pathlib import Path
 from shutil import which
 from typing import Any
@@ -213,6 +214,11 @@ def test_the_architecture_document_has_every_dependency_and_no_other() -> None:
     rows = re.findall(r"^\| ([^|]+) \|", table, re.MULTILINE)[1:]
     cells = [re.sub(r" \(extra .*\)", "", row) for row in rows if row.strip("-")]
     assert {name for cell in cells for name in cell.split(", ")} == declared
+
+
+def test_one_release_of_whoosh3_is_pinned_exactly() -> None:
+    pins = [each for each in PROJECT["dependencies"] if each.startswith("whoosh")]
+    assert pins == [f"whoosh3=={version('whoosh3')}"]
 
 
 @pytest.mark.parametrize("package", ["service", "indexer"])

@@ -325,32 +325,6 @@ def test_an_overlay_declines_without_its_name(tmp_path: Path) -> None:
         assert "patch" not in str(report)
 
 
-def test_the_same_sources_give_the_same_tables_whatever_was_built_before(tmp_path: Path) -> None:
-    given_ = [
-        v2({}) | {"resource": f"{scheme}://one.example/{number}", "accepts": [accept()]}
-        for number in range(3)
-        for scheme in ("http", "https")
-    ]
-    curated = [
-        service("one", endpoints=[endpoint() | {"url": "https://two.example/"}]),
-        service("one", endpoints=[endpoint() | {"url": "https://three.example/"}]),
-        service("gone", endpoints=[endpoint() | {"url": "https://four.example/"}]),
-    ]
-    deny = [{"id": "gone", "reason": "asked for"}]
-
-    def tables(name: str, *before: list[Json]) -> dict[str, bytes]:
-        (tmp_path / name).mkdir()
-        folder = CatalogueFolder(tmp_path / name)
-        for each in (*before, given_):
-            found = source("found", each, kind="resources")
-            status = folder.build(found, source("curated", curated), options=OPTIONS, deny=deny)
-            assert status == 0
-        published_ = open_snapshot(folder.artifacts).folder / "listings"
-        return {each.name: each.read_bytes() for each in published_.iterdir()}
-
-    assert tables("anew") == tables("again", given_[:3])
-
-
 def test_the_page_of_an_endpoint_beyond_its_record_leads_to_the_service(
     build: Build, artifacts: Path
 ) -> None:

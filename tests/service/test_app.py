@@ -30,7 +30,7 @@ from service.artifacts.opening import open_served
 from service.settings import Settings
 from service.snapshot import Snapshot
 from tests.support.artifacts import folder
-from tests.support.running import ROOT, Build, eventually, serve, serve_process
+from tests.support.running import ROOT, Build, eventually, serve
 from tests.support.running import service as record
 
 
@@ -83,14 +83,6 @@ def test_a_request_does_not_wait_for_the_watcher_to_open_the_first_snapshot(
     finally:
         may_open.set()
         snapshots.stop()
-
-
-def test_a_damaged_snapshot_is_not_served(artifacts: Path, build: Build) -> None:
-    assert build([record("a")]) == 0
-    next((artifacts / "snapshots").glob("*/records.json")).write_text("{}")
-    with serve(artifacts) as client:
-        response = client.get("/v1/services")
-        assert (response.status_code, response.json()["error"]["code"]) == (503, "snapshot_damaged")
 
 
 @pytest.mark.parametrize("name", ["manifest.json", "filters.arrays"])
@@ -187,11 +179,6 @@ def test_make_passes_a_port_only_when_one_is_given(target: str) -> None:
     assert "-m service --port 8781" in dry_run("PORT=8781")
 
 
-def test_two_workers_serve(sample: Path) -> None:
-    with serve_process(sample, "--workers", "2") as (client, _):
-        assert client.get("/v1/services?limit=1").status_code == 200
-
-
 def test_a_mounted_application_serves_its_paths_under_the_prefix(sample: Path) -> None:
     outer = Starlette(routes=[Mount("/shop", create_app(Settings(artifacts=str(sample))))])
 
@@ -207,18 +194,6 @@ def test_a_mounted_application_serves_its_paths_under_the_prefix(sample: Path) -
             openapi = (await client.get("/shop/openapi.json")).json()
             assert openapi["servers"] == [{"url": "/shop"}]
             assert (await client.get("/v1/services")).status_code == 404
-
-    asyncio.run(check())
-
-
-def test_a_mounted_application_without_a_snapshot_is_healthy(tmp_path: Path) -> None:
-    outer = Starlette(routes=[Mount("/shop", create_app(Settings(artifacts=str(tmp_path))))])
-
-    async def check() -> None:
-        transport = httpx.ASGITransport(outer)
-        async with httpx.AsyncClient(transport=transport, base_url="http://a.example") as client:
-            assert (await client.get("/shop/healthz")).status_code == 200
-            assert (await client.get("/shop/v1/services")).status_code == 503
 
     asyncio.run(check())
 

@@ -22,6 +22,9 @@ from service.networks import network_key
         ("bsc-mainnet", "BNB Chain"),
         ("xlayer", "eip155:196"),
         ("solana-mainnet-beta", "solana:5eykt4UsFv8P8NJdTREpY1vzqKqZKvdp"),
+        ("Solana", "solana:5eykt4UsFv8P8NJdTREpY1vzqKqZKvdpKpBHvNsQ4bVn"),
+        ("polygon", "eip155:137"),
+        ("Newnet", "newnet"),
     ],
 )
 def test_names_of_one_network_have_one_key(name: str, same: str) -> None:

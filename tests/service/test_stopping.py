@@ -18,7 +18,6 @@ from pathlib import Path
 import httpx
 import pytest
 
-from indexer.__main__ import main
 from service.app import create_app
 from service.http.load_shedding import INTERVAL
 from service.settings import Settings
@@ -30,7 +29,14 @@ from tests.support.processes import (
     kill_worker,
     run_service,
 )
-from tests.support.running import ROOT, Build, eventually, serve, service, write_lines
+from tests.support.running import (
+    ROOT,
+    Build,
+    build_records,
+    eventually,
+    serve,
+    service,
+)
 
 NEVER_SHED = ("/v1/services?limit=1", "/v1/services/tidewatch-example", "/v1/ecosystem/overview")
 SEARCH = "/v1/search/services?q="
@@ -71,11 +77,8 @@ def stops_cleanly(server: ServiceProcess) -> bool:
 @pytest.fixture(scope="module")
 def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Artifacts with a page of 20 MB, more than the buffers of a socket hold."""
-    folder = tmp_path_factory.mktemp("large")
     records = [service(f"s{n}", name="Harbour", padding="x" * 100_000) for n in range(200)]
-    source = write_lines(folder / "large.jsonl", records)
-    assert main(["build", source, "--out", str(folder / "artifacts"), "--quiet"]) == 0
-    return folder / "artifacts"
+    return build_records(tmp_path_factory.mktemp("large"), records)
 
 
 @pytest.mark.parametrize(

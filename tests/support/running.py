@@ -87,6 +87,14 @@ def write_lines(path: Path, records: Iterable[Any]) -> str:
     return str(path)
 
 
+def build_records(folder: Path, records: Iterable[Any], *options: str) -> Path:
+    """Build records in a folder, plainly where there are no options; returns the artifacts."""
+    source, artifacts = write_lines(folder / "records.jsonl", records), folder / "artifacts"
+    arguments = ["build", source, "--out", str(artifacts), "--quiet", *(options or PLAIN)]
+    assert index(arguments) == 0
+    return artifacts
+
+
 def toml_table(keys: Json) -> str:
     """Return the members of a table of TOML."""
     return "".join(f"{name} = {_toml_value(value)}\n" for name, value in keys.items())

@@ -152,28 +152,6 @@ def has(item: Json, key: str, value: str) -> bool:
     return any(entry.get(key) == value for entry in item["accepts"])
 
 
-def test_the_walk_of_agentkit_has_all_resources(client: httpx.Client, listed: list[Json]) -> None:
-    walked: list[Json] = []
-    while True:
-        url = "/discovery/resources"
-        data = client.get(url, params={"limit": 1000, "offset": len(walked)}).json()
-        batch = data.get("resources", data.get("items", []))
-        walked += batch
-        if not batch or len(walked) >= data.get("pagination", {}).get("total", 0):
-            break
-    assert walked == listed
-    assert all(each["metadata"].get("description") for each in walked if each.get("description"))
-
-
-def test_the_walk_of_x402scan_has_all_resources(client: httpx.Client, listed: list[Json]) -> None:
-    walked, offset, total = [], 0, 1
-    while total > offset:
-        data = client.get("/discovery/resources", params={"offset": offset}).json()
-        walked += data["items"]
-        offset, total = offset + data["pagination"]["limit"], data["pagination"]["total"]
-    assert walked == listed
-
-
 def test_another_ratecard_that_reads_the_listing_lists_the_same(
     client: httpx.Client, listed: list[Json], tmp_path: Path
 ) -> None:

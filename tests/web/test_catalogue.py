@@ -134,13 +134,6 @@ def test_pages_follow_each_other(page: Page, client: httpx.Client) -> None:
     shows(page, client.get(SEARCH, params={"q": "weather"}))
 
 
-def test_a_page_past_the_end_leads_back_to_the_last_one(page: Page) -> None:
-    page.goto("/?offset=100000")
-    expect(page.get_by_role("status")).to_have_text("No more services: there are 184 services")
-    page.get_by_role("link", name="Previous").click()
-    expect(page.get_by_role("status")).to_have_text("169–184 of 184 services")
-
-
 def test_a_search_without_matches_leads_to_all_services(page: Page, client: httpx.Client) -> None:
     page.goto("/?q=zzzzzz")
     expect(page.get_by_role("heading", name="No services match")).to_be_visible()

@@ -10,9 +10,8 @@ import httpx
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from indexer.__main__ import main
 from tests.support.clients.browser import visit
-from tests.support.running import Json, endpoint, serve, service, write_lines
+from tests.support.running import Json, build_records, endpoint, serve, service
 
 SEARCH = "/v1/search/endpoints"
 OWL = "https://owl.example"
@@ -56,9 +55,7 @@ RECORDS = [
 def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
     """Serve two services, one of them with many endpoints."""
     folder = tmp_path_factory.mktemp("endpoints")
-    source = write_lines(folder / "services.jsonl", RECORDS)
-    assert main(["build", source, "--out", str(folder / "artifacts")]) == 0
-    with serve(folder / "artifacts") as client:
+    with serve(build_records(folder, RECORDS, "--no-downloads")) as client:
         yield client
 
 
@@ -119,15 +116,6 @@ def test_a_filter_counts_and_finds_as_the_api_does(
     lists(page, response)
     expect(choice.locator("input")).to_be_checked()
     expect(page.locator("details[open] .number")).to_have_count(0)  # another search would count
-
-
-def test_curated_only_finds_endpoints_of_curated_services(page: Page, client: httpx.Client) -> None:
-    page.goto("/endpoints?q=tides")
-    expect(page.get_by_role("link", name="Ferry tides")).to_be_visible()
-    page.get_by_role("checkbox", name="Curated only").click()
-    lists(page, client.get(SEARCH, params={"q": "tides", "enriched": "true"}))
-    expect(page.get_by_role("link", name="Ferry tides")).to_have_count(0)
-    expect(page.locator(".badge").first).to_have_text("Curated")
 
 
 def test_a_row_has_the_terms_and_leads_to_the_service_and_to_the_endpoint(page: Page) -> None:

@@ -9,9 +9,8 @@ import httpx
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from indexer.__main__ import main
 from tests.support.clients.browser import visit
-from tests.support.running import SOAK, serve, write_lines
+from tests.support.running import SOAK, build_records, serve
 from tests.support.sources.awkward import ADDRESSES, TEXTS, hostile
 
 NUMBERS = tuple(range(len(TEXTS))) if SOAK else (2, 3, 5, 10)
@@ -34,9 +33,7 @@ FOREIGN = """
 def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
     """Serve a hostile catalogue."""
     folder = tmp_path_factory.mktemp("hostile")
-    source = write_lines(folder / "services.jsonl", hostile())
-    assert main(["build", source, "--out", str(folder / "artifacts")]) == 0
-    with serve(folder / "artifacts") as client:
+    with serve(build_records(folder, hostile(), "--no-downloads")) as client:
         yield client
 
 

@@ -37,25 +37,6 @@ def test_output_fields_of_resources_beyond_the_record_are_searched(
     assert len(found(artifacts, "zebrafish")) == 1
 
 
-def test_a_build_that_reuses_another_has_the_same_output_fields(
-    build: Build, artifacts: Path
-) -> None:
-    other = [resource(f"https://other.example/{n}") for n in range(2)]
-    assert build([listed("a"), listed("b"), other[0]]) == 0
-    assert build([listed("a"), listed("b"), *other]) == 0
-    snapshot = open_snapshot(artifacts).id
-    assert len(found(artifacts, "zebrafish")) == 1
-    assert build([listed("a"), listed("b"), *other], options=("--from-scratch",)) == 0
-    assert open_snapshot(artifacts).id == snapshot
-
-
-def test_a_changed_output_changes_what_is_found(build: Build, artifacts: Path) -> None:
-    assert build([listed("a"), listed("b")]) == 0
-    assert build([listed("a", "wolverine"), listed("b", "wolverine")]) == 0
-    assert found(artifacts, "zebrafish") == []
-    assert len(found(artifacts, "wolverine")) == 1
-
-
 def test_an_overlay_leaves_the_output_fields(build: Build, artifacts: Path) -> None:
     overlay = artifacts.parent / "overlay.json"
     overlay.write_text('{"domain:api.weather-data.example":{"enriched":true}}')

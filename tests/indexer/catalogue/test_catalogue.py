@@ -123,14 +123,6 @@ def test_a_domain_may_be_taken_down_by_its_name(
         assert domain_ids(artifacts).keys() == {"scam-shop.example"}
 
 
-def test_a_derived_id_that_another_record_has_gets_a_hash(artifacts: Path, build: Build) -> None:
-    given_one = service("a-example", domain="other.example")
-    assert build([given_one, service(None, domain="a.example")]) == 0
-    one, other = sorted(ids(artifacts))
-    assert one == "a-example"
-    assert other.startswith("a-example-")
-
-
 def test_a_derived_id_replaces_the_same_service_of_an_earlier_source(
     artifacts: Path, build: Build
 ) -> None:

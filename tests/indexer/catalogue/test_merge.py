@@ -83,21 +83,6 @@ def merge(tmp_path: Path) -> Merge:
     return merge
 
 
-def test_a_resource_of_several_sources_is_one_listing_with_the_payments_of_all(
-    merge: Merge,
-) -> None:
-    one = resource(description="Forecasts", tags=None, lastUpdated=OLD, mimeType="text/html")
-    other = resource(URL.upper().replace("/V1/FORECAST", "/v1/forecast"), ON_SOLANA, tags=["rain"])
-    outcome = merge(Feed([one], "one"), Feed([other | {"lastUpdated": NEW}], "other"))
-    (listing,) = outcome.listings
-    assert [each["network"] for each in listing["accepts"]] == ["solana", "eip155:8453"]
-    assert (listing["description"], listing["tags"]) == ("Forecasts", ["rain"])
-    assert (listing["mimeType"], listing["lastUpdated"]) == ("text/html", NEW)
-    assert outcome.services[0]["networks"] == ["Base", "Solana"]
-    assert not outcome.conflicts
-    assert not outcome.dropped
-
-
 @pytest.mark.parametrize(
     ("one", "other"),
     [
@@ -126,29 +111,6 @@ def test_entries_of_one_asset_come_whole_from_one_source(merge: Merge) -> None:
         Feed([resource(URL, accept("7", payTo="0xC"), ON_SOLANA, lastUpdated=OLD)], "other"),
     ]
     assert merge(*feeds).listings[0]["accepts"] == [*pair, ON_SOLANA]
-
-
-def test_a_less_trusted_source_adds_nothing_but_usage_to_a_url_that_a_more_trusted_one_lists(
-    merge: Merge,
-) -> None:
-    trusted = v2({"method": "GET"})
-    liar = v2({"method": "GET"}) | resource(
-        URL,
-        LIAR,
-        ON_SOLANA,
-        serviceName="Official",
-        description="x",
-        lastUpdated=NEW,
-        quality={"l30DaysTotalCalls": 5},
-    )
-    more = [liar, v2({"method": "POST"}), v2({"type": "mcp", "tool": "rain"})]
-    alone = merge(Feed([trusted], "trusted", 1))
-    outcome = merge(Feed(more, "liar"), Feed([trusted], "trusted", 1))
-    (get,) = outcome.listings
-    assert get.pop("quality") == {"l30DaysTotalCalls": 5}
-    assert [get] == alone.listings
-    assert outcome.dropped == ["liar items[1]", "liar items[2]"]
-    assert outcome.services[0]["name"] == alone.services[0]["name"]
 
 
 def test_a_payee_that_another_source_names_is_a_conflict_which_is_not_served(
@@ -182,13 +144,6 @@ def test_the_source_of_an_entry_that_was_served_keeps_it_and_its_changes_are_fol
     fourth = merge(rival, newcomer, honest("20000", OLD), served=third.table)
     assert fourth.payees == ["0xHonest", "So1"]
     assert merge(newcomer, served=fourth.table).payees == ["0xLiar", "So1"]
-
-
-def test_a_more_trusted_newcomer_takes_entries_that_were_served(merge: Merge) -> None:
-    lying = Feed([resource(URL, LIAR, lastUpdated=NEW)], "liar")
-    first = merge(lying)
-    outcome = merge(lying, Feed([resource(URL, HONEST)], "honest", 1), served=first.table)
-    assert outcome.payees == ["0xHonest"]
 
 
 def test_usage_is_the_most_trusted_that_is_stated_and_among_equals_the_larger(
@@ -229,13 +184,6 @@ def test_an_undeclared_method_joins_the_only_one_that_is_declared(
 def test_an_undeclared_method_stays_beside_several_that_are_declared(merge: Merge) -> None:
     declared = [v2({"method": method}) for method in ("GET", "POST")]
     assert merge(Feed(declared, "one"), Feed([resource()], "other")).methods == ["", "GET", "POST"]
-
-
-def test_a_less_trusted_source_declares_no_method_of_a_url(merge: Merge) -> None:
-    feeds = [Feed([v2({"method": "POST"})], "other"), Feed([resource()], "trusted", 1)]
-    outcome = merge(*feeds)
-    assert outcome.methods == [""]
-    assert outcome.dropped == []
 
 
 def test_versions_of_the_protocol_are_merged(merge: Merge) -> None:

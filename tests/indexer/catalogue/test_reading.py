@@ -29,8 +29,8 @@ from indexer.processes.pool import Pool
 from indexer.resources.x402 import read_resource
 from indexer.untrusted import SECOND, since_epoch
 from service.snapshot.manifest import read_manifest
-from tests.support.artifacts import folder, listed
-from tests.support.running import Build, endpoint, examples, service
+from tests.support.artifacts import folder
+from tests.support.running import endpoint, examples, service
 from tests.support.sources.x402 import resource
 from tests.support.workers import kill_itself
 
@@ -150,13 +150,6 @@ def test_denials_that_workers_find_are_counted_and_future_dates_hold_until_they_
         assert [isinstance(each, TakenDown) for each in found] == [True, False, False, False, True]
         assert rules.denials.counts == {denial: 2}
         assert rules.holds_until == since_epoch(NOW) + 3600 * SECOND - 1
-
-
-def test_calls_beyond_64_bits_are_kept(artifacts: Path, build: Build) -> None:
-    use = {"l30DaysTotalCalls": str(2**63 - 1), "l30DaysUniquePayers": "1"}
-    busy = service("busy", endpoints=[endpoint() | {"quality": use}] * 3)
-    assert build([service("a"), busy]) == 0
-    assert [each["id"] for each in listed(artifacts)] == ["busy", "a"]
 
 
 @given(histories)

@@ -16,7 +16,6 @@ from tests.support.running import Json
 from tests.support.sources.x402 import Feed, accept, discover, resource
 
 HOST = "https://api.one.example"
-ICON = f"{HOST}/icon.png"
 
 Group = Callable[..., Json]
 
@@ -71,13 +70,6 @@ def test_a_service_has_the_name_and_category_that_a_third_of_its_listings_give(
     assert service.get("serviceName") == service.get("category") == expected
 
 
-def test_one_of_many_listings_does_not_name_their_service(group: Group) -> None:
-    lure = at("lure", serviceName="CLAIM FREE USDC", iconUrl=ICON, metadata={"category": "Free"})
-    service = group(Feed([lure, *named(*[""] * 40)]))
-    assert service["name"] == "One"
-    assert not {"serviceName", "iconUrl", "category"} & service.keys()
-
-
 def test_only_listings_that_pay_the_commonest_payee_name_a_service(group: Group) -> None:
     own = named(*["Weather"] * 3, *[""] * 3, payee="0xOwn")
     spam = [each for n in range(9) for each in named("Spam", payee=f"0x{n}")]
@@ -90,19 +82,6 @@ def test_only_listings_that_pay_the_commonest_payee_name_a_service(group: Group)
 def test_without_any_payee_all_listings_name_a_service(group: Group) -> None:
     bare = [{"resource": f"{HOST}/{n}", "serviceName": "Weather"} for n in range(3)]
     assert group(Feed(bare))["name"] == "Weather"
-
-
-def test_the_texts_of_a_service_are_those_of_its_most_trusted_sources(group: Group) -> None:
-    trusted = [at("a", serviceName="Weather", description="Forecasts", tags=["rain"], iconUrl=ICON)]
-    spam = [
-        at(f"s{n}", serviceName="Spam", description="Spam", tags=["spam"], lastUpdated=n)
-        for n in range(20)
-    ]
-    alone = group(Feed(trusted, trust=1))
-    service = group(Feed(spam, "spam"), Feed(trusted, "trusted", 1))
-    assert len(service["endpoints"]) == 21
-    for name in ("name", "serviceName", "description", "tags", "iconUrl"):
-        assert service[name] == alone[name]
 
 
 def test_a_service_without_descriptions_is_described_by_names_of_endpoints_or_tags(

@@ -29,7 +29,6 @@ from tests.support.running import (
     service,
     write_lines,
 )
-from tests.support.sources.feeds import misbehaving, pages_of
 from tests.support.sources.x402 import accept, resource
 
 ESCAPE = "\x1b"
@@ -174,40 +173,6 @@ def test_the_json_report_is_one_line_with_the_same_figures(
     }
 
 
-def test_a_catalogue_file_is_built_from_files_beside_it(
-    tmp_path: Path, artifacts: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    folder = tmp_path / "catalogue"
-    folder.mkdir()
-    write_lines(folder / "own.jsonl", [service("a")])
-    write_lines(folder / "paid.jsonl", [payment()])
-    write_lines(folder / "fixes.json", [{"id": "a", "name": "Corrected"}])
-    (folder / "catalogue.toml").write_text(
-        '[[source]]\nname = "own"\npath = "own.jsonl"\n'
-        '[[source]]\nname = "paid"\npath = "paid.jsonl"\nkind = "payments"\n'
-        '[[source]]\nname = "fixes"\npath = "fixes.json"\nkind = "overlay"\n'
-    )
-    arguments = [str(folder / "catalogue.toml"), "--out", str(artifacts), "--json"]
-    assert main(["build", *arguments]) == 0
-    report = reported(capsys)
-    assert (report["services"], report["payments"]) == (1, 1)
-    assert open_snapshot(artifacts).search("corrected").ids == ["a"]
-
-
-def test_a_feed_has_its_time_and_the_file_that_positions_are_lines_of(
-    artifacts: Path, build: Build, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with misbehaving(pages_of([resource(), resource("http://plain.example/")])) as server:
-        assert build(server.url) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == f"{server.url}: 2 records: 1 published, 1 left out"
-    assert re.fullmatch(r"  read as of \d{4}-\d\d-\d\dT[0-9:.]+Z", lines[1])
-    file = Path(lines[2].removeprefix("  positions are lines of "))
-    assert file.is_relative_to(artifacts)
-    assert "plain.example" in file.read_text().splitlines()[1]
-    assert f"  left out {server.url}:2: $.resource: is not encrypted" in lines
-
-
 def test_a_source_that_failed_is_skipped_or_read_as_it_was_and_says_why(
     tmp_path: Path, artifacts: Path, build: Build, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -225,21 +190,6 @@ def test_a_source_that_failed_is_skipped_or_read_as_it_was_and_says_why(
         assert len(open_snapshot(artifacts).services) == services
     assert build(source, [service("b")]) == 1
     assert capsys.readouterr().err == f"error: {source}: there is no such file\n"
-
-
-def test_changes_are_counted_since_the_served_snapshot(
-    build: Build, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert build([service("a"), service("b"), service("c")], options=("--quiet",)) == 0
-    records = [service("b", name="B"), service("c"), service("d"), service("e")]
-    assert build(records, options=("--json",)) == 0
-    assert reported(capsys)["changes"] == {"added": 2, "changed": 1, "removed": 1}
-    assert build(list(reversed(records)), options=("--json",)) == 0
-    report = reported(capsys)
-    assert (report["changed"], report["changes"]) == (
-        False,
-        {"added": 0, "changed": 0, "removed": 0},
-    )
 
 
 def test_all_fates_of_payments_and_all_their_reasons_are_printed(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +11,7 @@ from indexer.__main__ import main
 from indexer.cli.main import COMMANDS, parse_options
 from indexer.cli.options import given
 from indexer.options import BuildOptions
-from tests.support.running import ROOT, Build, service, write_lines
+from tests.support.running import Build, service, write_lines
 
 FULL = Path("/dev/full")
 CLUSTER = ["--opensearch-url", "https://h"]
@@ -148,22 +146,3 @@ def test_a_value_out_of_range_or_of_another_form_is_a_usage_error(
     error = capsys.readouterr().err
     assert error.startswith(f"error: argument --{option}: ")
     assert len(error) < 500
-
-
-def test_commands_that_need_httpx_name_the_extra_that_has_it(artifacts: Path, sample: Path) -> None:
-    options = [
-        "--out",
-        str(artifacts.parent / "probes.jsonl"),
-        "--contact",
-        "https://catalogue.example/",
-    ]
-    program = (
-        "import sys; sys.modules['httpx'] = None; from indexer.__main__ import main; "
-        f"assert main(['build', 'https://feed.example/', '--out', {str(artifacts)!r}]) == 1; "
-        f"assert main(['probe', '--artifacts', {str(sample)!r}, *{options!r}]) == 1"
-    )
-    command = [sys.executable, "-c", program]
-    finished = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-    missing = "needs the extra `indexer`; in the clone: .venv/bin/pip install -e '.[indexer]'"
-    errors = [f"error: fetching feeds {missing}", f"error: visiting endpoints {missing}"]
-    assert finished.stderr.splitlines() == errors

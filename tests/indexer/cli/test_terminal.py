@@ -127,15 +127,3 @@ def test_without_a_snapshot_the_error_has_the_command_to_run(
     assert main([*command, "--artifacts", str(artifacts)]) == 1
     error = capsys.readouterr().err
     assert f"ratecard build SOURCE --out {artifacts}" in error
-
-
-def test_tables_need_rich_and_json_does_not(
-    sample: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "rich.console", None)
-    command = ["search", "tide", "--artifacts", str(sample)]
-    assert main(command) == 1
-    output = capsys.readouterr()
-    assert output.out == ""
-    assert "the extra `indexer`" in output.err
-    assert main([*command, "--json"]) == 0

@@ -17,7 +17,7 @@ from indexer.errors import SourceError
 from indexer.intake.fetch import Feed, fetch_feeds
 from indexer.intake.lists import read_records
 from indexer.options import Limits
-from tests.support.running import SHARED, Json, service
+from tests.support.running import Json, service
 from tests.support.sources.feeds import (
     LINES,
     QUICK,
@@ -37,8 +37,6 @@ from tests.support.sources.feeds import (
     sending,
     source_of,
 )
-
-BAZAAR = SHARED / "bazaar" / "resources_v1_2025-12.json"
 
 
 @pytest.mark.parametrize("name", ["items", "resources", "services"])
@@ -72,16 +70,6 @@ def test_another_ratecard_is_a_feed(cache: Path, client: httpx.Client, seeds: li
     feed = fetch_feed(url, cache)
     names = sorted(seed["name"] for seed in seeds)
     assert sorted(record["name"] for record in items_of(feed)) == names
-
-
-@pytest.mark.skipif(not BAZAAR.exists(), reason="the real data is not available")
-@pytest.mark.parametrize("most", [100, 5000])
-def test_real_resources_are_read_in_pages_and_in_one(most: int, cache: Path) -> None:
-    resources = json.loads(BAZAAR.read_bytes())["resources"]
-    with misbehaving(pages_of(resources, most=most)) as server:
-        feed = fetch_feed(server.url, cache)
-    assert items_of(feed) == resources
-    assert len(server.queries) == (15 if most == 100 else 1)
 
 
 def counted(total: Any, most: int = 10) -> Behaviour:

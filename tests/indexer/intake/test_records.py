@@ -109,16 +109,6 @@ def test_every_format_is_recognised_by_its_content(
     assert names == [record["name"] for record in RECORDS[:expected]]
 
 
-@pytest.mark.parametrize("form", ["array over several lines", "empty envelope"])
-def test_what_is_recognised_is_built(
-    form: str, tmp_path: Path, artifacts: Path, build: Build
-) -> None:
-    source = tmp_path / "named.anyhow"
-    source.write_bytes(gzip.compress(FORMATS[form].encode()))
-    assert build(source) == 0
-    assert len(open_snapshot(artifacts).services) == (0 if form.startswith("empty") else 3)
-
-
 def test_the_download_of_a_catalogue_is_a_source_as_a_file_and_as_a_url(
     tmp_path: Path, artifacts: Path
 ) -> None:
@@ -141,18 +131,6 @@ def test_standard_input_is_a_source(artifacts: Path) -> None:
     finished = run_process("indexer", *arguments, input=lines())
     assert finished.returncode == 0, finished.stderr
     assert len(open_snapshot(artifacts).services) == 3
-
-
-def test_a_folder_is_read_as_its_json_files_by_name(
-    tmp_path: Path, artifacts: Path, build: Build
-) -> None:
-    folder = tmp_path / "feeds"
-    folder.mkdir()
-    write_lines(folder / "b.jsonl", [service("x", name="later")])
-    write_lines(folder / "a.json", [service("x", name="earlier")])
-    (folder / "notes.txt").write_text("not a source")
-    assert build(folder) == 0
-    assert json.loads(open_snapshot(artifacts).services.text(0))["name"] == "later"
 
 
 def texts(path: Path, **options: Any) -> list[bytes]:
@@ -239,18 +217,6 @@ def test_lines_after_a_malformed_first_one_are_records(
         (f"line {2 + number * passed}", text)
         for number, text in enumerate([others[0], "{", others[1]], 1)
     ]
-
-
-def test_lines_after_malformed_ones_are_built(
-    tmp_path: Path, artifacts: Path, build: Build
-) -> None:
-    source, listed = tmp_path / "feed.jsonl", tmp_path / "rejects.jsonl"
-    faults = [text for text in FIRST_FAULTS.values() if len(text) < MAX_RECORD]
-    source.write_text("\n".join([*faults, lines()]))
-    assert build(source, options=("--max-rejects", "100%", "--rejects", str(listed))) == 0
-    positions = [json.loads(line)["position"] for line in listed.read_text().splitlines()]
-    assert positions == [f"line {number}" for number in range(1, len(faults) + 1)]
-    assert len(open_snapshot(artifacts).services) == 3
 
 
 LIMIT, MANY = 4, 24  # MiB

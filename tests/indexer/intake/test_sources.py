@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -15,7 +13,7 @@ from indexer.errors import Misuse, SourceError
 from indexer.intake.sources import Inputs, fetch_feeds, find_inputs
 from indexer.options import BuildOptions, Kind, OnError, SourceOptions
 from indexer.progress import Progress
-from tests.support.running import ROOT, service, write_lines
+from tests.support.running import service, write_lines
 from tests.support.sources.feeds import QUICK, failing, misbehaving, pages_of, sending
 from tests.support.sources.x402 import resource
 
@@ -104,11 +102,6 @@ def test_a_url_with_its_scheme_in_upper_case_is_fetched(tmp_path: Path) -> None:
     with misbehaving(pages_of([resource("https://a.example/")])) as server:
         (feed,) = fetch(tmp_path, name_source(server.url.replace("http", "HTTP", 1))).sources
     assert "https://a.example/" in Path(feed.path).read_text()
-
-
-def test_without_feeds_httpx_is_not_imported() -> None:
-    code = "import sys; sys.modules['httpx'] = None; import indexer.build, indexer.cli.main"
-    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
 
 
 def test_a_url_of_another_scheme_is_an_error() -> None:

@@ -16,12 +16,11 @@ from indexer.intake.findings import Findings
 from indexer.payments.files import PaymentInput
 from indexer.payments.load import open_payments
 from indexer.progress import Progress
-from service.snapshot.snapshot import open_snapshot
 from tests.support.running import PLAIN, ROOT, payment, service, write_lines
-from tests.support.sources.payments import HEADER, hashes, overview, row
+from tests.support.sources.payments import HEADER, hashes, row
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
-MIB, GIB = 2**20, 2**30
+GIB = 2**30
 
 
 @pytest.mark.parametrize(
@@ -72,35 +71,6 @@ def test_an_artifacts_folder_that_duckdb_cannot_name_ends_the_build(
     out = str(tmp_path / name)
     assert main(["build", source, "--transactions", payments, "--out", out]) == 1
     assert "choose another --out" in capsys.readouterr().err
-
-
-def test_without_duckdb_a_catalogue_is_built_and_payments_name_the_extra_to_install(
-    tmp_path: Path, artifacts: Path
-) -> None:
-    source = write_lines(tmp_path / "s.jsonl", [service()])
-    name = write_lines(tmp_path / "p.jsonl", [payment()])
-    arguments = ["build", source, "--out", str(artifacts), *PLAIN]
-    program = (
-        "import sys; sys.modules['duckdb'] = None; from indexer.__main__ import main; "
-        f"assert main({arguments!r}) == 0; "
-        f"sys.exit(main({[*arguments, '--transactions', name]!r}))"
-    )
-    command = [sys.executable, "-c", program]
-    finished = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert finished.returncode == 1
-    assert "the extra `indexer`" in finished.stderr
-    assert "Traceback" not in finished.stderr
-    assert overview(artifacts) == {
-        "total_transactions": 0,
-        "total_amount": 0,
-        "unique_buyers": 0,
-        "unique_sellers": 0,
-        "latest_block_timestamp": None,
-    }
-    ecosystem = open_snapshot(artifacts).ecosystem
-    assert ecosystem.stats(1) == b""
-    assert ecosystem.stats(30) == b""
-    assert ecosystem.transactions(0, 24) == (b"", False)
 
 
 # The query would run for days. With a second thread, DuckDB may sleep until that one is done.

@@ -89,20 +89,6 @@ def test_csv_and_json_lines_in_either_shape_give_the_same_payments(tmp_path: Pat
         assert loaded == first, name
 
 
-def test_duplicates_are_found_across_files_of_one_option_and_of_several(
-    tmp_path: Path, artifacts: Path, build: Build, capsys: pytest.CaptureFixture[str]
-) -> None:
-    one = write_lines(tmp_path / "1.jsonl", [payment(log_index=1), payment(log_index=2)])
-    two = write_lines(tmp_path / "2.jsonl", [payment(log_index=2), payment(log_index=3)])
-    three = write_lines(tmp_path / "3.jsonl", [payment(log_index=3), payment(log_index=4)])
-    assert build([service()], options=("--transactions", one, two), payments=three) == 0
-    assert overview(artifacts)["total_transactions"] == 4
-    report = capsys.readouterr().out
-    for name in (two, three):
-        assert f"{name}: 2 records: 1 published, 1 left out\n" in report
-    assert "  left out: 1 × duplicate payments\n" in report
-
-
 Row = tuple[str, int | None, str, int]
 """A payment: transaction hash, log index, sender, amount."""
 

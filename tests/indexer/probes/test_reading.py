@@ -129,33 +129,6 @@ def test_a_listing_without_a_method_has_the_lines_of_any(tmp_path: Path) -> None
         assert read(inputs, tmp_path, listed=[(URL, method, [ENTRY])]).alive(0) == expected
 
 
-def test_a_drift_starts_after_the_last_price_that_was_as_listed(tmp_path: Path) -> None:
-    lines = [
-        quoted(ago(days=9), amount="7"),
-        quoted(ago(days=8)),
-        quoted(ago(days=6), amount="8"),
-        quoted(ago(days=5), network="polygon"),
-        quoted(ago(days=2), amount="9"),
-        dead(days=1),
-    ]
-    for each in (lines, lines[::-1]):
-        drift = facts(tmp_path, *each).drift
-        assert drift is not UNSET
-        assert drift.since == "2026-05-14T12:00:00.000Z"
-        assert [terms.amount for terms in drift.listed + drift.quoted] == ["1000", "9"]
-    assert facts(tmp_path, *lines, quoted(ago(hours=1))).drift is UNSET
-    assert facts(tmp_path, *lines, quoted(ago(hours=1), network="polygon")).drift is UNSET
-
-
-def test_a_host_that_answers_any_path_on_two_days_is_a_wildcard(tmp_path: Path) -> None:
-    def wild(days: float, *, wildcard: bool | None = True) -> dict[str, Any]:
-        return quoted(ago(days=days)) | {"wildcard": wildcard}
-
-    assert facts(tmp_path, wild(1), wild(1.1)).wildcard is UNSET
-    assert facts(tmp_path, wild(1), wild(2, wildcard=None), wild(3)).wildcard is True
-    assert facts(tmp_path, wild(1), wild(2, wildcard=False), wild(3)).wildcard is UNSET
-
-
 def test_untrusted_probers_decide_nothing_and_are_noted(tmp_path: Path) -> None:
     findings = Findings(None)
     trusted = source(tmp_path / "t", [dead(days=2), dead(days=3)])

@@ -1,4 +1,4 @@
-"""Facts of a listing for callers: an example of its template, and what comes before paying."""
+"""Facts of a listing for callers: examples, what comes before paying, tools, and advice."""
 
 from __future__ import annotations
 
@@ -6,18 +6,26 @@ import json
 from contextlib import suppress
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from indexer.errors import LeftOut
-from indexer.resources.x402 import MAX_REQUIREMENTS
+from indexer.resources.parameters import MAX_NAME as MAX_TOOL
+from indexer.resources.parameters import DeclaredInput
+from indexer.resources.x402 import MAX_REQUIREMENTS, NO_SERVER, advise, tool_of_url
+from service.schema.listings import Advice
+from service.schema.records import ParameterDescriptor
 from tests.support.running import Json, examples
 from tests.support.sources.x402 import (
     SERVER,
     TOOL,
     URL,
+    Feed,
     accept,
+    discover,
+    endpoint_of,
     listing_of,
     read,
     resource,
@@ -187,3 +195,146 @@ def test_any_value_may_stand_anywhere(
     record = resource(url, extensions=extensions, requires=requires, server=server)
     with suppress(LeftOut):  # a tool without a server
         assert facts_of(record)["endpoint"]["url"] == url
+
+
+def services_of(*feeds: Feed) -> list[Json]:
+    return [service for _, service in discover(feeds).groups()]
+
+
+@pytest.mark.parametrize(
+    ("url", "name"),
+    [
+        (TOOL, "forecast"),
+        ("MCP://Tool/Forecast", "Forecast"),
+        ("mcp://tool/a%20b", "a b"),
+        ("mcp://tool/", ""),
+        ("mcp://tool/a/b", ""),
+        ("mcp://tool/a?b", ""),
+        ("mcp://tool/%0A", ""),
+        ("mcp://tool/" + "x" * (MAX_TOOL + 1), ""),
+        ("mcp://server/forecast", ""),
+        ("https://tool/forecast", ""),
+    ],
+)
+def test_an_identifier_names_a_tool(url: str, name: str) -> None:
+    assert tool_of_url(url) == name
+
+
+def test_a_tool_is_an_endpoint_of_the_host_of_its_server() -> None:
+    record = tool(server=SERVER)
+    outline = read(record)
+    assert (outline.host, outline.domain, outline.identity) == (
+        "mcp.weather-data.example",
+        "mcp.weather-data.example",
+        SERVER,
+    )
+    assert endpoint_of(record) == {
+        "url": TOOL,
+        "method": "",
+        "description": "Tomorrow's weather",
+        "pricing": {"amount": "0.01", "currency": "USDC", "network": "Base", "scheme": "exact"},
+        "parameters": [{"group": "body", "name": "city", "type": "string", "required": True}],
+        "payTo": "0xPay",
+        "tool": "forecast",
+    }
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        lambda server: {"extensions": {"bazaar": {"serverUrl": server}}},
+        lambda server: {"extensions": {"bazaar": {"info": {"mcpUrl": server}}}},
+        lambda server: {"metadata": {"server": {"url": server}}},
+        lambda server: {"resource": {"url": TOOL, "endpoint": server}},
+        lambda server: {"server_url": server},
+    ],
+)
+def test_the_server_may_stand_in_several_places(place: Any) -> None:
+    assert read(resource(TOOL) | place(SERVER)).identity == SERVER
+    for other in ("not a URL", "mcp://server"):
+        with pytest.raises(LeftOut, match="nobody can call it") as caught:
+            read(resource(TOOL) | place(other))
+        assert caught.value.rule == NO_SERVER
+
+
+def test_a_tool_is_the_same_by_its_identifier_and_by_the_url_of_its_server() -> None:
+    by_url = tool(server="", url=SERVER)
+    (service,) = services_of(Feed([tool(server=SERVER)]), Feed([by_url], "b"))
+    assert [each["tool"] for each in service["endpoints"]] == ["forecast"]
+
+
+def test_tools_of_one_name_belong_to_their_servers() -> None:
+    others = tool(accept(payTo="0x02"), server="https://mcp.other.example/mcp")
+    services = services_of(Feed([tool(server=SERVER), others]))
+    assert [each["endpoints"][0]["url"] for each in services] == [TOOL, TOOL]
+    assert [each["domain"] for each in services] == [
+        "mcp.other.example",
+        "mcp.weather-data.example",
+    ]
+
+
+FIRST: Json = {"maxAmountRequired": "1"}
+SECOND = accept()
+WITH_SCHEMA: Json = {"outputSchema": {}}
+
+
+@pytest.mark.parametrize(
+    ("entries", "has_extension", "stated", "is_mixed"),
+    [
+        ([], True, 1, False),
+        ([FIRST], False, 1, False),
+        ([FIRST], False, None, False),
+        ([FIRST], False, 2, True),
+        ([FIRST], True, 1, True),
+        ([FIRST | WITH_SCHEMA], True, 1, False),
+        ([FIRST | WITH_SCHEMA], False, 2, True),
+        ([SECOND], False, 2, False),
+        ([SECOND], True, None, False),
+        ([SECOND], True, 1, True),
+        ([SECOND | WITH_SCHEMA], False, 2, True),
+        ([SECOND | WITH_SCHEMA], True, 2, False),
+        ([FIRST, SECOND], True, 1, False),
+        ([FIRST | SECOND], False, 2, False),
+        ([{}], False, 2, False),
+    ],
+)
+def test_the_version_and_the_schema_are_those_of_the_entries(
+    entries: list[Json], has_extension: bool, stated: int | None, is_mixed: bool
+) -> None:
+    values: Json = {"extensions": {"bazaar": {}}} if has_extension else {}
+    values["x402Version"] = stated
+    faults = advise(values, entries, URL, DeclaredInput(), "")
+    assert (Advice.WRONG_VERSION in faults) is is_mixed
+
+
+@pytest.mark.parametrize(
+    ("reference", "is_outside"), [("#/$defs/a", False), ("other.json#/a", True), (7, False)]
+)
+def test_a_schema_that_refers_to_another_document_is_found_at_any_depth(
+    reference: object, is_outside: bool
+) -> None:
+    schema = {"input": {"anyOf": [{"type": "string"}, {"items": {"$ref": reference}}]}}
+    for values, entry in (
+        ({}, {"outputSchema": schema}),
+        ({"extensions": {"bazaar": {"schema": schema}}}, SECOND),
+    ):
+        faults = advise(values, [entry], URL, DeclaredInput(), "")
+        assert (Advice.EXTERNAL_REF in faults) is is_outside
+
+
+@pytest.mark.parametrize(
+    ("parameter", "lacks_example"),
+    [
+        ({"group": "path", "example": "oslo"}, False),
+        ({"group": "path", "default": 0}, False),
+        ({"group": "path"}, True),
+        ({"group": "query", "example": "oslo"}, True),
+    ],
+)
+def test_a_placeholder_needs_an_example_of_a_path_parameter(
+    parameter: Json, lacks_example: bool
+) -> None:
+    values = {"name": "city", "type": "string"} | parameter
+    given = msgspec.json.decode(json.dumps(values), type=ParameterDescriptor)
+    faults = advise({}, [], "https://a.example/of/:city", DeclaredInput(parameters=[given]), "")
+    assert (Advice.NO_EXAMPLE in faults) is lacks_example

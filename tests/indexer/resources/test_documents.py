@@ -1,6 +1,10 @@
-"""Documents: a document speaks for the hosts of its source, and for no others."""
+"""Documents of any kind: told by content or key, and of the hosts of their source alone."""
 
 from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -8,13 +12,29 @@ import pytest
 from indexer.errors import InvalidRecord, LeftOut
 from indexer.options import SourceOptions
 from indexer.resources.documents import OTHER_HOSTS, Document
+from indexer.text import MAX_RECORD
+from tests.support.artifacts import ids, reported
+from tests.support.intake import CatalogueFolder, source
+from tests.support.running import Build, Json
+from tests.support.sources.feeds import misbehaving, sending
+from tests.support.sources.manifests import described, items
+from tests.support.sources.mpp import EMPTY, MAPS, TALK, directory, endpoint, service
+from tests.support.sources.openapi import DOCUMENTS, FREE, X402SCAN, document, fixed
 
 FETCHED = "https://docs.weather.example/openapi.json"
 SHARED = "https://one.vercel.app/openapi.json"
+FEEDS = "--allow-private-feeds"
+FAULTY = service("Other", endpoint(payment={"amount": "x"}), 5)
+KINDS: dict[str, tuple[Any, set[str]]] = {
+    "openapi": (document({"/a": {"get": fixed(), "post": FREE}}), {"api-weather-example"}),
+    "manifest": (items(described()), {"api-weather-example"}),
+    "mpp": (directory(MAPS, TALK, EMPTY), {"mpp-example-maps", "mpp-example-talk"}),
+}
+"""A document of each kind, and the ids of its services."""
 
 
 @pytest.mark.parametrize(
-    ("url", "source", "expected"),
+    ("url", "source_", "expected"),
     [
         ("https://api.weather.example/a", {"url": FETCHED}, True),
         ("https://WEATHER.example:8443/a", {"url": FETCHED}, True),
@@ -34,9 +54,9 @@ SHARED = "https://one.vercel.app/openapi.json"
     ],
 )
 def test_a_document_speaks_for_the_hosts_of_its_source(
-    url: str, source: dict[str, object], expected: bool
+    url: str, source_: dict[str, object], expected: bool
 ) -> None:
-    document = Document(b"", msgspec.convert({"name": "source"} | source, SourceOptions))
+    document = Document(b"", msgspec.convert({"name": "source"} | source_, SourceOptions))
     if expected:
         document.check_host("$", url)
         return
@@ -48,3 +68,72 @@ def test_a_document_speaks_for_the_hosts_of_its_source(
 def test_a_text_that_is_no_url_is_rejected() -> None:
     with pytest.raises(InvalidRecord, match=r"^\$\.a: is not a URL"):
         Document(b"", SourceOptions(name="source")).check_host("$.a", "weather")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("is_declared", [True, False])
+def test_a_fetched_document_is_read_by_its_kind_or_its_content(
+    kind: str, is_declared: bool, tmp_path: Path
+) -> None:
+    given, expected = KINDS[kind]
+    keys = {"kind": kind} if is_declared else {}
+    folder = CatalogueFolder(tmp_path)
+    with misbehaving(sending(given)) as server:
+        assert folder.build(source("docs", server.url, hosts=["*"], **keys), options=[FEEDS]) == 0
+    assert {*ids(folder.artifacts)} == expected
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_fetched_document_does_not_speak_for_other_domains(
+    kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = CatalogueFolder(tmp_path)
+    with misbehaving(sending(KINDS[kind][0])) as server:
+        assert folder.build(source("docs", server.url, kind=kind), options=[FEEDS]) == 0
+    assert ids(folder.artifacts) == []
+    assert "is outside of 127.0.0.1, from which the document was fetched" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("kind", "given", "error"),
+    [
+        ("records", X402SCAN, "is an OpenAPI document where a list of records is expected"),
+        ("records", KINDS["mpp"][0], "is an MPP directory where a list of records is expected"),
+        ("openapi", {"services": []}, "is not an OpenAPI document; correct its `kind`"),
+        ("openapi", {"swagger": "2.0"}, "is a Swagger 2.0 document, which is not read"),
+        ("openapi", X402SCAN | {"openapi": "2.0"}, "$.openapi: is not a version of OpenAPI 3"),
+        ("openapi", X402SCAN | {"x": "x" * MAX_RECORD}, f"is longer than the {MAX_RECORD:,} bytes"),
+        ("manifest", {"services": []}, "is not a manifest; correct its `kind`"),
+    ],
+)
+def test_a_document_of_another_kind_is_an_error(
+    kind: str, given: Json, error: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "docs.json").write_text(json.dumps(given))
+    docs = {"name": "docs", "path": "docs.json", "kind": kind, "on_error": "fail"}
+    assert CatalogueFolder(tmp_path).build(docs) != 0
+    assert error in " ".join(capsys.readouterr().err.split())
+
+
+@pytest.mark.parametrize("name", [*DOCUMENTS, "directory"])
+def test_counts_add_up_and_a_second_build_changes_nothing(
+    name: str, build: Build, artifacts: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = DOCUMENTS | {"directory": directory(MAPS, TALK, EMPTY, MAPS, FAULTY)}
+    path = artifacts.parent / "document.json"
+    path.write_text(json.dumps(given[name]))
+    options = ("--json", "--max-rejects", "100%")
+    assert build(path, options=options) == 0
+    report = reported(capsys)
+    (tally,) = report["sources"]
+    parts = tally["published"] + tally["rejected"] + sum(tally["leftOut"].values())
+    assert tally["records"] == parts > 0
+    if name == "directory":
+        assert (tally["published"], tally["rejected"]) == (4, 2)
+        assert tally["leftOut"] == {
+            "free operations": 2,
+            "services without endpoints": 1,
+            "duplicate listings": 2,
+        }
+    assert build(path, options=(*options, "--from-scratch")) == 0
+    assert reported(capsys)["snapshot"] == report["snapshot"]

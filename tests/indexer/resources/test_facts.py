@@ -47,7 +47,6 @@ def entry(*keys: str) -> Place:
 
 TOP, INNER, METADATA = below(), below("resource"), below("metadata")
 BAZAAR, INFO = below("extensions", "bazaar"), below("extensions", "bazaar", "info", "input")
-BAZAAR_SCHEMA = ("extensions", "bazaar", "schema", "properties", "input")
 FACTS: dict[str, list[tuple[Place, str, Any]]] = {
     "method": [
         (place, name, value)

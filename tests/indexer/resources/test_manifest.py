@@ -236,12 +236,6 @@ def check(found: Described) -> None:
     assert resource.is_listed != bool(resource.offers)
 
 
-def test_duplicates_are_read_alike() -> None:
-    one, other = read(objects(pointer(price="1"), pointer(price="1")))
-    assert one.resource == other.resource
-    assert one.position != other.position
-
-
 def test_a_complete_entry_is_listed_in_the_form_of_a_feed() -> None:
     (record,) = read(items(described()))
     fields: Json = json.loads(understand(record).text)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from indexer.catalogue_file import read_catalogue_file
 from indexer.cli.main import main
 from indexer.options import BuildOptions
 from indexer.resources.manifest import REASON
+from tests.support.artifacts import ids
 from tests.support.intake import CatalogueFolder, listings, source
 from tests.support.running import Json, examples, serve
 from tests.support.sources.feeds import misbehaving, sending
@@ -26,8 +26,6 @@ from tests.support.sources.manifests import (
     INSTRUCTIONS,
     described,
     entries,
-    items,
-    objects,
     pointer,
     urls,
 )
@@ -35,8 +33,6 @@ from tests.support.sources.openapi import FREE, document, fixed
 from tests.support.sources.x402 import accept, v2
 
 FEEDS = "--allow-private-feeds"
-DENIED = "0x" + "66" * 20
-EARLIER, LONG_AGO = ((datetime.now(UTC) - timedelta(days=days)).isoformat() for days in (1, 30))
 
 
 def listing(path: str, method: str = "GET", **fields: Any) -> Json:
@@ -53,35 +49,6 @@ def endpoints_of(artifacts: Path) -> dict[tuple[str, str], Json]:
         for record in records
         for each in record["endpoints"]
     }
-
-
-class Manifests:
-    """Catalogues with one manifest and other sources, and their reports."""
-
-    def __init__(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        self._path, self._capsys = folder / "manifest.json", capsys
-        self.folder = CatalogueFolder(folder)
-
-    def build(self, manifest: Any, *sources: Json, trust: int = 1, **policy: Any) -> Json:
-        """Build; returns the report, in which the records of the manifest have one fate each."""
-        self._path.write_text(json.dumps(manifest))
-        own = {"name": "manifest", "path": "manifest.json", "kind": "manifest", "trust": trust}
-        assert self.folder.build(own, *sources, options=["--json"], **policy) == 0
-        report: Json = json.loads(self._capsys.readouterr().out)
-        for tally in report["sources"]:
-            parts = tally["published"] + tally["rejected"] + sum(tally["leftOut"].values())
-            assert tally["records"] == parts
-        return report
-
-    def endpoints(self, manifest: Any, *sources: Json, **keys: Any) -> dict[tuple[str, str], Json]:
-        """Build; returns the endpoints."""
-        self.build(manifest, *sources, **keys)
-        return endpoints_of(self.folder.artifacts)
-
-
-@pytest.fixture
-def manifests(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Manifests:
-    return Manifests(tmp_path, capsys)
 
 
 @pytest.fixture(scope="module")
@@ -163,46 +130,18 @@ def test_each_entry_has_a_fate(
     assert reason in " ".join(capsys.readouterr().out.split())
 
 
-def test_a_complete_entry_is_listed_as_a_feed_lists_it(published: Path) -> None:
-    forecast = listings(published)[f"GET {HOST}/v1/forecast/oslo"]
-    assert forecast["accepts"] == [accept("50000")]
-    assert forecast["requires"] == ["sign-in-with-x"]
-    assert forecast["serviceName"] == "Weather House"
+def build_beside(folder: Path, manifest: Json, other: Json) -> Path:
+    """Build from a manifest and another source; returns the artifacts."""
+    catalogue = CatalogueFolder(folder)
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    own = {"name": "manifest", "path": "manifest.json", "kind": "manifest", "trust": 1}
+    assert catalogue.build(own, other) == 0
+    return catalogue.artifacts
 
 
-def test_bare_urls_change_no_id(manifests: Manifests) -> None:
+def test_bare_urls_change_no_id(tmp_path: Path) -> None:
     feed = source("feed", [v2({}) | {"resource": "https://a-b.example/x"}], kind="resources")
-    manifests.build(urls("https://a.b.example/y"), feed)
-    with serve(manifests.folder.artifacts) as client:
-        (found,) = client.get("/v1/services").json()["services"]
-    assert found["id"] == "a-b-example"
-
-
-def test_a_second_build_changes_nothing(manifests: Manifests) -> None:
-    sources = (source("feed", [listing("/a", ""), listing("/b")], kind="resources"),)
-    manifest = objects(*(pointer(path) for path in ("/a", "/b", "/c", "/d")))
-    first = manifests.build(manifest, *sources)
-    assert manifests.build(manifest, *sources, max_price=9_999)["snapshot"] == first["snapshot"]
-
-
-def test_a_fetched_manifest_does_not_speak_for_other_domains(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    folder = CatalogueFolder(tmp_path)
-    with misbehaving(sending(items(described()))) as server:
-        given = source("manifest", server.url, kind="manifest")
-        assert folder.build(given, options=[FEEDS]) == 0
-    assert endpoints_of(folder.artifacts) == {}
-    assert "is outside of 127.0.0.1, from which the document was fetched" in capsys.readouterr().out
-
-
-def test_another_document_is_no_manifest(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "a.json").write_text(json.dumps({"services": []}))
-    given = {"name": "a", "path": "a.json", "kind": "manifest", "on_error": "fail"}
-    assert CatalogueFolder(tmp_path).build(given) != 0
-    assert "is not a manifest; correct its `kind`" in capsys.readouterr().err
+    assert ids(build_beside(tmp_path, urls("https://a.b.example/y"), feed)) == ["a-b-example"]
 
 
 @settings(max_examples=examples(25), deadline=None)
@@ -236,48 +175,16 @@ def test_any_entry_has_one_fate(
     assert len(fates) == tally.malformed + sum(tally.left_out.values())
 
 
-@pytest.mark.parametrize("kind", [None, "manifest"])
-def test_a_manifest_of_paths_is_read_at_the_host_of_its_source(
-    tmp_path: Path, kind: str | None
-) -> None:
-    folder = CatalogueFolder(tmp_path)
-    paths = {"name": "Scanner", "endpoints": [{"path": "/scan", "method": "POST", "price": "$1"}]}
-    given = {"name": "a", "path": "a.json", "hosts": ["api.weather.example"]}
-    (tmp_path / "a.json").write_text(json.dumps(paths))
-    assert folder.build(given | ({"kind": kind} if kind else {})) == 0
-    ((place, found),) = endpoints_of(folder.artifacts).items()
-    assert place == ("/scan", "POST")
-    assert (found["pricing"]["amount"], found["pricing"]["currency"]) == ("1", "USD")
-
-
 def test_an_entry_of_a_manifest_merges_with_an_operation_of_a_document(
-    manifests: Manifests, tmp_path: Path
+    tmp_path: Path,
 ) -> None:
     (tmp_path / "api.json").write_text(
         json.dumps(document({"/tides": {"get": fixed() | {"summary": "Tides of a harbour"}}}, HOST))
     )
     operation = {"name": "api", "path": "api.json", "kind": "openapi", "curated": True}
     entry = {"url": HOST + "/tides", "method": "GET", "accepts": [accept("50000")]}
-    manifests.build({"resources": [entry]}, operation | {"trust": 1})
-    found = endpoints_of(manifests.folder.artifacts)["/tides", "GET"]
+    artifacts = build_beside(tmp_path, {"resources": [entry]}, operation | {"trust": 1})
+    found = endpoints_of(artifacts)["/tides", "GET"]
     assert found["pricing"]["amount"] == "0.05"
     assert found["description"] == "Tides of a harbour"
     assert len(found["paymentOffers"]) == 1
-
-
-def test_entries_of_endpoints_may_have_urls_and_prices_in_any_place(manifests: Manifests) -> None:
-    payment = accept("2000", scheme="batchSettlement", network="base:mainnet")
-    entries = [
-        {"url": HOST + "/a", "method": "POST", "price": "$0.05"},
-        {"endpoint": "/b", "price": "0.01 USDC"},
-        {"resource": HOST + "/c", "accepts": [payment]},
-    ]
-    (manifests.folder.artifacts.parent / "entries.json").write_text(
-        json.dumps({"name": "M", "endpoints": entries})
-    )
-    source = {"name": "entries", "path": "entries.json", "hosts": [HOST.removeprefix("https://")]}
-    assert manifests.folder.build(source) == 0
-    found = endpoints_of(manifests.folder.artifacts)
-    prices = {path: each["pricing"] for (path, _), each in found.items()}
-    assert (prices["/a"]["amount"], prices["/b"]["currency"]) == ("0.05", "USDC")
-    assert (prices["/c"]["maxAmount"], prices["/c"]["network"]) == ("0.002", "Base")

@@ -15,8 +15,6 @@ from indexer.cli.main import main
 from tests.support.clients.mcp import structured
 from tests.support.intake import CatalogueFolder, source
 from tests.support.running import Build, Json, serve
-from tests.support.running import service as record
-from tests.support.sources.feeds import misbehaving, sending
 from tests.support.sources.mpp import (
     EMPTY,
     MAPS,
@@ -34,9 +32,7 @@ SEARCH = "https://mpp.example/maps/search"
 SAY = "https://mpp.example/talk/say"
 SCAN = "https://mpp.example/Maps/scan"
 NEAR = "https://mpp.example/mapsearch"
-SHARED = directory(MAPS, TALK, EMPTY)
 FAST = ("--no-semantic", "--no-downloads")
-FEEDS = "--allow-private-feeds"
 
 
 def write(path: Path, value: Any) -> Path:
@@ -160,68 +156,6 @@ def test_status_and_ways_to_pay_are_shown(client: Any, published: Path) -> None:
     assert [each["id"] for each in ranked[:2]] == ["mpp-example-fresh", "mpp-example-aged"]
 
 
-def test_each_endpoint_has_a_fate(client: Any) -> None:
-    for url, reason in (
-        (SEARCH, None),
-        ("https://mpp.example/maps/health", "is free: "),
-    ):
-        answer = client.get("/v1/listings", params={"url": url}).json()
-        assert answer["listed"] == (reason is None)
-        (fate,) = answer["fates"]
-        assert reason is None or reason in fate["reason"]
-
-
-def test_a_unit_is_shown_where_no_request_has_a_price(build: Build, artifacts: Path) -> None:
-    path = write(artifacts.parent / "directory.json", directory(TALK))
-    assert build(path, options=FAST) == 0
-    with serve(artifacts) as client:
-        assert (
-            "0.00002 <small>USDC.e per character</small>"
-            in client.get("/services/mpp-example-talk").text
-        )
-    how = structured(artifacts, "how_to_call", endpoint=SAY)
-    assert how["price"] == "0.00002 USDC.e per character"
-    assert "price_usd" not in how
-
-
-def test_counts_add_up_and_a_second_build_changes_nothing(
-    build: Build, artifacts: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    other = service("Other", endpoint(payment={"amount": "x"}), 5)
-    path = write(artifacts.parent / "directory.json", directory(MAPS, TALK, EMPTY, MAPS, other))
-    options = ("--json", *FAST, "--max-rejects", "100%")
-    assert build(path, options=options) == 0
-    report = json.loads(capsys.readouterr().out)
-    (tally,) = report["sources"]
-    assert tally["leftOut"] == {
-        "free operations": 2,
-        "services without endpoints": 1,
-        "duplicate listings": 2,
-    }
-    assert (tally["published"], tally["rejected"]) == (4, 2)
-    assert tally["records"] == 11
-    assert build(path, options=(*options, "--from-scratch")) == 0
-    assert json.loads(capsys.readouterr().out)["snapshot"] == report["snapshot"]
-
-
-def test_a_record_of_the_host_has_the_endpoints_that_it_names(
-    build: Build, artifacts: Path
-) -> None:
-    path = write(artifacts.parent / "directory.json", SHARED)
-    own = record("own", domain="mpp.example", endpoints=[priced(SEARCH)])
-    assert build(path, [own], options=FAST) == 0
-    assert urls_of(artifacts) == {
-        "own": {SEARCH},
-        "mpp-example-maps": {"https://mpp.example/maps/places/:id"},
-        "mpp-example-talk": {SAY, "https://mpp.example/talk/hear"},
-    }
-
-
-def priced(url: str) -> Json:
-    price = {"amount": "0.005", "currency": "USDC.e"}
-    return {"url": url, "method": "GET", "pricing": price}
-
-
 def test_ids_stay_when_services_come_and_go(build: Build, artifacts: Path) -> None:
     plain = service("Plain", endpoint(), serviceUrl="https://mpp-example.maps")
     path = write(artifacts.parent / "directory.json", directory(MAPS))
@@ -234,43 +168,6 @@ def test_ids_stay_when_services_come_and_go(build: Build, artifacts: Path) -> No
     ((other, url),) = ids.items()
     assert other.startswith("mpp-example-maps-")
     assert url.startswith("https://mpp-example.maps/")
-
-
-@pytest.mark.parametrize("keys", [{"kind": "mpp"}, {}])
-def test_a_fetched_directory_is_read_by_its_kind_or_its_content(tmp_path: Path, keys: Json) -> None:
-    folder = CatalogueFolder(tmp_path)
-    with misbehaving(sending(SHARED)) as server:
-        given = source("docs", server.url, hosts=["*"], **keys)
-        assert folder.build(given, options=[FEEDS]) == 0
-    assert records_of(folder.artifacts).keys() == {"mpp-example-maps", "mpp-example-talk"}
-
-
-def test_a_fetched_directory_does_not_speak_for_other_domains(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    folder = CatalogueFolder(tmp_path)
-    with misbehaving(sending(SHARED)) as server:
-        assert folder.build(source("docs", server.url), options=[FEEDS]) == 0
-    assert records_of(folder.artifacts) == {}
-    assert "is outside of 127.0.0.1, from which the document was fetched" in capsys.readouterr().out
-
-
-def test_payees_that_are_denied_are_left_out(build: Build, artifacts: Path) -> None:
-    path = write(artifacts.parent / "directory.json", directory(MAPS))
-    options = (*FAST, "--deny", f"payee:{RECIPIENT}")
-    assert build(path, options=options) == 0
-    assert urls_of(artifacts) == {"mpp-example-maps": {"https://mpp.example/maps/places/:id"}}
-
-
-def test_a_directory_is_no_list_of_records(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    folder = CatalogueFolder(tmp_path)
-    write(tmp_path / "directory.json", SHARED)
-    given = {"name": "docs", "path": "directory.json", "kind": "records", "on_error": "fail"}
-    assert folder.build(given) != 0
-    error = capsys.readouterr().err
-    assert "is an MPP directory where a list of records is expected" in " ".join(error.split())
 
 
 def test_odd_paths_have_ids(build: Build, artifacts: Path) -> None:

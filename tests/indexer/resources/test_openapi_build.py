@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +11,10 @@ import pytest
 
 pytest.importorskip("mcp", reason="the extra `mcp` is not installed")
 
-from indexer.text import MAX_RECORD
 from tests.support.clients.mcp import structured
 from tests.support.intake import CatalogueFolder, listings, source
 from tests.support.running import Build, Json, serve
-from tests.support.sources.feeds import misbehaving, sending
 from tests.support.sources.openapi import (
-    DOCUMENTS,
-    FREE,
     MPP,
     SERVICE_INFO,
     X402SCAN,
@@ -30,7 +25,6 @@ from tests.support.sources.x402 import accept, v1, v2
 
 FORECAST = "https://api.weather.example/v1/forecast/{city}"
 TIDES = "https://api.weather.example/v1/tides"
-FEEDS = "--allow-private-feeds"
 PUBLIC = {"url", "method", "pricing", "description", "parameters", "serviceName", "tags"}
 """The members of endpoints in the wire contract, as far as a document gives them."""
 
@@ -189,14 +183,6 @@ def test_an_output_schema_counts_where_a_document_declares_no_parameters(
     assert [(each["group"], each["name"]) for each in tides["parameters"]] == [("body", "lon")]
 
 
-def test_a_document_longer_than_a_record_may_be_is_refused(
-    build: Build, artifacts: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = write(artifacts.parent / "weather.json", X402SCAN | {"x-rest": "x" * MAX_RECORD})
-    assert build(path) == 1
-    assert f"is longer than the {MAX_RECORD:,} bytes of a document" in capsys.readouterr().err
-
-
 def test_an_item_of_a_feed_does_not_pass_for_a_document(build: Build, artifacts: Path) -> None:
     forged = {
         "x-ratecard": {
@@ -215,71 +201,3 @@ def test_an_item_of_a_feed_does_not_pass_for_a_document(build: Build, artifacts:
     assert b"Forged" not in b"".join(path.read_bytes() for path in artifacts.rglob("records.json"))
     (record,) = records_of(artifacts).values()
     assert record["endpoints"][0].keys().isdisjoint({"paymentOffers", "x-ratecard"})
-
-
-@pytest.mark.parametrize("name", DOCUMENTS)
-def test_counts_add_up_and_a_second_build_changes_nothing(
-    name: str, build: Build, artifacts: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = write(artifacts.parent / "document.json", DOCUMENTS[name])
-    options = ("--json", "--no-semantic", "--no-downloads")
-    assert build(path, options=options) == 0
-    report = json.loads(capsys.readouterr().out)
-    (tally,) = report["sources"]
-    parts = tally["published"] + tally["rejected"] + sum(tally["leftOut"].values())
-    assert tally["records"] == parts > 0
-    assert build(path, options=(*options, "--from-scratch")) == 0
-    assert json.loads(capsys.readouterr().out)["snapshot"] == report["snapshot"]
-
-
-@contextmanager
-def fetched(values: Json) -> Iterator[str]:
-    with misbehaving(sending(values)) as server:
-        yield server.url
-
-
-@pytest.mark.parametrize("keys", [{"kind": "openapi"}, {}])
-def test_a_fetched_document_is_read_by_its_kind_or_its_content(tmp_path: Path, keys: Json) -> None:
-    folder = CatalogueFolder(tmp_path)
-    with fetched(X402SCAN) as url:
-        given = source("docs", url, hosts=["api.weather.example"], **keys)
-        assert folder.build(given, options=[FEEDS]) == 0
-    assert records_of(folder.artifacts).keys() == {"api-weather-example"}
-
-
-def test_a_fetched_document_does_not_speak_for_other_domains(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    folder = CatalogueFolder(tmp_path)
-    with fetched(document({"/a": {"get": fixed(), "post": FREE}})) as url:
-        assert folder.build(source("docs", url), options=[FEEDS]) == 0
-    assert records_of(folder.artifacts) == {}
-    assert "is outside of 127.0.0.1, from which the document was fetched" in capsys.readouterr().out
-
-
-def test_a_document_that_fails_is_read_from_its_accepted_copy(tmp_path: Path) -> None:
-    folder = CatalogueFolder(tmp_path)
-    given = {"name": "docs", "path": "docs.json", "kind": "openapi"}
-    write(tmp_path / "docs.json", X402SCAN)
-    assert folder.build(given) == 0
-    write(tmp_path / "docs.json", {"swagger": "2.0"})
-    assert folder.build(given) == 0
-    assert records_of(folder.artifacts).keys() == {"api-weather-example"}
-
-
-@pytest.mark.parametrize(
-    ("kind", "given", "error"),
-    [
-        ("records", X402SCAN, "is an OpenAPI document where a list of records is expected"),
-        ("openapi", {"services": []}, "is not an OpenAPI document; correct its `kind`"),
-        ("openapi", {"swagger": "2.0"}, "is a Swagger 2.0 document, which is not read"),
-        ("openapi", X402SCAN | {"openapi": "2.0"}, "$.openapi: is not a version of OpenAPI 3"),
-    ],
-)
-def test_a_document_of_another_kind_is_an_error(
-    tmp_path: Path, kind: str, given: Json, error: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    write(tmp_path / "docs.json", given)
-    source_ = {"name": "docs", "path": "docs.json", "kind": kind, "on_error": "fail"}
-    assert CatalogueFolder(tmp_path).build(source_) != 0
-    assert error in capsys.readouterr().err

@@ -13,7 +13,7 @@ import pytest
 from indexer.__main__ import main
 from indexer.probing.targets import find_targets
 from service.snapshot import open_snapshot
-from tests.support.running import Json, serve, write_lines
+from tests.support.running import Json, build_records, serve
 from tests.support.sources.x402 import SERVER, TOOL, accept, resource, tool, v2
 
 HINTS = {"auth-hints": {"info": {"authRequirements": [{"methods": [{"type": "oauth2"}]}]}}}
@@ -38,10 +38,7 @@ RESOURCES = [
 @pytest.fixture(scope="module")
 def artifacts(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Artifacts of the resources."""
-    folder = tmp_path_factory.mktemp("calls")
-    source = write_lines(folder / "feed.jsonl", RESOURCES)
-    assert main(["build", source, "--out", str(folder / "artifacts")]) == 0
-    return folder / "artifacts"
+    return build_records(tmp_path_factory.mktemp("calls"), RESOURCES, "--no-downloads")
 
 
 @pytest.fixture(scope="module")

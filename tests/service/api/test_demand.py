@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,11 +10,19 @@ import httpx
 import msgspec
 import pytest
 
-from indexer.__main__ import main
 from service.schema.demand import DemandEnvelope
 from tests.support.artifacts import current
 from tests.support.clients.mcp import structured
-from tests.support.running import Json, endpoint, payment, serve, service, write_lines
+from tests.support.running import (
+    PLAIN,
+    Json,
+    build_records,
+    endpoint,
+    payment,
+    serve,
+    service,
+    write_lines,
+)
 
 PAYEES = {name: f"0x{number:040x}" for number, name in enumerate(("busy", "loyal", "ring"), 1)}
 ACCOMPLICE = f"0x{9:040x}"
@@ -63,8 +72,7 @@ def artifacts(tmp_path_factory: pytest.TempPathFactory) -> Path:
     records = [priced_service(name, payee) for name, payee in PAYEES.items()]
     stated = endpoint() | {"quality": {"l30DaysTotalCalls": "9", "l30DaysUniquePayers": "7"}}
     records += [service("stated", endpoints=[stated, endpoint()]), service("unused")]
-    build(folder, records, payments())
-    return folder / "artifacts"
+    return build(folder, records, payments())
 
 
 @pytest.fixture(scope="module")
@@ -73,11 +81,9 @@ def client(artifacts: Path) -> Iterator[httpx.Client]:
         yield client
 
 
-def build(folder: Path, records: list[Json], paid: list[Json]) -> None:
-    source = write_lines(folder / "services.jsonl", records)
+def build(folder: Path, records: list[Json], paid: list[Json]) -> Path:
     transactions = write_lines(folder / "payments.jsonl", paid)
-    out = str(folder / "artifacts")
-    assert main(["build", source, "--transactions", transactions, "--out", out, "--quiet"]) == 0
+    return build_records(folder, records, "--transactions", transactions, *PLAIN)
 
 
 def ids(client: httpx.Client, path: str) -> list[str]:
@@ -184,8 +190,6 @@ def test_an_agent_that_gets_a_service_sees_who_paid(artifacts: Path) -> None:
 
 def test_the_order_of_payment_lines_changes_no_snapshot(tmp_path: Path, artifacts: Path) -> None:
     lines = sorted(payments(), key=lambda each: str(each["tx_hash"])[::-1])
-    source = str(artifacts.parent / "services.jsonl")
-    transactions = write_lines(tmp_path / "payments.jsonl", lines)
-    out = str(tmp_path / "artifacts")
-    assert main(["build", source, "--transactions", transactions, "--out", out, "--quiet"]) == 0
-    assert current(Path(out)) == current(artifacts)
+    written = (artifacts.parent / "records.jsonl").read_text()
+    records = [json.loads(line) for line in written.splitlines()]
+    assert current(build(tmp_path, records, lines)) == current(artifacts)

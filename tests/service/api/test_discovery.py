@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,11 +11,10 @@ import httpx
 import msgspec
 import pytest
 
-from indexer.__main__ import main
 from service.app import create_app
 from service.schema.discovery import DiscoveryError, MerchantResources, ResourceList
 from service.settings import Settings
-from tests.support.running import Build, Json, serve, service, write_lines
+from tests.support.running import Build, Json, build_records, serve, service
 from tests.support.sources.x402 import TEST_USDC, accept, resource, v1, v2
 
 PREFIXES = ("", "/v2/x402", "/platform/v2/x402")
@@ -52,10 +49,8 @@ _error = msgspec.json.Decoder(DiscoveryError)
 @pytest.fixture(scope="module")
 def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
     """Serve the resources and a catalogue record."""
-    folder = tmp_path_factory.mktemp("discovery")
-    source = write_lines(folder / "feed.jsonl", [*RESOURCES, service("written")])
-    assert main(["build", source, "--out", str(folder / "artifacts")]) == 0
-    with serve(folder / "artifacts") as client:
+    records = [*RESOURCES, service("written")]
+    with serve(build_records(tmp_path_factory.mktemp("discovery"), records)) as client:
         yield client
 
 
@@ -227,11 +222,9 @@ def test_all_kinds_of_clients_can_read_an_error(
 
 
 def test_errors_of_other_paths_keep_their_shape_below_a_prefix_called_discovery(
-    client: httpx.Client, tmp_path: Path
+    client: httpx.Client, sample: Path
 ) -> None:
-    source = write_lines(tmp_path / "services.jsonl", [service("written")])
-    assert main(["build", source, "--out", str(tmp_path / "artifacts")]) == 0
-    with serve(tmp_path / "artifacts", "--root-path", "/discovery") as below:
+    with serve(sample, "--root-path", "/discovery") as below:
         assert below.get("/v1/services?limit=0").json()["error"]["code"] == "invalid_parameter"
         assert below.get("/discovery/resources?limit=0").json()["errorType"] == "invalid_request"
     assert client.get("/nothing/discovery/").json()["error"]["code"] == "path_not_found"
@@ -259,19 +252,3 @@ def test_a_preflight_allows_authorization_and_a_content_type(client: httpx.Clien
 def test_a_get_with_a_content_type_and_credentials_is_answered(client: httpx.Client) -> None:
     headers = {"content-type": "application/json", "authorization": "Bearer x"}
     assert client.get("/discovery/resources", headers=headers).status_code == 200
-
-
-def test_the_least_common_network_of_a_page_finds_its_resources(client: httpx.Client) -> None:
-    found = items(client, limit=50)
-    networks = Counter(entry["network"] for each in found for entry in each["accepts"])
-    network = networks.most_common()[-1][0]
-    matching = items(client, network=network)
-    assert matching
-    assert all(network in json.dumps(each["accepts"]) for each in matching)
-
-
-def test_a_catalogue_without_feeds_lists_no_resource(tmp_path: Path) -> None:
-    source = write_lines(tmp_path / "services.jsonl", [service("written")])
-    assert main(["build", source, "--out", str(tmp_path / "artifacts")]) == 0
-    with serve(tmp_path / "artifacts") as client:
-        assert items(client) == []

@@ -10,9 +10,8 @@ import httpx
 import msgspec
 import pytest
 
-from indexer.__main__ import main
 from service.schema.discovery import DiscoveryError, FoundResources
-from tests.support.running import Json, eventually, serve, service, write_lines
+from tests.support.running import Json, build_records, eventually, serve, service
 from tests.support.sources.x402 import SOLANA_USDC, USDC, accept, resource, v2
 
 PREFIXES = ("", "/v2/x402", "/platform/v2/x402")
@@ -40,13 +39,8 @@ _error = msgspec.json.Decoder(DiscoveryError)
 
 @pytest.fixture(scope="module")
 def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
-    folder = tmp_path_factory.mktemp("discovery")
     records = [*RESOURCES, service("written", name="Tide", description="tide")]
-    source = write_lines(folder / "feed.jsonl", records)
-    assert (
-        main(["build", source, "--out", str(folder / "artifacts"), "--quiet", "--no-semantic"]) == 0
-    )
-    with serve(folder / "artifacts") as client:
+    with serve(build_records(tmp_path_factory.mktemp("discovery"), records)) as client:
         yield client
 
 
@@ -169,16 +163,9 @@ def test_a_cursor_is_refused_with_another_query_and_past_the_end_is_empty(
 
 
 def test_a_cursor_of_another_snapshot_is_refused(tmp_path: Path) -> None:
-    artifacts = tmp_path / "artifacts"
-
-    def build(records: list[Json]) -> None:
-        source = write_lines(tmp_path / "feed.jsonl", records)
-        assert main(["build", source, "--out", str(artifacts), "--quiet"]) == 0
-
-    build(RESOURCES)
-    with serve(artifacts) as client:
+    with serve(build_records(tmp_path, RESOURCES)) as client:
         first = client.get("/discovery/search?query=wave&limit=3")
-        build(RESOURCES[1:])
+        build_records(tmp_path, RESOURCES[1:])
         before = first.headers["ratecard-snapshot"]
         eventually(lambda: client.get("/healthz").headers["ratecard-snapshot"] != before)
         cursor = first.json()["pagination"]["cursor"]

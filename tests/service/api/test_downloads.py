@@ -9,7 +9,6 @@ import os
 import socket
 import weakref
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
@@ -157,15 +156,6 @@ def test_odd_ranges_are_answered_and_never_fail(
     assert len(response.content) <= len(content_of(published, name)) + 1000
 
 
-def test_the_unit_of_a_range_is_compared_without_case(
-    server: httpx.Client, published: Path
-) -> None:
-    name = lines_name(current(published))
-    response = server.get(f"{ROOT}/{name}", headers={"Range": "BYTES=3-8"})
-    assert response.status_code == 206
-    assert response.content == content_of(published, name)[3:9]
-
-
 class Cut:
     """A connection that is closed after some bytes of the body."""
 
@@ -211,14 +201,6 @@ def test_a_download_that_changed_starts_again(server: httpx.Client, published: P
         response = server.get(path, headers={"Range": "bytes=10-", "If-Range": known})
         assert response.status_code == status
         assert response.content == (whole[10:] if status == 206 else whole)
-
-
-def test_concurrent_downloads_are_equal(server: httpx.Client, published: Path) -> None:
-    name = archive_name(current(published))
-    content = content_of(published, name)
-    with ThreadPoolExecutor(8) as pool:
-        bodies = pool.map(lambda _: server.get(f"{ROOT}/{name}").content, range(16))
-        assert all(body == content for body in bodies)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pytest
 
 from indexer.__main__ import main
 from service.schema.responses import EndpointList
-from tests.support.running import Json, endpoint, serve, service, write_lines
+from tests.support.running import PLAIN, Json, build_records, endpoint, serve, service
 from tests.support.sources.x402 import SOLANA_USDC, TEST_USDC, accept, resource, v2
 
 PATH = "/v1/search/endpoints"
@@ -50,12 +50,7 @@ _list = msgspec.json.Decoder(EndpointList)
 
 @pytest.fixture(scope="module")
 def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
-    folder = tmp_path_factory.mktemp("endpoints")
-    source = write_lines(folder / "source.jsonl", RECORDS)
-    assert (
-        main(["build", source, "--out", str(folder / "artifacts"), "--quiet", "--no-semantic"]) == 0
-    )
-    with serve(folder / "artifacts") as client:
+    with serve(build_records(tmp_path_factory.mktemp("endpoints"), RECORDS)) as client:
         yield client
 
 
@@ -183,11 +178,6 @@ def test_facets_are_counted_over_all_matches(client: httpx.Client) -> None:
         ({"q": "x", "sort": "name"}, "sort"),
         ({"q": "x", "facets": "asset"}, "facets"),
         ({"q": "x", "perService": "-1"}, "perService"),
-        ({"q": "x", "perService": ["1", "2"]}, "perService"),
-        ({"q": "x", "maxPrice": "-1"}, "maxPrice"),
-        ({"q": "x", "enriched": "yes"}, "enriched"),
-        ({"q": "x" * 2001}, "q"),
-        ({"network": [str(number) for number in range(101)]}, "network"),
     ],
 )
 def test_bad_parameters_are_named(client: httpx.Client, parameters: Json, name: str) -> None:
@@ -215,9 +205,9 @@ def test_unusual_values_are_answered(client: httpx.Client, parameters: Json) -> 
 
 
 def test_an_empty_catalogue_is_searched(tmp_path: Any) -> None:
-    source = tmp_path / "empty.json"
-    source.write_text("[]")
-    assert main(["build", str(source), "--out", str(tmp_path / "artifacts"), "--quiet"]) == 0
+    (tmp_path / "empty.json").write_text("[]")
+    arguments = ["build", str(tmp_path / "empty.json"), "--out", str(tmp_path / "artifacts")]
+    assert main([*arguments, *PLAIN]) == 0
     with serve(tmp_path / "artifacts") as client:
         for parameters in ({"q": "x"}, {"network": "base"}, {"enriched": "true", "sort": "price"}):
             body = search(client, **parameters, facets="service,network,tag")
@@ -232,9 +222,7 @@ def test_a_page_ends_early_where_it_has_too_many_bytes(client: httpx.Client, tmp
         for n, text in enumerate(texts)
     ]
     records = [service(f"big-{n}", endpoints=endpoints[n : n + 4]) for n in range(0, 60, 4)]
-    source = write_lines(tmp_path / "big.jsonl", records)
-    assert main(["build", source, "--out", str(tmp_path / "artifacts"), "--quiet"]) == 0
-    with serve(tmp_path / "artifacts") as client:
+    with serve(build_records(tmp_path, records)) as client:
         walked: list[str] = []
         while len(walked) < 60:
             body = search(client, q="tide", perService=0, limit=200, offset=len(walked))
@@ -252,9 +240,7 @@ def test_prices_on_test_networks_count_only_where_there_are_no_others(tmp_path: 
         resource("https://both.example/", accept("5000000"), test_price),
         resource("https://play.example/", test_price),
     ]
-    source = write_lines(tmp_path / "feed.jsonl", records)
-    assert main(["build", source, "--out", str(tmp_path / "artifacts"), "--quiet"]) == 0
-    with serve(tmp_path / "artifacts") as client:
+    with serve(build_records(tmp_path, records)) as client:
         cheap = {"scheme": "exact", "maxPrice": "0.01"}
         assert urls(search(client, **cheap)) == ["https://play.example/"]
         assert search(client, **cheap, network="base-sepolia")["total"] == 2
@@ -270,7 +256,7 @@ def test_members_that_search_adds_cannot_be_forged(tmp_path: Any) -> None:
     odd = odd.replace('"tool": 1', '"tool": 1e400').replace('"payTo": 2', f'"payTo": {"9" * 4000}')
     (tmp_path / "source.jsonl").write_text(f"{text}\n{odd}\n")
     arguments = ["build", str(tmp_path / "source.jsonl"), "--out", str(tmp_path / "artifacts")]
-    assert main([*arguments, "--quiet"]) == 0
+    assert main([*arguments, "--quiet", *PLAIN]) == 0
     with serve(tmp_path / "artifacts") as client:
         body = client.get(PATH, params={"q": "one"}).text
         assert '"match"' not in body

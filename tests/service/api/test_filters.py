@@ -189,56 +189,6 @@ def test_endpoints_none_replaces_endpoints_by_their_count(client: httpx.Client, 
     assert get(client, path, endpoints="all")["services"] == full
 
 
-@pytest.mark.parametrize(
-    ("parameter", "value", "allowed"),
-    [
-        ("integrationType", "2P", "empty, 1P, 3P"),
-        ("enriched", "yes", "true, false"),
-        ("enriched", "", "true, false"),
-        ("match", "some", "all, any"),
-        ("sort", "random", "name, popularity, price, relevance"),
-        ("facets", "category,colour", "category, integrationType, network, provider, scheme, tag"),
-        ("endpoints", "some", "all, none"),
-        ("maxPrice", "cheap", "a decimal such as 0.05"),
-        ("maxPrice", "-1", "a decimal such as 0.05"),
-        ("maxPrice", "1e3", "a decimal such as 0.05"),
-        ("maxPrice", "nan", "a decimal such as 0.05"),
-        ("maxPrice", "", "a decimal such as 0.05"),
-    ],
-)
-def test_an_invalid_filter_is_400_with_the_allowed_values(
-    client: httpx.Client, parameter: str, value: str, allowed: str
-) -> None:
-    for path in PATHS:
-        response = client.get(httpx.URL(path).copy_merge_params({parameter: value}))
-        assert response.status_code == 400
-        error = response.json()["error"]
-        assert error["parameter"] == parameter
-        assert allowed in error["message"]
-
-
-@pytest.mark.parametrize("parameter", ["enriched", "maxPrice", "match", "sort", "facets"])
-def test_a_repeated_single_value_filter_is_400(client: httpx.Client, parameter: str) -> None:
-    assert client.get(f"/v1/services?{parameter}=1&{parameter}=1").status_code == 400
-
-
-@pytest.mark.parametrize(
-    ("one", "other"),
-    [
-        ("Base", "BASE"),
-        ("Base", "eip155:8453"),
-        ("base-mainnet", "eip155:8453"),
-        ("Solana", "solana:5eykt4UsFv8P8NJdTREpY1vzqKqZKvdp"),
-        ("Solana", "solana:5eykt4UsFv8P8NJdTREpY1vzqKqZKvdpKpBHvNsQ4bVn"),
-        ("polygon", "eip155:137"),
-        ("base_sepolia", "eip155:84532"),
-        ("Newnet", "newnet"),
-    ],
-)
-def test_aliases_of_a_network_are_equal(one: str, other: str) -> None:
-    assert network_key(one) == network_key(other)
-
-
 def test_test_network_prices_are_ignored_if_a_service_has_other_networks(
     artifacts: Path, build: Build
 ) -> None:
@@ -256,17 +206,6 @@ def test_test_network_prices_are_ignored_if_a_service_has_other_networks(
     assert snapshot.list(filters=Filters(max_price=1.0)).ids == ["bounded", "play"]
     ordered = snapshot.list(filters=Filters(sort="price"))
     assert ordered.ids == ["play", "bounded", "real", "unpriced"]
-
-
-def test_filters_on_an_empty_catalogue_have_no_matches(artifacts: Path, build: Build) -> None:
-    source = artifacts.parent / "empty.json"
-    source.write_text("[]")
-    assert build(source) == 0
-    snapshot = open_snapshot(artifacts)
-    for sort in ("relevance", "popularity", "price", "name"):
-        filters = Filters(category=("Data",), sort=sort, facets=("category", "tag"))
-        for hits in (snapshot.list(filters=filters), snapshot.search("a", filters=filters)):
-            assert (hits.total, hits.ids, hits.facets) == (0, [], {"category": [], "tag": []})
 
 
 CATEGORIES = st.sampled_from(["Data", "data", "Search", ""])

@@ -18,7 +18,8 @@ from service.schema.probes import ProbeFacts
 from service.schema.responses import EndpointList
 from service.schema.values import format_timestamp
 from tests.support.artifacts import current, overlays
-from tests.support.running import PLAIN, Build, Json, endpoint, serve, service, write_lines
+from tests.support.intake import CatalogueFolder, source
+from tests.support.running import Build, Json, endpoint, serve, service
 from tests.support.sources.x402 import USDC, accept, resource
 
 NOW = datetime.now(UTC).replace(microsecond=0)
@@ -91,28 +92,20 @@ class Published(NamedTuple):
         return dict(facts)
 
 
-def catalogue_file(folder: Path, records: list[Json], probes: dict[str, tuple[int, Any]]) -> str:
-    """Write a catalogue with probers, given the trust and the lines of each."""
-    sources = {"records": (write_lines(folder / "records.jsonl", records), "")}
-    for name, (trust, lines) in probes.items():
-        path = write_lines(folder / f"{name}.jsonl", lines)
-        sources[name] = (path, f'kind = "probes"\ntrust = {trust}\n')
-    file = folder / "catalogue.toml"
-    file.write_text(
-        "".join(
-            f"[[source]]\nname = {json.dumps(name)}\npath = {json.dumps(path)}\n{rest}\n"
-            for name, (path, rest) in sources.items()
-        )
+def build_probed(folder: Path, records: list[Json], trusted: list[Json], lies: list[Json]) -> Path:
+    """Build a catalogue with two probers; returns the artifacts."""
+    catalogue = CatalogueFolder(folder)
+    probers = (
+        {"name": name, "kind": "probes", "trust": trust, "items": lines}
+        for name, trust, lines in (("nightly", 1, trusted), ("liar", 0, lies))
     )
-    return str(file)
+    assert catalogue.build(source("records", records), *probers) == 0
+    return catalogue.artifacts
 
 
 @pytest.fixture(scope="module")
 def published(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Published]:
-    folder = tmp_path_factory.mktemp("probes")
-    source = catalogue_file(folder, RECORDS, {"nightly": (1, TRUSTED), "liar": (0, LIES)})
-    artifacts = folder / "artifacts"
-    assert main(["build", source, "--out", str(artifacts), "--quiet"]) == 0
+    artifacts = build_probed(tmp_path_factory.mktemp("probes"), RECORDS, TRUSTED, LIES)
     with serve(artifacts) as client:
         yield Published(client, artifacts)
 
@@ -142,13 +135,12 @@ def test_a_price_that_moved_tenfold_is_a_drift_with_both_sides(published: Publis
 
 
 def test_a_price_that_was_asked_at_the_url_of_a_tool_is_no_drift_of_the_tool(
-    tmp_path: Path, artifacts: Path
+    tmp_path: Path,
 ) -> None:
     tool = tide("tool", url=url("tenfold"), tool="look_up")
     declared = {"bazaar": {"info": {"input": {"type": "http", "method": "GET"}}}}
     records = [tool, resource(url("tenfold"), description="Tide", extensions=declared)]
-    source = catalogue_file(tmp_path, records, {"nightly": (1, TRUSTED)})
-    assert main(["build", source, "--out", str(artifacts), *PLAIN, "--quiet"]) == 0
+    artifacts = build_probed(tmp_path, records, TRUSTED, [])
     with serve(artifacts) as client:
         published = Published(client, artifacts)
         assert "drift" in published.facts("tenfold")
@@ -249,24 +241,19 @@ def test_a_record_that_brings_facts_of_ours_loses_them(
     text = json.dumps(record)
     if place == "escaped":
         text = text.replace("ratecard", r"\u0072atecard")
-    source = tmp_path / "source.jsonl"
-    source.write_text(text)
+    path = tmp_path / "source.jsonl"
+    path.write_text(text)
     for _ in range(2):  # from the facts that the first build left, too
-        assert build(str(source), options=(*options, "--quiet")) == 0
+        assert build(str(path), options=(*options, "--quiet")) == 0
         with serve(artifacts) as client:
-            for path in ("/v1/services", "/v1/search/endpoints?q=tide"):
-                assert "alive" not in client.get(path).text
+            for target in ("/v1/services", "/v1/search/endpoints?q=tide"):
+                assert "alive" not in client.get(target).text
 
 
 def test_the_same_observations_in_any_order_give_the_same_snapshot(
-    tmp_path: Path, artifacts: Path, build: Build
+    published: Published, tmp_path: Path
 ) -> None:
-    first = catalogue_file(tmp_path, RECORDS, {"nightly": (1, TRUSTED), "liar": (0, LIES)})
-    assert build(first) == 0
-    before = current(artifacts)
-    shuffled = {"nightly": (1, TRUSTED[::-1]), "liar": (0, LIES[::-1])}
-    assert build(catalogue_file(tmp_path, RECORDS, shuffled)) == 0
-    assert current(artifacts) == before
-    changed = {"nightly": (1, [*TRUSTED, seen("busy", "unreachable", ago(minutes=5))])}
-    assert build(catalogue_file(tmp_path, RECORDS, changed)) == 0
-    assert current(artifacts) != before
+    before = current(published.artifacts)
+    assert current(build_probed(tmp_path, RECORDS, TRUSTED[::-1], LIES[::-1])) == before
+    changed = [*TRUSTED, seen("busy", "unreachable", ago(minutes=5))]
+    assert current(build_probed(tmp_path, RECORDS, changed, LIES)) != before

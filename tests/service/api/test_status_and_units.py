@@ -8,9 +8,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from indexer.__main__ import main
 from tests.support.clients.mcp import structured
-from tests.support.running import endpoint, serve, service, write_lines
+from tests.support.running import build_records, endpoint, serve, service
 
 PRICE = {"amount": "", "currency": "USD", "unitType": "token", "unitAmount": "0.002"}
 RECORDS = [
@@ -26,10 +25,7 @@ RECORDS = [
 @pytest.fixture(scope="module")
 def artifacts(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Artifacts of the records."""
-    folder = tmp_path_factory.mktemp("status")
-    source = write_lines(folder / "records.jsonl", RECORDS)
-    assert main(["build", source, "--out", str(folder / "artifacts")]) == 0
-    return folder / "artifacts"
+    return build_records(tmp_path_factory.mktemp("status"), RECORDS, "--no-downloads")
 
 
 @pytest.fixture(scope="module")

@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import gzip
-import shutil
-import subprocess
 from collections import defaultdict
-from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import get_type_hints
@@ -30,7 +26,7 @@ from service.http.context import Context
 from service.http.responses import Cacheable
 from service.settings import Settings
 from tests.support.artifacts import folder
-from tests.support.running import Build, eventually, examples, serve, service
+from tests.support.running import Build, examples, serve, service
 
 
 def client_of(app: ASGIApp) -> httpx.AsyncClient:
@@ -251,39 +247,3 @@ def test_an_entity_tag_names_one_body_whatever_the_settings(sample: Path) -> Non
             asyncio.run(visit(app, root_path))
     assert {"/", "/llms.txt", "/v1/search/services"} <= {path for path, _ in bodies}
     assert {key: found for key, found in bodies.items() if len(found) > 1} == {}
-
-
-@pytest.mark.parametrize("path", ["/v1/services/nobody", "/nowhere", "/v1/services?limit=0"])
-def test_errors_are_not_cached(sample: Path, path: str) -> None:
-    with serve(sample) as client:
-        for _ in range(2):
-            assert client.get(path).status_code in {400, 404}
-        assert hits_and_misses(client.get("/metrics"))[0] == 0
-
-
-def test_after_a_hot_swap_no_response_is_of_the_old_snapshot(artifacts: Path, build: Build) -> None:
-    assert build([service("a", description="old weather")]) == 0
-    paths = ("/v1/services", "/v1/search/services?q=weather", "/v1/services/a")
-    with serve(artifacts) as client:
-        for path in paths * 2:
-            assert "old weather" in client.get(path).text
-        assert build([service("a", description="new weather")]) == 0
-        eventually(partial(contains, client, "/v1/services/a", "new weather"))
-        for path in paths:
-            assert "new weather" in client.get(path).text
-
-
-def contains(client: httpx.Client, path: str, text: str) -> bool:
-    return text in client.get(path).text
-
-
-@pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
-def test_curl_decodes_a_cached_compressed_response(client: httpx.Client) -> None:
-    address = f"{client.base_url}/v1/services?limit=50"
-    command = ["curl", "-s", "--header", "Accept-Encoding: gzip", address]
-    plain = client.get("/v1/services?limit=50", headers={"Accept-Encoding": "identity"}).content
-    for _ in range(2):
-        encoded = subprocess.run(command, capture_output=True, check=True).stdout
-        assert gzip.decompress(encoded) == plain
-        decoded = subprocess.run([*command, "--compressed"], capture_output=True, check=True).stdout
-        assert decoded == plain

@@ -11,18 +11,17 @@ import httpx
 import numpy as np
 import pytest
 
-from indexer.__main__ import main
 from indexer.catalogue.records import MAX_SERVICE
 from indexer.processes.resources import anonymous_memory
 from tests.support.processes import run_service
 from tests.support.running import (
     Build,
     Json,
+    build_records,
     eventually,
     serve,
     serve_process,
     service,
-    write_lines,
 )
 
 COUNT = 12
@@ -42,11 +41,7 @@ def large_services(name: str = "Harbour") -> list[Json]:
 
 @pytest.fixture(scope="module")
 def artifacts_of_large(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("large")
-    source = write_lines(folder / "source.jsonl", large_services())
-    options = ("--out", str(folder / "artifacts"), "--quiet", "--no-downloads")
-    assert main(["build", source, *options]) == 0
-    return folder / "artifacts"
+    return build_records(tmp_path_factory.mktemp("large"), large_services())
 
 
 @pytest.fixture(scope="module")

@@ -9,9 +9,8 @@ import pytest
 
 pytest.importorskip("mcp", reason="the extra `mcp` is not installed")
 
-from indexer.__main__ import main
 from tests.support.clients.mcp import call_in_process, structured, text_of
-from tests.support.running import Json, write_lines
+from tests.support.running import Json, build_records
 from tests.support.sources.x402 import SERVER, TOOL, accept, resource, tool, v2
 
 LISBON = "https://api.places.example/v1/places/lisbon"
@@ -34,10 +33,7 @@ RESOURCES = [
 @pytest.fixture(scope="module")
 def artifacts(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Artifacts of the resources."""
-    folder = tmp_path_factory.mktemp("calling")
-    source = write_lines(folder / "feed.jsonl", RESOURCES)
-    assert main(["build", source, "--out", str(folder / "artifacts")]) == 0
-    return folder / "artifacts"
+    return build_records(tmp_path_factory.mktemp("calling"), RESOURCES, "--no-downloads")
 
 
 def instructions(artifacts: Path, query: str, price: float, **arguments: Any) -> Json:

@@ -24,7 +24,6 @@ from tests.support.running import ROOT, Build, open_client, service, wait_for_ad
 
 COMMAND = [sys.executable, "-m", "service.mcp"]
 SCRIPT = [str(Path(sysconfig.get_path("scripts"), "ratecard")), "mcp"]
-ADVICE = "needs the extra `mcp`; in the clone: .venv/bin/pip install -e '.[mcp]'\n"
 
 
 def stdio(artifacts: Path, command: list[str]) -> StdioServerParameters:
@@ -157,31 +156,3 @@ def test_wrong_options_are_an_error(
     output = capsys.readouterr()
     assert (status, output.out) == (2, "")
     assert message in output.err
-
-
-def test_without_the_extra_an_error_names_it() -> None:
-    program = (
-        "import sys; sys.modules['mcp'] = None; from service.app import create_app; "
-        "from service.settings import Settings; create_app(Settings(mcp=True))"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 1
-    assert done.stderr.endswith(f"RATECARD_MCP {ADVICE}")
-
-
-def test_without_the_extra_the_module_ends_with_an_error_of_one_line() -> None:
-    program = (
-        "import sys; sys.modules['mcp'] = None; "
-        "import runpy; runpy.run_module('service.mcp', run_name='__main__')"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
-    assert f"error: RATECARD_MCP {ADVICE[:-1]}" in done.stderr

@@ -10,17 +10,15 @@ from typing import Any
 import httpx
 import pytest
 
-from indexer.__main__ import main
 from service.app import create_app
 from service.search.searcher import Scorer, Searcher
 from service.settings import Settings
 from service.web.card import MAX_NAMES, MAX_TEXT
 from service.web.endpoint_rows import MAX_DETAILED
-from tests.support.running import Json, endpoint, service, write_lines
+from tests.support.running import Json, build_records, endpoint, service
 
 LONG = "weather at a harbour, its tides and winds and swell, by hour and day " * 14
 LONGER = "ferries of a harbour and their berths, by hour and day " * 1000
-NAMES = [f"n{number}" for number in range(5000)]
 QUOTES = "'\"" * 3000
 
 Get = Callable[[str], str]
@@ -50,10 +48,8 @@ RECORDS = [
 @pytest.fixture(scope="module")
 def get(tmp_path_factory: pytest.TempPathFactory) -> Get:
     """Return a function that gets a page in this process."""
-    folder = tmp_path_factory.mktemp("bounds")
-    source = write_lines(folder / "services.jsonl", RECORDS)
-    assert main(["build", source, "--out", str(folder / "artifacts"), "--no-semantic"]) == 0
-    return lambda path: asyncio.run(_get(folder / "artifacts", path))
+    artifacts = build_records(tmp_path_factory.mktemp("bounds"), RECORDS)
+    return lambda path: asyncio.run(_get(artifacts, path))
 
 
 async def _get(artifacts: Path, path: str) -> str:

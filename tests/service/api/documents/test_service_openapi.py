@@ -15,7 +15,6 @@ from openapi_spec_validator import validate
 
 from indexer.catalogue.records import read_record
 from indexer.errors import InvalidRecord
-from indexer.intake.lists import SourceRecord
 from service.api.documents.service_openapi import describe_service
 from service.schema.records import Service
 from service.urls import key_of, parse_url
@@ -390,23 +389,6 @@ def test_documents_of_sources_are_given_out_again(artifacts: Path) -> None:
     assert any("mpp" in way for ways_ in payments for way in ways_)
 
 
-def test_a_document_is_cached_as_its_service_is(client: httpx.Client) -> None:
-    path = "/v1/services/tidewatch-example"
-    response, record = client.get(f"{path}/openapi.json"), client.get(path)
-    assert response.headers["content-type"] == "application/json"
-    assert response.headers["cache-control"] == record.headers["cache-control"]
-    same = client.get(f"{path}/openapi.json", headers={"if-none-match": response.headers["etag"]})
-    assert same.status_code == 304
-    missing = client.get("/v1/services/none/openapi.json")
-    assert (missing.status_code, missing.json()["error"]["code"]) == (404, "service_not_found")
-
-
 def test_the_page_of_a_service_links_to_its_document(client: httpx.Client) -> None:
     page = client.get("/services/tidewatch-example").text
     assert 'href="/v1/services/tidewatch-example/openapi.json"' in page
-
-
-def test_a_document_of_a_service_without_endpoints_is_valid() -> None:
-    document = exported(service("one", endpoints=[]))
-    assert document["paths"] == {}
-    assert [SourceRecord("", b"")] != read(document)
