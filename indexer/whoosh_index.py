@@ -48,12 +48,11 @@ class Terms(Analyzer):  # type: ignore[misc]  # Whoosh is untyped
 
     def __call__(self, text: str, mode: str, *, tokenize: bool = True, **_: Any) -> Iterator[Token]:
         """Yield the terms of a text; a pattern, not tokenised, is only folded."""
-        if not tokenize:
-            yield Token(text=re.sub("[^*?]+", lambda part: name_key(part[0]), text))
-            return
-        for word in words_of(text):
+        for word in words_of(text) if tokenize else ():
             if mode == "index" or not word.redundant:
                 yield Token(text=term_of(word.text), boosts=True)
+        if not tokenize:
+            yield Token(text=re.sub("[^*?]+", lambda part: name_key(part[0]), text))
 
 
 TEXT_FIELD = TEXT(analyzer=Terms(), phrase=False)
@@ -69,22 +68,22 @@ def update_whoosh_index(artifacts: Path, snapshot_id: str) -> list[str]:
     try:
         if (state := _read_state(folder)) == snapshot_id:
             return []
-        records = Records(artifacts / SNAPSHOTS / snapshot_id)
         whoosh = index.open_dir(str(folder), schema=SCHEMA) if state else None
-        if whoosh is None or whoosh.doc_count_all() > 2 * len(records):
+        if whoosh is None or whoosh.doc_count_all() > 2 * whoosh.doc_count():
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir()
             whoosh = index.create_in(str(folder), SCHEMA)
         (folder / STATE).unlink(missing_ok=True)
-        _update(whoosh, records)
+        _update(whoosh, artifacts / SNAPSHOTS / snapshot_id)
         (folder / STATE).write_text(f"{snapshot_id} {_hash(folder)}")
     except Exception as error:  # noqa: BLE001  # Whoosh raises any; the snapshot is published
         return [f"{folder}: the Whoosh index is not written: {error}; build again"]
     return []
 
 
-def _update(whoosh: Any, records: Records) -> None:
+def _update(whoosh: Any, snapshot: Path) -> None:
     """Add the services whose texts changed, and delete these as they were and those that went."""
+    records = Records(snapshot)
     with whoosh.searcher() as searcher, whoosh.writer() as writer:
         known = {each["id"]: each["hash"] for each in searcher.reader().all_stored_fields()}
         for ordinal in range(len(records)):
@@ -96,6 +95,7 @@ def _update(whoosh: Any, records: Records) -> None:
                 writer.add_document(hash=digest, **msgspec.structs.asdict(texts))
         for service_id in known:
             writer.delete_by_term("id", service_id, searcher=searcher)
+    del records  # whose files are mapped: an exception that Whoosh keeps holds this frame
 
 
 def open_whoosh_index(artifacts: Path, snapshot_id: str) -> index.FileIndex:
