@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
-from concurrent.futures import Future
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,7 +18,6 @@ from indexer.catalogue.overlays import read_overlays
 from indexer.columns.record_columns import open_columns
 from indexer.decisions import DecisionTable, read_decisions
 from indexer.encoder.packaged import StaticEncoder, load_encoder
-from indexer.errors import IndexerError
 from indexer.indexing import IndexReport, write_indexes
 from indexer.intake.findings import collect_findings
 from indexer.intake.fingerprint import Fingerprint, take_fingerprint
@@ -39,12 +37,10 @@ from indexer.segments.store import SegmentCounts
 from indexer.snapshot.compare import compare_with_served
 from indexer.snapshot.listings import write_listings
 from indexer.storing import StoredServices, store_services
-from indexer.whoosh_index.files import is_whole_index
-from indexer.whoosh_index.update import publish_whoosh_index, start_whoosh_index
+from indexer.whoosh_index import update_whoosh_index
 from service.artifacts.archives import make_downloads
 from service.artifacts.downloads import name_current
 from service.artifacts.publishing import (
-    WHOOSH,
     kept_snapshots,
     publish,
     remove_obsolete,
@@ -102,6 +98,8 @@ def build_snapshot(options: BuildOptions, progress: Progress | None = None) -> R
                 report, holds_until = _build(context, inputs, encoder, fingerprint, cluster)
             remember(options.out, staging, options.rejects, report, holds_until)
         write_sources(options.out, staging, inputs, report)
+        with progress.stage("write the Whoosh index"):
+            notes += update_whoosh_index(options.out, report.snapshot)
         report.notes += notes
     report.stages, report.seconds = progress.seconds, time.monotonic() - started
     return report
@@ -185,8 +183,6 @@ def _repeat(
         if not cluster.has(manifest):
             return None
         report.notes += cluster.publish(manifest)
-    if not is_whole_index(options.out / WHOOSH / manifest.id):
-        return None
     report.downloads = _make_downloads(options, folder, manifest, progress)
     write_current(options.out, manifest.id)
     name_current(options.out, manifest, read_current(options.out).checked_at)
@@ -281,10 +277,7 @@ def _build(
     )
     report.undescribed = indexed.undescribed
     report.downloads = downloads
-    folder = options.out / SNAPSHOTS / manifest.id
-    placed = [(each.stored.path, each.ordinals) for each in indexed.segments]
-    parts = start_whoosh_index(context.pool, options.out, before, folder, placed)
-    _leave_files(context, manifest.id, parts, indexed)
+    _leave_files(context, manifest.id, indexed)
     return report, holds_until
 
 
@@ -339,19 +332,13 @@ def _publish(context: BuildContext, manifest: Manifest) -> int:
 def _leave_files(
     context: BuildContext,
     snapshot_id: str,
-    parts: Sequence[Future[Path]],
     indexed: IndexReport,
 ) -> None:
-    """Publish the Whoosh index, and save the files that the next build reuses.
+    """Save the files that the next build reuses.
 
     The snapshot is published: a failure is a note.
     """
     artifacts, notes = context.options.out, context.findings.notes
-    with context.progress.stage("write the Whoosh index"):
-        try:
-            publish_whoosh_index(artifacts, snapshot_id, parts)
-        except IndexerError as error:
-            notes.append(str(error))
     segments = [(each.stored.path, each.stored.file) for each in indexed.segments]
     try:
         save(artifacts, snapshot_id, segments, indexed.columns, context.staging / RESULTS)

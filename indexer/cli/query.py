@@ -13,8 +13,7 @@ from indexer.cli.options import Command, add_artifacts_option
 from indexer.cli.terminal import answer
 from indexer.errors import IndexerError
 from indexer.text import shorten
-from indexer.whoosh_index.files import open_whoosh_index
-from indexer.whoosh_index.schema import parse_query
+from indexer.whoosh_index import open_whoosh_index, parse_query
 from service.errors import REBUILD
 from service.snapshot.snapshot import Snapshot, open_snapshot
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from indexer.processes.resources import available_cpus
+from indexer.whoosh_index import update_whoosh_index
 from service.artifacts.archives import make_downloads
 from service.artifacts.downloads import name_current, read_downloads
 from service.artifacts.publishing import stage, write_current
@@ -39,6 +40,7 @@ def roll_back(artifacts: Path, switch: Callable[[Manifest], None] | None = None)
                 notes.append(f"its downloads cannot be made: {error}; nobody can copy it")
         name_current(artifacts, manifest, manifest.built_at)
         write_current(artifacts, manifest.id, manifest.built_at)
+        notes += update_whoosh_index(artifacts, manifest.id)
     done = (
         f"rolled back from {served} to {manifest.id}, built "
         f"{format_timestamp(manifest.built_at)}, {manifest.counts.services:,} services; "

@@ -37,7 +37,7 @@ KEPT = 3
 LOCK = ".lock"
 STAGING = "staging"
 WHOOSH = "whoosh"
-"""The folder that has the Whoosh index of each snapshot, for people, beside the snapshots."""
+"""The folder of the Whoosh index of the published snapshot, for people."""
 OBSOLETE = ("history.json", "pointer.json", "following.json", "feeds")
 """Files of earlier releases, which nothing reads."""
 SYNCS = 16
@@ -193,15 +193,14 @@ def _prune(artifacts: Path, keep: int) -> None:
             (artifacts / SNAPSHOTS / snapshot_id).rename(artifacts / STAGING / snapshot_id)
         denials = {each.id: each.denials for each in kept}
         denied = denials.get(current, frozenset())
-        for kind, suffix in ((DOWNLOADS, ""), (WHOOSH, "-index")):
-            for path in (artifacts / kind).glob("*"):
-                snapshot_id = path.name.partition(".")[0]
-                is_left = is_snapshot_id(snapshot_id) and (
-                    not (artifacts / SNAPSHOTS / snapshot_id).exists()
-                    or (kind == DOWNLOADS and denied - denials.get(snapshot_id, frozenset()))
-                )
-                if is_left:
-                    path.rename(artifacts / STAGING / f"{path.name}{suffix}")
+        for path in (artifacts / DOWNLOADS).glob("*"):
+            snapshot_id = path.name.partition(".")[0]
+            is_left = is_snapshot_id(snapshot_id) and (
+                not (artifacts / SNAPSHOTS / snapshot_id).exists()
+                or denied - denials.get(snapshot_id, frozenset())
+            )
+            if is_left:
+                path.rename(artifacts / STAGING / path.name)
     except SnapshotUnavailable:
         return
     except OSError as error:  # the build is done, or failed for a reason of its own

@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Mapping, Sequence
+import json
+import shutil
+from collections.abc import Mapping
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
-import numpy as np
 from whoosh.query import Query
 
-from indexer.columns.records import Contents
-from indexer.processes.pool import Pool
-from indexer.record_store import KEY_SIZE
-from indexer.segments.postings import GONE
-from indexer.segments.segment import SegmentParameters, SegmentWriter
-from indexer.whoosh_index.files import open_whoosh_index
-from indexer.whoosh_index.schema import parse_query
-from indexer.whoosh_index.update import publish_whoosh_index, start_whoosh_index
-from service.artifacts.publishing import WHOOSH, stage
-from service.storage.texts import write_ids
-from tests.support.artifacts import current, listed
+from indexer.record_store import write_records
+from indexer.whoosh_index import FIELDS, open_whoosh_index, parse_query, update_whoosh_index
+from service.artifacts.publishing import stage
 
 Texts = tuple[str, str, str]
 """Name, description and category."""
@@ -28,38 +19,23 @@ Catalogue = Mapping[str, Texts]
 """The texts of services by their ids."""
 
 
-def write_index(
-    artifacts: Path, snapshot_id: str, services: Catalogue, before: str = "", segments: int = 1
-) -> None:
-    """Write the index of a snapshot with these services, and the ids if there is no snapshot.
-
-    The services are in `segments` segments, each with a service that is gone.
-    """
-    ids = list(services)
-    if not (folder := artifacts / "snapshots" / snapshot_id).exists():
-        folder.mkdir(parents=True)
-        write_ids(folder, ids)
-    with TemporaryDirectory() as temporary, stage(artifacts, keep=None):
-        written = []
-        for number in range(segments):
-            own = np.arange(number, len(ids), segments, dtype=np.int32)
-            path = Path(temporary, str(number))
-            gone = ("gone", ("gone", "gone", "gone"))
-            _write_segment(path, [(ids[n], services[ids[n]]) for n in own.tolist()] + [gone])
-            written.append((path, np.append(own, np.int32(GONE))))
-        with Pool(segments, 2**30) as pool:
-            parts = start_whoosh_index(pool, artifacts, before, folder, written)
-            publish_whoosh_index(artifacts, snapshot_id, parts)
+def write_snapshot(artifacts: Path, snapshot_id: str, services: Catalogue) -> None:
+    """Write the records of these services."""
+    folder = artifacts / "snapshots" / snapshot_id
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    records = (
+        {"id": service_id, "endpoints": [], **dict(zip(FIELDS, texts, strict=True))}
+        for service_id, texts in services.items()
+    )
+    write_records(folder, (json.dumps(record).encode() for record in records))
 
 
-def index_published(artifacts: Path) -> Path:
-    """Write the index of the published snapshot; returns its folder."""
-    texts = {
-        each["id"]: (each["name"], each["description"], each.get("category", ""))
-        for each in listed(artifacts)
-    }
-    write_index(artifacts, current(artifacts), texts)
-    return artifacts / WHOOSH / current(artifacts)
+def write_index(artifacts: Path, snapshot_id: str, services: Catalogue) -> None:
+    """Bring the index up to date with a snapshot of these services."""
+    write_snapshot(artifacts, snapshot_id, services)
+    with stage(artifacts, keep=None):
+        assert update_whoosh_index(artifacts, snapshot_id) == []
 
 
 def ids_of(artifacts: Path, snapshot_id: str, query: str | Query) -> set[str]:
@@ -69,12 +45,3 @@ def ids_of(artifacts: Path, snapshot_id: str, query: str | Query) -> set[str]:
         hits = [hit["id"] for hit in searcher.search(parsed, limit=None)]
     assert len(hits) == len(set(hits))
     return set(hits)
-
-
-def _write_segment(path: Path, services: Sequence[tuple[str, Texts]]) -> None:
-    writer = SegmentWriter(path, SegmentParameters(""), None)
-    for service_id, (name, description, category) in services:
-        text = repr((service_id, name, description, category)).encode()
-        key = hashlib.sha256(text).digest()[:KEY_SIZE]
-        writer.add(key, Contents((name, description, category, "", ""), []))
-    writer.finish()

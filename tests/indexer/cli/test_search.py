@@ -35,7 +35,8 @@ def test_results_are_a_table_in_order_of_rank(sample: Path) -> None:
     assert [row[2] for row in cells] == hits.ids
     assert [row[0] for row in cells] == [*"123456789"]
     assert blank == ""
-    assert total == f"1–9 of {hits.total} services; --offset 9 has the next"
+    similar = f"{hits.similar} of them similar"
+    assert total == f"1–9 of {hits.total} services, {similar}; --offset 9 has the next"
     assert details == f"details: python -m indexer show {hits.ids[0]} --artifacts {sample}"
 
 
