@@ -31,7 +31,7 @@ from service.snapshot.payments import DemandTable, Ecosystem
 from service.snapshot.profiles import Profiles
 from service.snapshot.resources import Resources
 from service.storage.container import open_arrays
-from service.storage.texts import IdTable, Records, Texts
+from service.storage.texts import IdTable, Records, Summaries
 
 
 class Hits(Struct, frozen=True):
@@ -137,7 +137,7 @@ class SnapshotData:
         self.encoded_id = manifest.id.encode()
         self.checked_at = checked_at
         self.services = Records(folder)
-        self.summaries = Texts(open_arrays(folder / "summaries.arrays"), "summaries")
+        self.summaries = Summaries(open_arrays(folder / "summaries.arrays"), self.services)
         self.id_table = IdTable(folder)
         self.index = open_arrays(folder / "index.arrays")
         self.offers = Offers(folder / "offers")
