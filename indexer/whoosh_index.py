@@ -26,7 +26,7 @@ from service.artifacts.publishing import WHOOSH
 from service.search.analysis import name_key, term_of, words_of
 from service.snapshot.manifest import hash_file
 from service.snapshot.publication import SNAPSHOTS
-from service.storage.record_store import Records
+from service.storage.texts import Records
 
 STATE = "STATE"  # a file with the snapshot, and with a hash of the other files and of the program
 FIELDS = ("name", "description", "category")
