@@ -34,7 +34,7 @@ FIELDS = ("name", "description", "category")
 _INCOMPLETE = re.compile(r"(?:^|\()\s*(AND|OR)\b|\b(AND|OR|NOT)\s*(?:\)|$)|\b\w+:(?=[\s)]|$)")
 
 
-class Texts(msgspec.Struct):
+class IndexedTexts(msgspec.Struct):
     """The indexed texts of a service."""
 
     id: str
@@ -43,7 +43,7 @@ class Texts(msgspec.Struct):
     category: str = ""
 
 
-class Terms(Analyzer):  # type: ignore[misc]  # Whoosh is untyped
+class TermAnalyzer(Analyzer):  # type: ignore[misc]  # Whoosh is untyped
     """Cuts texts into terms as the service does, stop words included."""
 
     def __call__(self, text: str, mode: str, *, tokenize: bool = True, **_: Any) -> Iterator[Token]:
@@ -55,7 +55,7 @@ class Terms(Analyzer):  # type: ignore[misc]  # Whoosh is untyped
             yield Token(text=re.sub("[^*?]+", lambda part: name_key(part[0]), text))
 
 
-TEXT_FIELD = TEXT(analyzer=Terms(), phrase=False)
+TEXT_FIELD = TEXT(analyzer=TermAnalyzer(), phrase=False)
 SCHEMA = Schema(id=ID(unique=True, stored=True), hash=STORED, **dict.fromkeys(FIELDS, TEXT_FIELD))
 
 
@@ -87,7 +87,7 @@ def _update(whoosh: Any, snapshot: Path) -> None:
     with whoosh.searcher() as searcher, whoosh.writer() as writer:
         known = {each["id"]: each["hash"] for each in searcher.reader().all_stored_fields()}
         for ordinal in range(len(records)):
-            texts = msgspec.json.decode(records.view(ordinal), type=Texts)
+            texts = msgspec.json.decode(records.view(ordinal), type=IndexedTexts)
             digest = sha256(msgspec.json.encode(texts)).digest()
             if known.get(texts.id) == digest:
                 del known[texts.id]

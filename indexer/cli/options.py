@@ -42,7 +42,7 @@ from indexer.options import (
 )
 from indexer.text import shorten
 from service.cli import Parser
-from service.opensearch.address import check_extra, client_arguments
+from service.opensearch import client_arguments
 from service.search.config import SEARCH_CONFIG, SearchConfig
 
 PUBLISHING = ("keep", "downloads")
@@ -329,7 +329,6 @@ def parse_cluster(options: argparse.Namespace) -> ClusterOptions | None:
         return None
     prefix = os.environ.get("RATECARD_OPENSEARCH_PREFIX", "ratecard")
     try:
-        check_extra()
         known = {"client": client_arguments(options.opensearch_url), "prefix": prefix}
         return msgspec.convert(known | given(options, ClusterOptions), ClusterOptions)
     except (ValueError, RuntimeError) as error:

@@ -16,7 +16,6 @@ from indexer.errors import IndexerError
 from indexer.opensearch.documents import OWNER, ClusterDocuments
 from indexer.options import ClusterOptions
 from indexer.progress import Progress
-from service.opensearch.clauses import index_name
 from service.opensearch.cluster import cause_of, reason_of
 from service.snapshot.data import SnapshotData
 from service.snapshot.manifest import Manifest
@@ -121,7 +120,7 @@ class SearchCluster:
                     self._indices.delete(index=index, ignore=(404,))
 
     def _name(self, snapshot_id: str) -> str:
-        return index_name(self._options.prefix, snapshot_id)
+        return f"{self._options.prefix}-{snapshot_id}"
 
     def _owners(self) -> dict[str, str | None]:
         """Return the folder that each index of the prefix was built to, None if by no build."""

@@ -35,11 +35,6 @@ BOUNDS: Mapping[Callable[[Any, Any], Any], Callable[[Any], Json]] = {
 }
 
 
-def index_name(prefix: str, snapshot_id: str) -> str:
-    """Return the name of the index of a snapshot."""
-    return f"{prefix}-{snapshot_id}"
-
-
 def text_fields(config: SearchConfig) -> dict[float, tuple[str, float]]:
     """Return the field of each weight with its boost, of which OpenSearch allows none below 1."""
     least = min(config.field_weights.values())

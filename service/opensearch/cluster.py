@@ -29,6 +29,7 @@ CLIENT: Json = {
 }
 NODE_TIMEOUT_SHARE = 0.5
 """Share of the timeout after which the next node is asked."""
+NO_SOURCE = {"_source": False, "stored_fields": "_none_"}
 SEARCH = {
     "allow_partial_search_results": "false",
     "search_type": "dfs_query_then_fetch",  # the frequencies of all shards
@@ -61,7 +62,9 @@ class Cluster:
         """Return the response of every shard."""
         if self._client is None:
             self._client = AsyncOpenSearch(**self._arguments)
-        response: Json = await self._client.search(index=index, body=body, params=SEARCH)
+        response: Json = await self._client.search(
+            index=index, body=body | NO_SOURCE, params=SEARCH
+        )
         shards = response["_shards"]
         if response["timed_out"] or not 0 < shards["total"] == shards["successful"]:
             raise EngineUnavailable("OpenSearch searched a part of the index only; try again")

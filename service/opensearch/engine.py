@@ -26,11 +26,10 @@ from service.opensearch.clauses import (
     endpoint_conditions,
     facet_aggregations,
     facet_counts,
-    index_name,
     nested,
     of_words,
 )
-from service.opensearch.cluster import Cluster
+from service.opensearch.cluster import NO_SOURCE, Cluster
 from service.schema.responses import Explanation, WordScore
 from service.schema.values import Json
 from service.search.groups import is_among_first, units_of
@@ -44,7 +43,6 @@ from service.snapshot.snapshot import Snapshot
 EXACT_NAME = 1000
 """The score of a name that is the query: more than any sum."""
 MATCHES = "matches"
-NO_SOURCE = {"_source": False, "stored_fields": "_none_"}
 RELEVANCE: Json = {"_score": {"order": "desc"}}
 
 
@@ -135,7 +133,7 @@ class ClusterEngine:
             await self._search({"size": 0})
 
     async def _search(self, body: Json) -> Json:
-        return await self._cluster.search(self._index, body | NO_SOURCE)
+        return await self._cluster.search(self._index, body)
 
     def _words(self, query: ParsedQuery, wanted: Sequence[Json] = (), match: str = "any") -> Json:
         """Return the clause of the documents that match and satisfy conditions."""
@@ -296,19 +294,16 @@ class ClusterEngine:
         return explanations
 
 
-class OpenSearch:
-    """Connects snapshots with a cluster that has an index of each."""
+class OpenSearch(Cluster):
+    """A cluster that has an index of each snapshot."""
 
     def __init__(self, arguments: Json, timeout: float, prefix: str) -> None:
-        self._cluster, self._prefix = Cluster(arguments, timeout), prefix
+        super().__init__(arguments, timeout)
+        self._prefix = prefix
 
     def connect(self, snapshot: Snapshot) -> ClusterEngine:
         """Return the engine of a snapshot."""
-        return ClusterEngine(snapshot, self._cluster, index_name(self._prefix, snapshot.id))
-
-    async def close(self) -> None:
-        """Close the connections."""
-        await self._cluster.close()
+        return ClusterEngine(snapshot, self, f"{self._prefix}-{snapshot.id}")
 
 
 def _sort(order: Json, clause: Json | None = None) -> Json:

@@ -24,7 +24,7 @@ from indexer.whoosh_index import (
     FIELDS,
     SCHEMA,
     STATE,
-    Terms,
+    TermAnalyzer,
     open_whoosh_index,
     parse_query,
     update_whoosh_index,
@@ -298,7 +298,7 @@ def test_a_query_has_the_terms_that_its_text_is_indexed_by(text: str) -> None:
     terms = Counter(term_of(word.text).encode() for word in words_of(text))
     indexed = {term: count for term, count, _, _ in SCHEMA["name"].index(text)}
     assert indexed == terms
-    queried = {token.text.encode() for token in Terms()(text, "query")}
+    queried = {token.text.encode() for token in TermAnalyzer()(text, "query")}
     assert queried <= indexed.keys()
     assert bool(queried) == bool(indexed)
 

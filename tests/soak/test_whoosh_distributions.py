@@ -25,7 +25,7 @@ from tests.support.running import ROOT, SEEDS, SOAK
 OTHERS = ["Whoosh==2.7.4", "Whoosh-Reloaded==2.7.5"]
 FOLDER = Path(sys.prefix) / "distributions"
 TESTS = (
-    "tests/indexer/whoosh_index",
+    "tests/indexer/test_whoosh_index.py",
     "tests/indexer/cli/test_query.py",
     "tests/service/search/test_searcher.py::test_ranking_equals_brute_force_bm25f_on_small_corpora",
     "tests/service/search/test_searcher.py::test_sums_beyond_16_bits_are_exact",

@@ -21,7 +21,7 @@ from cryptography.x509.oid import NameOID
 from indexer.opensearch.loading import ClusterFailed, SearchCluster
 from indexer.options import ClusterOptions
 from service.errors import EngineUnavailable, IndexMissing
-from service.opensearch.address import client_arguments
+from service.opensearch import client_arguments
 from service.opensearch.cluster import CLIENT, Cluster
 from tests.support.cluster.stub import Answer, run_stub
 from tests.support.running import ROOT, Json
