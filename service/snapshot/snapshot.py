@@ -14,6 +14,7 @@ from service.conditions import (
     Filters,
     FilterValue,
     ResourceConditions,
+    ResourceFilters,
     read_conditions,
 )
 from service.engines.embedded import EmbeddedEngine, run
