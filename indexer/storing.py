@@ -66,7 +66,7 @@ def store_services(context: BuildContext, assembled: Assembled) -> StoredService
     offers, named = OfferWriter(), NamedUrls()
     listings = _listings(assembled, profiles, named)
     with progress.stage("write the resources"):
-        resources = write_resources(built / "resources", listings, len(ids), offers)
+        resources = write_resources(built / "resources.arrays", listings, len(ids), offers)
     assembled.decisions.write(built)
     return StoredServices(
         counts=Counts(len(ids), sum(counts), len(resources.keys), assembled.payments),

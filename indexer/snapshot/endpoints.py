@@ -23,7 +23,7 @@ from indexer.encoder.encoding import TextEncoder, open_pieces
 from indexer.encoder.quantising import EncodedTexts
 from indexer.endpoints import identify_endpoint
 from indexer.resources.x402 import read_resource
-from indexer.search.filters import FacetValues, write_conditions
+from indexer.search.filters import write_endpoints as write_table
 from indexer.search.offers import OfferWriter
 from indexer.search.parts import Documents, Part, part_of, place_documents
 from indexer.search.popularity import Payers, Popularity
@@ -31,7 +31,6 @@ from indexer.segments.postings import Numbers
 from indexer.segments.texts import TokenFields
 from indexer.snapshot.resources import ListedResources
 from indexer.untrusted import string_of
-from service.conditions import ENDPOINT_KEYS, EndpointConditions
 from service.filtering.offers import NONE
 from service.schema.profiles import EndpointFacts
 from service.storage.container import Arrays, open_arrays, write_arrays, writing_arrays
@@ -97,13 +96,11 @@ def write_endpoints(
     other_documents = (documents.others[services] + ranks).astype(np.int32)
     join.documents[others] = other_documents
     _write_places(folder, built, columns, documents, join)
-    of_entries = np.repeat(join.owners, np.diff(listed.offers))
-    of_prices = offers.add_prices(columns, join.is_unlisted).astype(np.int32)
-    owners = np.concatenate((of_entries, of_prices))
-    of_offers = offers.write(built / "offers", len(of_entries), owners, int(counts.sum()))
+    offers.add_prices(columns, join.is_unlisted)
+    of_offers = offers.write(built / "offers.arrays", join.owners, int(counts.sum()))
     popularity = _popularity(columns, payers, alive)
     registration = np.isin(np.arange(len(columns.endpoints)), join.owners[listed.registration])
-    _write_filters(folder, columns, of_offers, popularity, registration)
+    write_table(built / "endpoints.arrays", columns, popularity, registration, of_offers)
     part, vectors = _analyse(join, others.tolist(), other_documents, encoder)
     enriched, deprecated = (
         np.repeat(columns.services[name], columns.services["endpoints"])
@@ -169,30 +166,6 @@ def _write_places(
     write_arrays(folder / "urls.arrays", {"hashes": endpoints["url"][order], "endpoints": order})
 
 
-def _write_filters(
-    folder: Path,
-    columns: RecordColumns,
-    of_offers: dict[str, FacetValues],
-    popularity: Popularity,
-    registration: npt.NDArray[np.bool_],
-) -> None:
-    """Write the values that endpoints are filtered and ordered by."""
-    endpoints, counts = columns.endpoints, columns.services["endpoints"]
-    runs, strings = columns.endpoint_runs, columns.strings
-    facets = of_offers | {name: FacetValues(runs[name], strings) for name in ENDPOINT_KEYS}
-    values: Arrays = {
-        "prices": endpoints["price"],
-        "enriched": np.repeat(columns.services["enriched"], counts),
-        "registration": registration,
-        "payers": popularity.stored_payers,
-        "alive": popularity.alive,
-    }
-    with writing_arrays(folder / "filters.arrays") as writer:
-        write_conditions(writer, EndpointConditions, facets, values)
-        writer.write("by_popularity", popularity.order)
-        writer.write("by_price", np.argsort(endpoints["price"], kind="stable").astype(np.uint32))
-
-
 def _popularity(
     columns: RecordColumns, counted: Sequence[Mapping[int, Payers]], alive: Verdicts
 ) -> Popularity:
@@ -214,7 +187,7 @@ class _Join:
     """
 
     def __init__(self, built: Path, columns: RecordColumns, listed: ListedResources) -> None:
-        self._texts = Texts(open_arrays(built / "resources" / "texts.arrays"), "resources")
+        self._texts = Texts(open_arrays(built / "resources.arrays"), "resources")
         self._records = Records(built)
         self._first = columns.first_endpoints
         self.is_unlisted = np.ones(len(columns.endpoints), np.bool_)

@@ -17,10 +17,10 @@ from service.conditions import (
     Filters,
     ResourceFilters,
     ServiceConditions,
+    text_columns,
 )
-from service.filtering.facets import FacetCounts
-from service.filtering.filters import FilterIndex
 from service.filtering.offers import Offers
+from service.filtering.table import FacetCounts, Table
 from service.schema.responses import Explanation
 from service.schema.values import Json
 from service.search.postings import Integers, Mask
@@ -140,8 +140,8 @@ class SnapshotData:
         self.summaries = Summaries(open_arrays(folder / "summaries.arrays"), self.services)
         self.id_table = IdTable(folder)
         self.index = open_arrays(folder / "index.arrays")
-        self.offers = Offers(folder / "offers")
-        self.resources = Resources(folder / "resources", self.offers)
+        self.offers = Offers(open_arrays(folder / "offers.arrays"))
+        self.resources = Resources(folder / "resources.arrays", self.offers)
         self.profiles = Profiles(folder)
         self.endpoints = Endpoints(
             folder / "endpoints",
@@ -152,8 +152,8 @@ class SnapshotData:
             self.index["penalties"],
             self.profiles,
         )
-        arrays = open_arrays(folder / "filters.arrays")
-        self.filters = FilterIndex(arrays, ServiceConditions)
+        arrays = open_arrays(folder / "services.arrays")
+        self.filters = Table(arrays, len(self.services), text_columns(ServiceConditions).values())
         self.ecosystem = Ecosystem(folder)
         self.demand = DemandTable(folder)
         self.listings = Listings(folder / "listings", self.id_table, self.endpoints)
