@@ -64,7 +64,8 @@ from service.snapshot.manifest import (
     verify,
 )
 from service.snapshot.publication import SNAPSHOTS, read_current
-from service.storage.record_store import RecordStore
+from service.storage.container import open_arrays
+from service.storage.texts import Texts
 
 if TYPE_CHECKING:
     from indexer.opensearch.loading import SearchCluster
@@ -265,7 +266,7 @@ def _build(
         manifest.inputs = fingerprint.inputs()
     if cluster is not None:
         data = SnapshotData(built, manifest, context.now)
-        annotations = RecordStore(context.staging, "annotations")
+        annotations = Texts(open_arrays(context.staging / "annotations.arrays"), "annotations")
         cluster.load(data, annotations, context.progress)
         findings.notes += cluster.publish(manifest)
     downloads = _publish(context, manifest)

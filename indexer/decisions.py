@@ -14,7 +14,7 @@ from msgspec import Struct
 from indexer.errors import SourceError
 from indexer.intake.findings import Conflict
 from service.snapshot.manifest import File, sha256
-from service.storage.hash_table import text_hash
+from service.storage.texts import text_hash
 
 FILE = "decisions.json"
 MAX_CONFLICTS = 10_000

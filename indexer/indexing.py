@@ -62,7 +62,7 @@ def write_indexes(
     built, pool, ranking = context.built, context.pool, context.options.ranking
     folder = None
     if encoder is not None:
-        folder = built / "encoder"
+        folder = built / "encoder.arrays"
         write_encoder(folder, encoder)
     kept = context.staging / "columns"
     used, counts = _update_segments(context, stored, kept, folder)
@@ -163,7 +163,7 @@ def _write_listing(built: Path, kept: Path, popularity: Popularity) -> None:
     """Write the summaries and filters of services from columns."""
     columns = open_columns(kept)
     write_summaries(built, columns)
-    write_filters(built / "filters", columns, popularity)
+    write_filters(built / "filters.arrays", columns, popularity)
 
 
 def _compile(
@@ -207,4 +207,4 @@ def _write_vectors(
     of_services = gather_vectors(services, len(documents.own), dimensions)
     vectors = add_services(of_documents, of_services, documents.services)
     del of_services, of_documents
-    write_vectors(built / "vectors", vectors)
+    write_vectors(built / "vectors.arrays", vectors)

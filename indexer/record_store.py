@@ -1,4 +1,4 @@
-"""Spools of texts, and writing the stores of JSON records and the table of ids."""
+"""Spools of texts, and writing the stored services."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import tempfile
 import weakref
 from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
@@ -15,9 +15,8 @@ from typing import IO
 import numpy as np
 import numpy.typing as npt
 
-from service.storage.container import write_arrays, writing_arrays
-from service.storage.hash_table import text_hash, write_hash_table
-from service.storage.layouts import RECORD_STORE, RECORDS
+from service.storage.container import SUFFIX
+from service.storage.texts import write_places
 
 KEY_SIZE = 16
 """The bytes of the hash of a record."""
@@ -60,24 +59,6 @@ def _discard(file: IO[bytes]) -> None:
         file.close()
 
 
-def write_record_store(folder: Path, name: str, texts: Iterable[bytes]) -> int:
-    """Write the file of a `RecordStore`; returns the count of texts."""
-    with writing_arrays(folder / name, RECORD_STORE) as writer:
-        sizes = writer.stream("texts", _joined(texts))
-        offsets = np.concatenate(([0], np.cumsum(sizes)))
-        offsets[1:] += 1  # the comma that follows is a part of the next piece
-        writer.write("offsets", offsets)
-    return len(sizes)
-
-
-def _joined(texts: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield texts, each after the first with a comma before it."""
-    comma = b""
-    for text in texts:
-        yield comma + text
-        comma = b","
-
-
 def record_key(text: bytes) -> bytes:
     """Return the hash of a record."""
     return blake2b(text, digest_size=KEY_SIZE).digest()
@@ -88,7 +69,7 @@ def write_records(folder: Path, texts: Iterable[bytes]) -> Keys:
 
     Returns the hashes, uint8[services, KEY_SIZE].
     """
-    digests, sizes = bytearray(), array("q", [0])
+    digests, sizes = bytearray(), array("q")
     with (folder / "records.json").open("wb", BUFFER) as file:
         for text in texts:
             if digests:
@@ -96,15 +77,11 @@ def write_records(folder: Path, texts: Iterable[bytes]) -> Keys:
             file.write(text)
             sizes.append(len(text))
             digests += record_key(text)
-    offsets = np.cumsum(np.asarray(sizes, np.int64) + 1) - 1
     keys = np.frombuffer(bytes(digests), np.uint8).reshape(-1, KEY_SIZE)
-    tags = np.ascontiguousarray(keys[:, :8]).view("<u8").ravel()
-    write_arrays(folder / "records", RECORDS, {"offsets": offsets, "tags": tags})
+    write_places(folder, sizes, np.ascontiguousarray(keys[:, :8]).view("<u8").ravel())
     return keys
 
 
-def write_ids(folder: Path, ids: list[str]) -> None:
-    """Write the files of an `IdTable`: ids in listing order, and ordinals by the hashes of ids."""
-    write_record_store(folder, "ids", (b'"%b"' % service_id.encode() for service_id in ids))
-    hashes = np.fromiter(map(text_hash, ids), np.uint64, len(ids))
-    write_hash_table(folder / "id_hashes", hashes, np.arange(len(ids), dtype=np.int32))
+def arrays_path(path: Path) -> Path:
+    """Return the path of a file of arrays."""
+    return path.with_name(path.name + SUFFIX)

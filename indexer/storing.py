@@ -12,7 +12,7 @@ from indexer.catalogue.catalogue import ListedService
 from indexer.catalogue.table import decode_resource
 from indexer.intake.findings import NO_ADVICE, Tally
 from indexer.progress import track
-from indexer.record_store import Keys, write_ids, write_records
+from indexer.record_store import Keys, write_records
 from indexer.search.offers import OfferWriter
 from indexer.search.popularity import Payers
 from indexer.segments.indexing import Annotated, write_annotations
@@ -24,6 +24,7 @@ from indexer.snapshot.resources import ListedResources, ServiceListing, write_re
 from service.schema.profiles import Profile
 from service.schema.status import Counts
 from service.snapshot.listings import position_hash
+from service.storage.texts import write_ids
 
 
 class StoredServices(NamedTuple):
@@ -59,7 +60,7 @@ def store_services(context: BuildContext, assembled: Assembled) -> StoredService
         keys = write_records(built, map(catalogue.text, track(listing, writing.advance)))
         write_ids(built, ids)
         texts = catalogue.annotations(listing)
-        annotated = write_annotations(context.staging / "annotations", texts)
+        annotated = write_annotations(context.staging / "annotations.arrays", texts)
         counts = [each.endpoints for each in listing]
         profiles = write_profiles(built, annotated.path, counts)
     offers, named = OfferWriter(), NamedUrls()

@@ -1,7 +1,7 @@
 """The conditions that requests put on services and on endpoints, each declared once.
 
 The name and the type of a field are those of a parameter. Its column is what a snapshot has to
-compare it with. Parameters, facets, layouts and masks derive from these declarations.
+compare it with. Parameters, facets and masks derive from these declarations.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ from indexer.text import is_own_text
 from indexer.untrusted import string_of
 from service.conditions import ENDPOINT_KEYS, SERVICE_KEYS
 from service.schema.values import NULL
-from service.storage.hash_table import text_hash
+from service.storage.texts import text_hash
 
 NO_ADDRESS = Address(0, 0)
 

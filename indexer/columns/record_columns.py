@@ -22,10 +22,10 @@ from indexer.columns.ragged import (
     positions,
     ragged_texts,
 )
-from indexer.record_store import KEY_SIZE, Keys
+from indexer.record_store import KEY_SIZE, Keys, arrays_path
 from service.conditions import ENDPOINT_KEYS, SERVICE_KEYS
 from service.search.postings import Integers
-from service.storage.container import Array, Arrays, Layout, open_arrays, write_arrays
+from service.storage.container import Arrays, open_arrays, write_arrays
 
 STRUCT_CODES = {"b1": "?", "i4": "i", "i8": "q", "u4": "I", "u8": "Q", "f8": "d"}
 """Codes of `struct` by those of NumPy."""
@@ -87,22 +87,6 @@ _runs = [
     *((f"service_{name}", "services", dtype) for name, dtype in SERVICE_RUNS.items()),
     *((f"endpoint_{name}", "endpoints", dtype) for name, dtype in ENDPOINT_RUNS.items()),
 ]
-RECORD_COLUMNS = Layout(
-    "The values that a snapshot needs of its records.",
-    keys=Array("|u1", f"services,{KEY_SIZE}", "hashes of the records"),
-    annotations=Array("|u1", f"services,{KEY_SIZE}", "hashes of their annotations"),
-    texts=Array("|u1", f"services,{KEY_SIZE}", "hashes of the searched texts"),
-    services=Array(SERVICE.str, "services"),
-    endpoints=Array(ENDPOINT.str, "endpoints"),
-    **{
-        part: array
-        for name, rows, dtype in _runs
-        for part, array in {
-            f"{name}_sizes": Array("<u4", rows, "how many items each row has"),
-            name: Array(dtype.str, f"items of {name}"),
-        }.items()
-    },
-)
 
 
 class RecordColumns(NamedTuple):
@@ -171,12 +155,12 @@ def write_columns(path: Path, columns: RecordColumns) -> None:
     runs = [columns.strings, *columns.service_runs.values(), *columns.endpoint_runs.values()]
     for (name, _, dtype), run in zip(_runs, runs, strict=True):
         arrays |= {f"{name}_sizes": run.sizes, name: run.items.view(dtype.str)}
-    write_arrays(path, RECORD_COLUMNS, arrays)
+    write_arrays(arrays_path(path), arrays)
 
 
 def open_columns(path: Path) -> RecordColumns:
     """Map columns that this program wrote; raises SnapshotDamaged."""
-    arrays = open_arrays(path, RECORD_COLUMNS, cold=RECORD_COLUMNS.arrays)
+    arrays = open_arrays(arrays_path(path))
 
     def ragged(name: str, dtype: np.dtype[np.generic]) -> Ragged:
         return Ragged(arrays[f"{name}_sizes"], arrays[name].view(dtype))

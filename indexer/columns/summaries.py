@@ -6,13 +6,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from indexer.columns.record_columns import RecordColumns
-from indexer.record_store import write_record_store
-from service.storage.record_store import Records
+from service.storage.container import writing_arrays
+from service.storage.texts import Records, write_texts
 
 
 def write_summaries(folder: Path, columns: RecordColumns) -> None:
     """Write the stored services with empty `endpoints` and an `endpointCount`."""
-    write_record_store(folder, "summaries", _summaries(columns, Records(folder)))
+    with writing_arrays(folder / "summaries.arrays") as writer:
+        write_texts(writer, "summaries", _summaries(columns, Records(folder)))
 
 
 def _summaries(columns: RecordColumns, records: Records) -> Iterator[bytes]:

@@ -18,7 +18,6 @@ from indexer.errors import EncoderDamaged
 from service.errors import SnapshotDamaged
 from service.search.semantic.encoder import check_encoder
 from service.storage.container import Arrays, write_arrays
-from service.storage.layouts import ENCODER
 
 PACKAGED = Path(__file__).with_name("static.npz")
 
@@ -98,4 +97,4 @@ def write_encoder(path: Path, encoder: StaticEncoder) -> None:
     open_pieces.cache_clear()  # those of an earlier build's encoder at this path
     pieces = np.frombuffer("\n".join(encoder.pieces).encode(), np.uint8)
     columns: Arrays = {"pieces": pieces, "rows": encoder.rows, "scales": encoder.scales}
-    write_arrays(path, ENCODER, columns)
+    write_arrays(path, columns)

@@ -33,7 +33,7 @@ from indexer.untrusted import mapping, objects
 from service.schema.listings import FATES, Advice, Fate, ListingFate
 from service.schema.values import format_timestamp
 from service.snapshot.listings import ListingSource, host_hash, payee_hash, position_hash
-from service.storage.hash_table import text_hash
+from service.storage.texts import text_hash
 from service.urls import ParsedUrl, find_url, key_of, with_route
 
 MAX_EXAMPLES = 5

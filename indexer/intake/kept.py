@@ -27,8 +27,8 @@ from indexer.intake.findings import MAX_EXAMPLES
 from indexer.options import UNUSED_SECONDS, OnError, Policy, SourceOptions
 from service.artifacts.durable import make_folder, replace_durably, sync
 from service.snapshot.manifest import sha256
-from service.storage.hash_table import text_hash
 from service.storage.json_file import read_json
+from service.storage.texts import text_hash
 
 FOLDER, EARLIER = "sources", "accepted"
 """The folder in the artifacts folder, and its name in earlier releases."""

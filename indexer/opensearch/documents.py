@@ -17,8 +17,7 @@ from service.search.analysis import term_of, words_of
 from service.search.postings import read_header
 from service.snapshot.data import SnapshotData
 from service.storage.container import Arrays, open_arrays
-from service.storage.layouts import ENDPOINT_FILTERS, OFFERS, SERVICE_FILTERS
-from service.storage.record_store import RecordStore
+from service.storage.texts import Texts
 
 OWNER = "owner"
 """Key of the artifacts folder of an index, in the `_meta` of its mapping."""
@@ -37,14 +36,14 @@ OF_OFFERS = ("network", "scheme", "asset", "payTo", "prices", "usd_prices", "sha
 class ClusterDocuments:
     """The documents of a snapshot folder, given the annotations of its services."""
 
-    def __init__(self, data: SnapshotData, annotations: RecordStore) -> None:
+    def __init__(self, data: SnapshotData, annotations: Texts) -> None:
         self._data, self._annotations = data, annotations
         folder = data.folder
         self._config = read_header(folder / "postings").config
         self._fields = text_fields(self._config)
-        self._services = _Rows(open_arrays(folder / "filters", SERVICE_FILTERS))
-        self._endpoints = _Rows(open_arrays(folder / "endpoints" / "filters", ENDPOINT_FILTERS))
-        offers = open_arrays(folder / "offers" / "offers", OFFERS)
+        self._services = _Rows(open_arrays(folder / "filters.arrays"))
+        self._endpoints = _Rows(open_arrays(folder / "endpoints" / "filters.arrays"))
+        offers = open_arrays(folder / "offers" / "offers.arrays")
         self._offers = _Rows({name: offers[name] for name in OF_OFFERS})
         self._bounds = offers["bounds"]
 

@@ -20,7 +20,7 @@ from service.opensearch.clauses import index_name
 from service.opensearch.cluster import cause_of, reason_of
 from service.snapshot.data import SnapshotData
 from service.snapshot.manifest import Manifest
-from service.storage.record_store import RecordStore
+from service.storage.texts import Texts
 
 TIMEOUT = 120  # seconds for a request
 CHUNK_BYTES = 4 << 20
@@ -58,7 +58,7 @@ class SearchCluster:
             is_whole: bool = counted.get("count") == manifest.counts.services
             return is_whole and self._owners().get(index) is not None
 
-    def load(self, data: SnapshotData, annotations: RecordStore, progress: Progress) -> None:
+    def load(self, data: SnapshotData, annotations: Texts, progress: Progress) -> None:
         """Load the index of a snapshot, given the annotations of its services.
 
         The next build removes what was loaded before a failure.

@@ -16,7 +16,7 @@ from service.schema.discovery import Requirement
 from service.schema.listings import Advice
 from service.schema.records import Endpoint, EndpointQuality, ParameterDescriptor, Pricing
 from service.snapshot.listings import host_hash, payee_hash
-from service.storage.hash_table import text_hash
+from service.storage.texts import text_hash
 from service.urls import find_url, key_of
 
 _parameters = msgspec.json.Decoder(list[ParameterDescriptor])

@@ -21,7 +21,6 @@ from service.conditions import (
     conditions_of,
 )
 from service.storage.container import Arrays, ArraysWriter, writing_arrays
-from service.storage.layouts import SERVICE_FILTERS
 
 
 class FacetValues(NamedTuple):
@@ -51,7 +50,7 @@ def write_filters(path: Path, columns: RecordColumns, popularity: Popularity) ->
         "alive": popularity.alive,
     }
     facets = {name: FacetValues(runs[name], columns.strings) for name in SERVICE_KEYS}
-    with writing_arrays(path, SERVICE_FILTERS) as writer:
+    with writing_arrays(path) as writer:
         write_conditions(writer, ServiceConditions, facets, values)
         for name, order in orders.items():
             writer.write(name, np.asarray(order, np.uint32))

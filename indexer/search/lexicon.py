@@ -11,9 +11,8 @@ from indexer.columns.ragged import AnyIntegers
 from service.search.analysis import name_key
 from service.search.spelling import correctable
 from service.storage.container import write_arrays
-from service.storage.hash_table import text_hash
-from service.storage.layouts import LEXICON, NAMES
-from service.storage.string_table import write_string_table
+from service.storage.string_table import string_arrays
+from service.storage.texts import text_hash
 
 
 def write_lexicon(
@@ -31,15 +30,15 @@ def write_lexicon(
     number = {term: position for position, term in enumerate(terms)}
     pairs = [entry.split(b" ") for entry in entries]
     words = [word for word, _ in pairs]
-    write_string_table(folder / "terms", terms)
-    write_string_table(folder / "words", words)
+    write_arrays(folder / "terms.arrays", string_arrays("terms", terms))
+    write_arrays(folder / "words.arrays", string_arrays("words", words))
     columns = {
         "document_frequencies": document_frequencies.astype(np.int32),
         "group_frequencies": service_frequencies.astype(np.int32),
         "word_terms": np.fromiter((number[term] for _, term in pairs), np.int32, len(pairs)),
     }
     columns |= correctable([word.decode() for word in words])
-    write_arrays(folder / "lexicon", LEXICON, columns)
+    write_arrays(folder / "lexicon.arrays", columns)
 
 
 def write_names(folder: Path, names: Sequence[str]) -> None:
@@ -52,4 +51,4 @@ def write_names(folder: Path, names: Sequence[str]) -> None:
     hashes = np.fromiter((text_hash(keys[number]) for number in named.tolist()), np.uint64)
     order = np.argsort(hashes, kind="stable")
     services = named[order].astype(np.int32)
-    write_arrays(folder / "names", NAMES, {"hashes": hashes[order], "services": services})
+    write_arrays(folder / "names.arrays", {"hashes": hashes[order], "services": services})

@@ -19,9 +19,8 @@ from service.conditions import OFFER_KEYS
 from service.filtering.offers import NONE
 from service.networks import network_label
 from service.search.postings import Integers
-from service.storage.container import writing_arrays
-from service.storage.layouts import OFFERS
-from service.storage.string_table import write_string_table
+from service.storage.container import write_arrays, writing_arrays
+from service.storage.string_table import string_arrays
 
 # Fields of the columns of endpoints, by the names of the keys of offers.
 ENDPOINT_FIELDS = {"network": "network", "scheme": "scheme", "payTo": "pay_to"}
@@ -47,7 +46,7 @@ class StringNumbers:
         The last item is NONE, which is its index.
         """
         strings, ranks = rank_texts([string.encode() for string in self._numbers])
-        write_string_table(path, strings)
+        write_arrays(path, string_arrays("strings", strings))
         return np.append(ranks, NONE).astype(np.int32)
 
 
@@ -115,12 +114,12 @@ class OfferWriter:
         owners: int32[offers], the ordinals of their endpoints, or NONE
         """
         folder.mkdir()
-        numbers = self._strings.write(folder / "strings")
+        numbers = self._strings.write(folder / "strings.arrays")
         prices, shadowed = np.asarray(self._prices), self._shadowed(owners, endpoints)
         order = np.lexsort((prices, owners))
         bounds = np.searchsorted(owners, np.arange(endpoints + 1), sorter=order)
         by_price = bounds[0] + np.argsort(prices[order[bounds[0] :]], kind="stable")
-        with writing_arrays(folder / "offers", OFFERS) as writer:
+        with writing_arrays(folder / "offers.arrays") as writer:
             for name, column in (*self._columns.items(), ("currency", self._currencies)):
                 writer.write(name, numbers[column.keys[order]])
             writer.write("prices", prices[order])

@@ -30,13 +30,13 @@ from service.search.postings import (
 )
 from service.search.top_k import pack
 from service.storage.container import write_arrays, writing_arrays
-from service.storage.layouts import GROUPS, POSTINGS
 
 RANGE = 1 << 19
 """Postings that are sorted at a time: temporaries of 4 MB are reused, larger ones mapped anew."""
 
 Doubles = npt.NDArray[np.float64]
 Impacts = npt.NDArray[np.uint16]
+DENSE_TYPES = {"impacts": "<u2", "maxima": "<i4", "bits": "<u8", "group_bits": "<u8"}
 
 
 class _Run(NamedTuple):
@@ -76,7 +76,7 @@ def compile_postings(
     prior: float64[documents], -1 to 1
     """
     folder.mkdir(parents=True, exist_ok=True)
-    write_arrays(folder / "groups", GROUPS, {"penalties": _size_penalties(documents, config)})
+    write_arrays(folder / "groups.arrays", {"penalties": _size_penalties(documents, config)})
     terms, words, runs = _collect(parts, documents, config)
     sizes, dense = [np.empty(0, np.int64)], _Dense(documents)
     group_sizes = [np.empty(0, np.int64)]
@@ -94,14 +94,14 @@ def compile_postings(
                 dense.add(compiled.documents[own], compiled.impacts[own])
             yield compiled.documents[rare] << IMPACT_BITS | compiled.impacts[rare]
 
-    with writing_arrays(folder / "postings", POSTINGS) as writer:
-        writer.stream("postings", sparse())
+    with writing_arrays(folder / "postings.arrays") as writer:
+        writer.stream("postings", sparse(), np.int64)
         document_frequencies = np.concatenate(sizes)
         is_dense = document_frequencies > most_sparse
         writer.write("offsets", bounds_of(np.where(is_dense, 0, document_frequencies)))
         writer.write("rows", np.where(is_dense, np.cumsum(is_dense) - 1, -1).astype(np.int32))
         for name, columns in dense.arrays().items():
-            writer.stream(name, columns)
+            writer.stream(name, columns, DENSE_TYPES[name])
     group_frequencies = np.concatenate(group_sizes)
     write_names(folder, names)
     write_lexicon(folder, words, terms, document_frequencies, group_frequencies)
@@ -298,7 +298,7 @@ class _Dense:
         self._group_bits.append(pack(groups)[np.newaxis])
 
     def arrays(self) -> dict[str, Iterable[npt.NDArray[np.generic]]]:
-        """Return the arrays of all terms, in the order of their layout, each term by term."""
+        """Return the arrays of all terms, each term by term."""
         empty = np.empty((0, self._blocks, BLOCK_SIZE), np.uint16)
         impacts = [empty, *self._impacts]
         bits = (np.packbits(each > 0, axis=2, bitorder="little") for each in impacts)

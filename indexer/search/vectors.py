@@ -8,7 +8,6 @@ from indexer.encoder.quantising import EncodedTexts, add_vectors
 from indexer.segments.postings import Numbers
 from service.search.semantic.vectors import signs_of
 from service.storage.container import Arrays, write_arrays
-from service.storage.layouts import VECTORS
 
 BATCH = 1024  # vectors
 
@@ -32,4 +31,4 @@ def write_vectors(path: Path, vectors: EncodedTexts) -> None:
     """Write the file of a `VectorIndex`."""
     rows, inverse_lengths = vectors
     arrays: Arrays = {"rows": rows, "inverse_lengths": inverse_lengths}
-    write_arrays(path, VECTORS, arrays | {"signs": signs_of(rows)})
+    write_arrays(path, arrays | {"signs": signs_of(rows)})

@@ -14,12 +14,11 @@ from indexer.columns.extraction import Extractor
 from indexer.columns.record_columns import write_columns
 from indexer.processes.pool import Pool
 from indexer.progress import Advance, track
-from indexer.record_store import KEY_SIZE, Keys, record_key, write_record_store
+from indexer.record_store import KEY_SIZE, Keys, record_key
 from indexer.segments.segment import SegmentParameters, SegmentWriter
 from indexer.segments.store import LARGE_SERVICE, LEVELS, MERGE_FACTOR, MOST_SERVICES, divide
-from service.storage.container import open_arrays
-from service.storage.layouts import RECORDS
-from service.storage.record_store import Records, RecordStore
+from service.storage.container import open_arrays, writing_arrays
+from service.storage.texts import Records, Texts, write_texts
 
 SMALLEST_PART = 2500
 """Services that take longer to index than a worker takes to start."""
@@ -28,7 +27,7 @@ PROGRESS_STEP = 500
 
 
 class Annotated(NamedTuple):
-    """A `RecordStore` of the annotations of all services, and the hashes of some."""
+    """A `Texts` of the annotations of all services, and the hashes of some."""
 
     path: Path
     keys: Keys
@@ -50,7 +49,8 @@ def write_annotations(path: Path, texts: Iterable[bytes]) -> Annotated:
             keys.extend(record_key(text) if text else bytes(KEY_SIZE))
             yield text
 
-    write_record_store(path.parent, path.name, hashed())
+    with writing_arrays(path) as writer:
+        write_texts(writer, "annotations", hashed())
     return Annotated(path, np.frombuffer(bytes(keys), np.uint8).reshape(-1, KEY_SIZE))
 
 
@@ -77,7 +77,7 @@ def index_in_parts(
     """
     if not len(ordinals):
         return []
-    sizes = np.diff(open_arrays(built / "records", RECORDS)["offsets"])[ordinals]
+    sizes = np.diff(open_arrays(built / "records.arrays")["offsets"])[ordinals]
     weights = np.maximum(1.0, sizes / LARGE_SERVICE)
     parts = divide(weights, part_count(float(weights.sum()), pool.workers))
     tasks = [
@@ -118,7 +118,7 @@ def index_services(
     advance: Advance,
 ) -> Indexed:
     """Extract the columns of some of the stored services and index them, with progress."""
-    annotations = RecordStore(annotated.path.parent, annotated.path.name)
+    annotations = Texts(open_arrays(annotated.path), "annotations")
     known_texts = {bytes(key) for key in known}
     extractor = Extractor()
     writer: SegmentWriter | None = None

@@ -20,10 +20,11 @@ from msgspec import Meta, Struct
 
 from indexer.columns.record_columns import RecordColumns, no_columns, open_columns
 from indexer.intake.fingerprint import hash_program
+from indexer.record_store import arrays_path
 from service.errors import SnapshotUnavailable
 from service.snapshot.manifest import File, sha256
 from service.snapshot.publication import SNAPSHOTS
-from service.storage.container import SUFFIX, arrays_path
+from service.storage.container import SUFFIX
 from service.storage.json_file import read_json
 
 REUSE = "reuse"

@@ -16,7 +16,7 @@ from indexer.columns.ragged import Ragged, bounds_of
 from indexer.columns.records import ENDPOINT_FIELDS, SERVICE_FIELDS, Contents
 from indexer.encoder.encoding import TextEncoder
 from indexer.encoder.quantising import EncodedTexts, no_vectors
-from indexer.record_store import KEY_SIZE, Keys
+from indexer.record_store import KEY_SIZE, Keys, arrays_path
 from indexer.segments.postings import (
     GONE,
     FieldPostings,
@@ -27,7 +27,7 @@ from indexer.segments.postings import (
     merge_postings,
 )
 from indexer.segments.texts import Analysed, TokenFields
-from service.storage.container import Array, Layout, open_arrays, writing_arrays
+from service.storage.container import open_arrays, writing_arrays
 
 SERVICE_WORDS, ENDPOINT_WORDS = "service words", "endpoint words"
 FIELDS = (
@@ -38,32 +38,6 @@ FIELDS = (
 )
 POSTINGS = ("terms", "term sizes", "sizes", "documents", "counts")
 """The arrays of a field."""
-
-SEGMENT = Layout(
-    "What analysis and encoding made of the texts of some services, for the next build.",
-    origin=Array("|u1", "bytes of origin", "`SegmentParameters` as JSON"),
-    keys=Array("|u1", f"services,{KEY_SIZE}", "keys of the searched texts"),
-    first_endpoints=Array("<i8", "services+1", "number of the first endpoint of each service"),
-    service_vectors=Array("|i1", "services,dimensions", "of no dimensions without an encoder"),
-    service_inverse_lengths=Array("<f4", "services", "of the vectors"),
-    endpoint_vectors=Array("|i1", "endpoints,dimensions", "of no dimensions without an encoder"),
-    endpoint_inverse_lengths=Array("<f4", "endpoints", "of the vectors"),
-    **{
-        f"{field} {name}": array
-        for field in FIELDS
-        for name, array in zip(
-            POSTINGS,
-            (
-                Array("|u1", f"bytes of {field}", "terms end to end, in byte order"),
-                Array("<u4", f"terms of {field}", "bytes of each term"),
-                Array("<i4", f"terms of {field}", "postings of each term"),
-                Array("<i4", f"postings of {field}", "numbers of services or endpoints"),
-                Array("|u1 <u2 <u4", f"postings of {field}", "term frequencies"),
-            ),
-            strict=True,
-        )
-    },
-)
 
 
 class SegmentParameters(Struct, frozen=True):
@@ -216,7 +190,7 @@ def _write(
     fields: Iterator[FieldPostings],
 ) -> None:
     """Write a segment; `fields` yields their postings, so that few are in memory at a time."""
-    with writing_arrays(path, SEGMENT) as writer:
+    with writing_arrays(arrays_path(path)) as writer:
         writer.write("origin", np.frombuffer(msgspec.json.encode(origin), np.uint8))
         writer.write("keys", keys)
         writer.write("first_endpoints", first_endpoints)
@@ -233,7 +207,7 @@ def _write(
 
 def read_segment(path: Path) -> Segment:
     """Map a segment; raises SnapshotDamaged."""
-    arrays = open_arrays(path, SEGMENT, cold=SEGMENT.arrays)
+    arrays = open_arrays(arrays_path(path))
     fields = {}
     for name in FIELDS:
         terms, term_sizes, *postings = (arrays[f"{name} {array}"] for array in POSTINGS)

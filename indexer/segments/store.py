@@ -14,13 +14,12 @@ import numpy as np
 import numpy.typing as npt
 
 from indexer.columns.record_columns import find_keys
-from indexer.record_store import Keys
+from indexer.record_store import Keys, arrays_path
 from indexer.segments.postings import GONE, Numbers
 from indexer.segments.reuse import ReuseStore
 from indexer.segments.segment import SegmentParameters, SelectedServices, read_segment
 from service.errors import SnapshotDamaged
 from service.snapshot.manifest import File, hash_file
-from service.storage.container import arrays_path
 
 LEVELS = (500, 4000)
 """Services from which a segment is on the next level; on the last one it is large enough."""

@@ -20,8 +20,7 @@ from service.prices import Price, is_ceiling
 from service.schema.records import Pricing
 from service.schema.values import NULL
 from service.storage.container import open_arrays
-from service.storage.layouts import RECORDS
-from service.storage.record_store import RecordStore
+from service.storage.texts import Texts
 
 COMPARED_FILES = ("records.json", "records.arrays", "ids.arrays")
 """The files of a snapshot that are read to compare it."""
@@ -62,9 +61,9 @@ class _Services:
     """
 
     def __init__(self, folder: Path, stack: ExitStack) -> None:
-        ids = RecordStore(folder, "ids")
+        ids = Texts(open_arrays(folder / "ids.arrays"), "ids")
         self.ids = [ids.text(ordinal) for ordinal in range(len(ids))]
-        self._offsets = open_arrays(folder / "records", RECORDS)["offsets"].tolist()
+        self._offsets = open_arrays(folder / "records.arrays")["offsets"].tolist()
         self._file = stack.enter_context((folder / "records.json").open("rb"))
         if len(self.ids) != len(self._offsets) - 1:
             raise ValueError(f"the records of {folder} do not fit its {len(self.ids)} ids")

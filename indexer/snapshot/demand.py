@@ -9,9 +9,10 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from indexer.record_store import write_record_store
 from indexer.search.popularity import Payers
 from service.schema.demand import DemandInputs, PopularService, StoredDemand
+from service.storage.container import writing_arrays
+from service.storage.texts import write_texts
 
 SHOWN = 10
 """Services of the chart of the ecosystem."""
@@ -54,7 +55,8 @@ def write_demand(folder: Path, inputs: DemandInputs, services: Iterable[DemandRo
         yield msgspec.json.encode(StoredDemand())
         yield msgspec.json.encode([each for each in popular if each.payments])
 
-    write_record_store(folder, "demand", rows())
+    with writing_arrays(folder / "demand.arrays") as writer:
+        write_texts(writer, "demand", rows())
 
 
 def _popular(service: DemandRow) -> PopularService:

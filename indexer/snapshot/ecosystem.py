@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import Struct
 
-from indexer.record_store import write_record_store
 from service.schema.ecosystem import Bucket, Overview, Transaction
 from service.schema.values import EPOCH, format_timestamp
 from service.snapshot.payments import TABLES
+from service.storage.container import writing_arrays
+from service.storage.texts import write_texts
 
 if TYPE_CHECKING:  # a catalogue without payments is built without DuckDB
     from duckdb import DuckDBPyConnection
@@ -87,7 +88,8 @@ def write_ecosystem(folder: Path, payments: DuckDBPyConnection | None) -> int:
         }
     rows = [[msgspec.json.encode(row) for row in tables.get(name, ())] for name in TABLES]
     counts = msgspec.json.encode([*map(len, rows)])
-    write_record_store(folder, "ecosystem", chain([counts], *rows))
+    with writing_arrays(folder / "ecosystem.arrays") as writer:
+        write_texts(writer, "ecosystem", chain([counts], *rows))
     return count
 
 

@@ -22,7 +22,6 @@ from indexer.columns.records import ENDPOINT_FIELDS, IndexedEndpoint, decode_ser
 from indexer.encoder.encoding import TextEncoder, open_pieces
 from indexer.encoder.quantising import EncodedTexts
 from indexer.endpoints import identify_endpoint
-from indexer.record_store import write_record_store
 from indexer.resources.x402 import read_resource
 from indexer.search.filters import FacetValues, write_conditions
 from indexer.search.offers import OfferWriter
@@ -36,9 +35,7 @@ from service.conditions import ENDPOINT_KEYS, EndpointConditions
 from service.filtering.offers import NONE
 from service.schema.profiles import EndpointFacts
 from service.storage.container import Arrays, open_arrays, write_arrays, writing_arrays
-from service.storage.hash_table import write_hash_table
-from service.storage.layouts import ENDPOINT_FILTERS, ENDPOINTS, RECORDS
-from service.storage.record_store import Records, RecordStore
+from service.storage.texts import Records, Texts, write_texts
 
 
 class IndexedEndpoints(NamedTuple):
@@ -146,12 +143,13 @@ def _write_places(
     endpoints, counts = columns.endpoints, columns.services["endpoints"]
     service_of = np.repeat(np.arange(len(counts), dtype=np.int32), counts)
     run, is_rewritten = columns.service_runs["rewritten"], endpoints["is_rewritten"]
-    records = open_arrays(built / "records", RECORDS)["offsets"]
+    records = open_arrays(built / "records.arrays")["offsets"]
     starts = np.where(is_rewritten, run.bounds[service_of], records[service_of])
     bounds = np.stack((starts + endpoints["start"], starts + endpoints["stop"]), axis=1)
     content, rewritten = run.items.tobytes(), bounds[is_rewritten]
     texts = (content[start:stop] for start, stop in rewritten.tolist())
-    write_record_store(folder, "rewritten", texts)
+    with writing_arrays(folder / "rewritten.arrays") as writer:
+        write_texts(writer, "rewritten", texts)
     bounds[is_rewritten] = np.stack((NONE - np.arange(len(rewritten)), 0 * rewritten[:, 0]), axis=1)
     services = documents.services
     joined = np.flatnonzero(join.documents != NONE)
@@ -164,10 +162,11 @@ def _write_places(
         "documents": join.documents,
         "bounds": bounds,
     }
-    write_arrays(folder / "endpoints", ENDPOINTS, arrays)
-    write_record_store(folder, "facts", _facts(columns))
-    ordinals = np.arange(len(endpoints), dtype=np.int32)
-    write_hash_table(folder / "urls", np.ascontiguousarray(endpoints["url"]), ordinals)
+    write_arrays(folder / "endpoints.arrays", arrays)
+    with writing_arrays(folder / "facts.arrays") as writer:
+        write_texts(writer, "facts", _facts(columns))
+    order = np.argsort(endpoints["url"], kind="stable").astype(np.int32)
+    write_arrays(folder / "urls.arrays", {"hashes": endpoints["url"][order], "endpoints": order})
 
 
 def _write_filters(
@@ -188,7 +187,7 @@ def _write_filters(
         "payers": popularity.stored_payers,
         "alive": popularity.alive,
     }
-    with writing_arrays(folder / "filters", ENDPOINT_FILTERS) as writer:
+    with writing_arrays(folder / "filters.arrays") as writer:
         write_conditions(writer, EndpointConditions, facets, values)
         writer.write("by_popularity", popularity.order)
         writer.write("by_price", np.argsort(endpoints["price"], kind="stable").astype(np.uint32))
@@ -215,7 +214,7 @@ class _Join:
     """
 
     def __init__(self, built: Path, columns: RecordColumns, listed: ListedResources) -> None:
-        self._texts = RecordStore(built / "resources", "texts")
+        self._texts = Texts(open_arrays(built / "resources" / "texts.arrays"), "resources")
         self._records = Records(built)
         self._first = columns.first_endpoints
         self.is_unlisted = np.ones(len(columns.endpoints), np.bool_)

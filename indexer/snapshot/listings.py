@@ -13,11 +13,10 @@ import numpy.typing as npt
 from indexer.columns.ragged import is_first
 from indexer.columns.record_columns import RecordColumns, packer
 from indexer.intake.findings import NO_ADVICE, NO_HOST, FateRows, FateSpool, Subject
-from indexer.record_store import write_record_store
 from service.schema.listings import Advice
 from service.snapshot.listings import NO_SOURCE, NOTED
-from service.storage.container import write_arrays
-from service.storage.layouts import LISTINGS
+from service.storage.container import write_arrays, writing_arrays
+from service.storage.texts import write_texts
 
 NO_TARGET = 0
 MAX_REPEATED = 20
@@ -119,9 +118,11 @@ def write_listings(
         "other_fates": others["fate"].astype(np.uint8),
         "record_sources": sources,
     }
-    write_arrays(folder / "listings", LISTINGS, arrays)
-    write_record_store(folder, "fates", map(fates.texts.read, texts["number"].tolist()))
-    write_record_store(folder, "sources", map(_encode, fates.sources))
+    write_arrays(folder / "listings.arrays", arrays)
+    with writing_arrays(folder / "fates.arrays") as writer:
+        write_texts(writer, "fates", map(fates.texts.read, texts["number"].tolist()))
+    with writing_arrays(folder / "sources.arrays") as writer:
+        write_texts(writer, "sources", map(_encode, fates.sources))
 
 
 def _sort(rows: FateRows) -> FateRows:

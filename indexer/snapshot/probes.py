@@ -13,8 +13,9 @@ import numpy.typing as npt
 from msgspec import UNSET
 
 from indexer.probes.verdicts import verdict_of
-from indexer.record_store import write_record_store
 from service.schema.probes import NO_PROBE_FACTS, ProbeFacts
+from service.storage.container import writing_arrays
+from service.storage.texts import write_texts
 
 
 class ProbedEndpoints(NamedTuple):
@@ -38,5 +39,6 @@ def write_probes(folder: Path, endpoints: Iterable[ProbeFacts]) -> ProbedEndpoin
             drifted.append(facts.drift is not UNSET)
             yield b"" if facts == NO_PROBE_FACTS else msgspec.json.encode(facts)
 
-    write_record_store(folder, "probes", rows())
+    with writing_arrays(folder / "probes.arrays") as writer:
+        write_texts(writer, "probes", rows())
     return ProbedEndpoints(np.asarray(verdicts, np.int8), np.frombuffer(drifted, np.bool_))

@@ -10,20 +10,18 @@ import msgspec
 import numpy as np
 
 from indexer.columns.annotations import decode_annotations
-from indexer.record_store import write_record_store
 from service.schema.profiles import Profile
-from service.storage.container import write_arrays
-from service.storage.layouts import PROFILES
-from service.storage.record_store import RecordStore
+from service.storage.container import open_arrays, write_arrays, writing_arrays
+from service.storage.texts import Texts, write_texts
 
 
 def write_profiles(built: Path, annotations: Path, counts: Sequence[int]) -> dict[int, Profile]:
     """Write the profiles of services and of their endpoints; returns the profiles of services.
 
-    annotations: a `RecordStore` of the annotations of each service
+    annotations: a `Texts` of the annotations of each service
     counts: the number of endpoints of each service
     """
-    store = RecordStore(annotations.parent, annotations.name)
+    store = Texts(open_arrays(annotations), "annotations")
     services: dict[int, Profile] = {}
     endpoints, texts = array("i"), []
     first = 0
@@ -36,10 +34,11 @@ def write_profiles(built: Path, annotations: Path, counts: Sequence[int]) -> dic
             texts.append(msgspec.json.encode(profile))
         first += count
     own = [msgspec.json.encode(profile) for profile in services.values()]
-    write_record_store(built, "profile_texts", [*own, *texts])
+    with writing_arrays(built / "profile_texts.arrays") as writer:
+        write_texts(writer, "profiles", [*own, *texts])
     arrays = {
         "services": np.fromiter(services, np.int32, len(services)),
         "endpoints": np.asarray(endpoints, np.int32),
     }
-    write_arrays(built / "profiles", PROFILES, arrays)
+    write_arrays(built / "profiles.arrays", arrays)
     return services

@@ -12,14 +12,13 @@ import numpy.typing as npt
 
 from indexer.columns.extraction import endpoint_key
 from indexer.probes.verdicts import verdict_of
-from indexer.record_store import write_record_store
 from indexer.resources.listing import encode_listing
 from indexer.resources.resource import Resource
 from indexer.search.offers import OfferWriter, StringNumbers
 from service.schema.probes import NO_PROBE_FACTS, ProbeFacts
 from service.schema.profiles import Profile
-from service.storage.container import Arrays, write_arrays
-from service.storage.layouts import RESOURCES
+from service.storage.container import Arrays, write_arrays, writing_arrays
+from service.storage.texts import write_texts
 
 
 class ListedResources(NamedTuple):
@@ -86,10 +85,11 @@ def write_resources(
             columns.add(listing, len(text))
             yield text
 
-    write_record_store(folder, "texts", texts())
+    with writing_arrays(folder / "texts.arrays") as writer:
+        write_texts(writer, "resources", texts())
     verdicts = np.asarray(alive, np.int8)
-    arrays = columns.arrays(folder / "strings") | {"alive": verdicts, "beyond": beyond}
-    write_arrays(folder / "resources", RESOURCES, arrays)
+    arrays = columns.arrays(folder / "strings.arrays") | {"alive": verdicts, "beyond": beyond}
+    write_arrays(folder / "resources.arrays", arrays)
     return ListedResources(
         np.asarray(services, np.int32),
         np.asarray(keys),

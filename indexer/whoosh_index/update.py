@@ -30,7 +30,7 @@ from indexer.whoosh_index.files import DESCRIPTION, describe_index, is_whole_ind
 from indexer.whoosh_index.schema import FIELDS, SCHEMA
 from service.artifacts.durable import link
 from service.artifacts.publishing import STAGING, WHOOSH
-from service.storage.record_store import IdTable
+from service.storage.texts import IdTable
 
 MOST_SEGMENTS = 32
 """Segments of Whoosh beyond which an index is written anew: a query reads each of them."""

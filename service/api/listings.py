@@ -19,7 +19,7 @@ from service.schema.listings import ADVICE, ListingAdvice
 from service.snapshot import Snapshot
 from service.snapshot.data import EndpointHits
 from service.snapshot.listings import UrlFates, host_hash, payee_hash
-from service.storage.hash_table import text_hash
+from service.storage.texts import text_hash
 from service.urls import MAX_HOST, MAX_URL, ParsedUrl, parse_url
 
 NOT_NAMED = "not_named"

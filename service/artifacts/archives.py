@@ -13,7 +13,7 @@ from service.artifacts.downloads import add_downloads, names_of, read_downloads
 from service.artifacts.publishing import DOWNLOADS, STAGING
 from service.schema.snapshots import SnapshotFile
 from service.snapshot.manifest import MANIFEST, Manifest, copy_manifest, hash_file
-from service.storage.record_store import IdTable, Records
+from service.storage.texts import IdTable, Records
 from service.storage.zstd import zstd
 
 

@@ -16,7 +16,6 @@ from service.search.groups import Groups, ListedPage, Ranked, list_groups
 from service.search.postings import Integers, Mask, block_count
 from service.search.top_k import NO_ORDINALS, pack
 from service.storage.container import open_arrays
-from service.storage.layouts import ENDPOINT_FILTERS
 
 
 class Selection(NamedTuple):
@@ -30,7 +29,7 @@ class EndpointFilterIndex(FilterIndex):
     """The filters and orders of endpoints, whose offers are filtered, too."""
 
     def __init__(self, path: Path, offers: Offers, services: ServiceFacet, groups: Groups) -> None:
-        super().__init__(open_arrays(path, ENDPOINT_FILTERS), EndpointConditions)
+        super().__init__(open_arrays(path), EndpointConditions)
         self.facets["service"] = services
         self._offers, self._groups = offers, groups
 

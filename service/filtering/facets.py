@@ -15,7 +15,7 @@ from service.conditions import MAX_COUNTED, Normaliser
 from service.search.postings import Integers, Mask
 from service.search.top_k import top_k
 from service.storage.container import Arrays
-from service.storage.record_store import IdTable
+from service.storage.texts import IdTable
 
 MAX_COMPARED = 200
 """Values that are compared with an unknown one, the most frequent: comparing is slow."""

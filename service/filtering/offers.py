@@ -16,7 +16,6 @@ import numpy.typing as npt
 from service.conditions import OFFER_KEYS
 from service.search.postings import Integers, Mask
 from service.storage.container import open_arrays
-from service.storage.layouts import OFFERS
 from service.storage.string_table import StringTable
 
 NONE = -1
@@ -42,11 +41,21 @@ class OfferTerms(NamedTuple):
 
 
 class Offers:
-    """The offers of a snapshot."""
+    """The offers of a snapshot, in the order of endpoints (-1 first), then prices (NaN last).
+
+    network, scheme, asset, payTo, currency: the number of the string, or -1
+    prices, usd_prices: in units of the currency and in US dollars, or NaN
+    shadowed: whether an offer is on a test network and its endpoint has others
+    endpoints: the endpoint, or -1
+    starts, stops: where the entry of `accepts` is in the texts of resources, or -1
+    bounds: the first offer of each endpoint, and the end
+    by_price: the offers that have an endpoint, cheapest first
+    entries: the offer of each entry of `accepts` of the listed resources
+    """
 
     def __init__(self, folder: Path) -> None:
-        self._strings = StringTable(folder / "strings")
-        self._arrays = arrays = open_arrays(folder / "offers", OFFERS)
+        self._strings = StringTable(open_arrays(folder / "strings.arrays"), "strings")
+        self._arrays = arrays = open_arrays(folder / "offers.arrays")
         self._prices: npt.NDArray[np.float64] = arrays["prices"]
         self._usd_prices: npt.NDArray[np.float64] = arrays["usd_prices"]
         self._shadowed: Mask = arrays["shadowed"]

@@ -14,9 +14,7 @@ from service.search.postings import FULL_WEIGHT, Header, WeightedTerm
 from service.search.spelling import SpellingIndex
 from service.search.stopwords import STOP_WORDS
 from service.search.top_k import top_k
-from service.storage.container import open_arrays
-from service.storage.layouts import LEXICON
-from service.storage.memory_map import items_of
+from service.storage.container import items_of, open_arrays
 from service.storage.string_table import StringTable
 
 SHORTEST_PREFIX = 3
@@ -45,12 +43,15 @@ class Lexicon:
     """Maps query words to weighted terms, completing and correcting words that no service has.
 
     The idf of a term counts documents, but its rarity and its likelihood count services.
+
+    document_frequencies, group_frequencies: how many documents and services have each term
+    word_terms: the term of each word
     """
 
     def __init__(self, folder: Path, header: Header) -> None:
-        self.terms = StringTable(folder / "terms")
-        self._words = StringTable(folder / "words")
-        lexicon = open_arrays(folder / "lexicon", LEXICON)
+        self.terms = StringTable(open_arrays(folder / "terms.arrays"), "terms")
+        self._words = StringTable(open_arrays(folder / "words.arrays"), "words")
+        lexicon = open_arrays(folder / "lexicon.arrays")
         self._document_frequency_of = items_of(lexicon["document_frequencies"])
         self._service_frequency_of = items_of(lexicon["group_frequencies"])
         self._term_of_word = items_of(lexicon["word_terms"])

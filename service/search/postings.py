@@ -11,9 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from service.search.config import SearchConfig
-from service.storage.container import open_arrays
-from service.storage.layouts import POSTINGS
-from service.storage.memory_map import items_of
+from service.storage.container import items_of, open_arrays
 
 Integers: TypeAlias = npt.NDArray[np.int64]
 Bits: TypeAlias = npt.NDArray[np.uint64]
@@ -133,10 +131,18 @@ _header = msgspec.json.Decoder(Header)
 
 
 class PostingLists:
-    """Impact lists by term number."""
+    """Impact lists by term number.
+
+    postings: int64, `document << 24 | impact`, of all terms but the dense ones
+    offsets: the first posting of each term, and the end
+    rows: the row of a term in the dense arrays, or -1
+    impacts: uint16[dense, blocks, 64], the impact of each document, 0 without the term
+    maxima: the largest impact of each block
+    bits, group_bits: the documents and the groups that have the term
+    """
 
     def __init__(self, path: Path) -> None:
-        arrays = open_arrays(path, POSTINGS)
+        arrays = open_arrays(path)
         self._offsets, self._rows = items_of(arrays["offsets"]), items_of(arrays["rows"])
         self._postings = arrays["postings"]
         columns = [arrays[name] for name in ("impacts", "maxima", "bits", "group_bits")]

@@ -16,10 +16,8 @@ from service.search.lexicon import Expansion, Lexicon
 from service.search.postings import Header, Integers
 from service.search.semantic.encoder import IDENTIFIER, Encoder, QueryVector
 from service.search.top_k import NO_ORDINALS
-from service.storage.container import open_arrays
-from service.storage.hash_table import text_hash
-from service.storage.layouts import NAMES
-from service.storage.memory_map import items_of
+from service.storage.container import items_of, open_arrays
+from service.storage.texts import text_hash
 
 
 class ParsedQuery(NamedTuple):
@@ -61,7 +59,7 @@ class QueryParser:
             )
         self._lexicon = Lexicon(folder, header)
         self.term = self._lexicon.terms.__getitem__
-        names = open_arrays(folder / "names", NAMES)
+        names = open_arrays(folder / "names.arrays")
         self._name_hashes, self._named = items_of(names["hashes"]), names["services"]
         self._encoder = encoder
 

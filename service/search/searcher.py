@@ -51,7 +51,7 @@ class Searcher:
 
     def __init__(self, folder: Path, header: Header, groups: Groups | None) -> None:
         self.groups = groups
-        self._postings = PostingLists(folder / "postings")
+        self._postings = PostingLists(folder / "postings.arrays")
         by_document = Accumulator(header.documents)
         by_group = by_document if groups is None else Accumulator(header.documents, groups)
         self._accumulators = {True: by_group, False: by_document}

@@ -31,8 +31,7 @@ from service.snapshot.payments import DemandTable, Ecosystem
 from service.snapshot.profiles import Profiles
 from service.snapshot.resources import Resources
 from service.storage.container import open_arrays
-from service.storage.layouts import GROUPS, SERVICE_FILTERS
-from service.storage.record_store import IdTable, Records, RecordStore
+from service.storage.texts import IdTable, Records, Texts
 
 
 class Hits(Struct, frozen=True):
@@ -137,7 +136,7 @@ class SnapshotData:
         self.encoded_id = manifest.id.encode()
         self.checked_at = checked_at
         self.services = Records(folder)
-        self.summaries = RecordStore(folder, "summaries")
+        self.summaries = Texts(open_arrays(folder / "summaries.arrays"), "summaries")
         self.id_table = IdTable(folder)
         self.offers = Offers(folder / "offers")
         self.resources = Resources(folder / "resources", self.offers)
@@ -148,10 +147,10 @@ class SnapshotData:
             self.id_table,
             self.services,
             self.resources.texts,
-            open_arrays(folder / "postings" / "groups", GROUPS)["penalties"],
+            open_arrays(folder / "postings" / "groups.arrays")["penalties"],
             self.profiles,
         )
-        arrays = open_arrays(folder / "filters", SERVICE_FILTERS)
+        arrays = open_arrays(folder / "filters.arrays")
         self.filters = FilterIndex(arrays, ServiceConditions)
         self.ecosystem = Ecosystem(folder)
         self.demand = DemandTable(folder)

@@ -1,9 +1,9 @@
 """Endpoints of all services, listed as they are stored.
 
-facts: a `RecordStore` of the facts of each service that stand beside its endpoints
-rewritten: a `RecordStore` of the endpoints whose records have members of the names of added ones,
+facts: a `Texts` of the facts of each service that stand beside its endpoints
+rewritten: a `Texts` of the endpoints whose records have members of the names of added ones,
     without these members
-urls: a `HashTable` of the endpoints by URL, as their records spell it
+urls: the sorted hashes of the URLs of endpoints, as their records spell them, and the endpoints
 """
 
 from __future__ import annotations
@@ -23,10 +23,8 @@ from service.search.groups import Groups
 from service.search.postings import Integers, Mask
 from service.snapshot.profiles import Profiles
 from service.snapshot.resources import ListedCall
-from service.storage.container import open_arrays
-from service.storage.hash_table import HashTable, text_hash
-from service.storage.layouts import ENDPOINTS
-from service.storage.record_store import IdTable, RecordStore
+from service.storage.container import items_of, open_arrays
+from service.storage.texts import IdTable, Texts, equal_hashes, text_hash
 
 ADDED_MEMBERS = ("service", "match", "ratecard")
 """Members that responses add to an endpoint: its own ones of these names are left out."""
@@ -44,40 +42,51 @@ _probe_facts = msgspec.json.Decoder(ProbeFacts)
 
 
 class Endpoints:
-    """The endpoints of a snapshot."""
+    """The endpoints of a snapshot in listing order, and the documents of the index.
+
+    Documents are the endpoints, then listed resources that are no endpoint of their service, and
+    services without either.
+
+    first: the first endpoint of each service, and the end
+    services, resources: the service of each document, and its listed resource or -1
+    documents: the document of each listed resource, or -1
+    bounds: where each endpoint starts and stops in `records.json`, or (-1 - n, 0) for the n-th
+        rewritten text
+    """
 
     def __init__(
         self,
         folder: Path,
         offers: Offers,
         ids: IdTable,
-        services: RecordStore,
-        listed: RecordStore,
+        services: Texts,
+        listed: Texts,
         penalties: Integers,
         profiles: Profiles,
     ) -> None:
-        arrays = open_arrays(folder / "endpoints", ENDPOINTS)
+        arrays = open_arrays(folder / "endpoints.arrays")
         self._first, self._bounds = arrays["first"], arrays["bounds"]
         self._resources, self._documents = arrays["resources"], arrays["documents"]
         self._offers, self._profiles = offers, profiles
         self._texts, self._listed = services, listed
-        self._rewritten = RecordStore(folder, "rewritten")
-        self._facts = RecordStore(folder, "facts")
-        self._probes = RecordStore(folder.parent, "probes")
-        self._urls = HashTable(folder / "urls")
+        self._rewritten = Texts(open_arrays(folder / "rewritten.arrays"), "rewritten")
+        self._facts = Texts(open_arrays(folder / "facts.arrays"), "facts")
+        self._probes = Texts(open_arrays(folder.parent / "probes.arrays"), "probes")
+        urls = open_arrays(folder / "urls.arrays")
+        self._urls, self._of_urls = items_of(urls["hashes"]), items_of(urls["endpoints"])
         self.groups = Groups(self._first, arrays["services"], penalties)
         owners = ServiceFacet(ids, arrays["services"][: len(self)])
-        self.filters = EndpointFilterIndex(folder / "filters", offers, owners, self.groups)
+        self.filters = EndpointFilterIndex(folder / "filters.arrays", offers, owners, self.groups)
 
     def __len__(self) -> int:
         return len(self._bounds)
 
     def candidates(self, url: str) -> list[int]:
-        """Return the ordinals of the endpoints that have a URL, in listing order, and few others.
+        """Return the ordinals of the endpoints whose URL has the hash of a URL, in listing order.
 
         Callers compare the URLs.
         """
-        return self._urls.candidates((text_hash(url),))
+        return [self._of_urls[place] for place in equal_hashes(self._urls, text_hash(url))]
 
     def of_service(self, service: int) -> range:
         """Return the ordinals of the endpoints of a service, in the order of its record."""

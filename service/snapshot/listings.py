@@ -21,9 +21,7 @@ from service.schema.listings import FATES, Advice, Fate, ListingFate
 from service.search.postings import Integers
 from service.snapshot.endpoints import Endpoints
 from service.storage.container import open_arrays
-from service.storage.hash_table import text_hash
-from service.storage.layouts import LISTINGS
-from service.storage.record_store import IdTable, RecordStore
+from service.storage.texts import IdTable, Texts, text_hash
 from service.urls import ParsedUrl, count_filled, find_url
 
 MAX_TEMPLATES = 5000
@@ -98,12 +96,28 @@ _source = msgspec.json.Decoder(ListingSource)
 
 
 class Listings:
-    """The fates of the URLs that sources name."""
+    """The fates of the URLs that sources name, by hashes of URLs in normal form, hosts and payees.
+
+    Rows are in the order of their hashes, then of sources. A record without a URL has the key of
+    its position.
+
+    named_urls: of the resources that are published; named_sources and named_services of each,
+        named_targets the URL that its endpoint has (the route template, if there is one), and
+        named_advice to its seller, as bits
+    unlisted_urls: of records that are not published, or noted; unlisted_sources, unlisted_fates
+        (1 left out, 2 rejected, 3 noted) and unlisted_advice of each, and unlisted_texts, its row
+        of the fates
+    endpoint_urls: of the endpoints; endpoint_ordinals and endpoint_advice of each
+    host_names, host_ordinals: the hosts of the endpoints, and the endpoint of each
+    others, other_fates: the hosts and the payees of the URLs that are not listed, once for each,
+        and the best fate of the URL
+    record_sources: the source of the record of each service, or -1
+    """
 
     def __init__(self, folder: Path, ids: IdTable, endpoints: Endpoints) -> None:
-        self._arrays = open_arrays(folder / "listings", LISTINGS)
-        self._texts = RecordStore(folder, "fates")
-        sources = RecordStore(folder, "sources")
+        self._arrays = open_arrays(folder / "listings.arrays")
+        self._texts = Texts(open_arrays(folder / "fates.arrays"), "fates")
+        sources = Texts(open_arrays(folder / "sources.arrays"), "sources")
         self.sources = [_source.decode(sources.view(row)) for row in range(len(sources))]
         self._ids, self._endpoints = ids, endpoints
 

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import msgspec
 
-from service.storage.record_store import RecordStore
+from service.storage.container import open_arrays
+from service.storage.texts import Texts
 
 TABLES = ("overview", "days", "first_days", "hours", "transactions")
 INPUTS, ZERO, POPULAR = range(-3, 0)
@@ -29,7 +30,7 @@ class Ecosystem:
     """
 
     def __init__(self, folder: Path) -> None:
-        self._rows = RecordStore(folder, "ecosystem")
+        self._rows = Texts(open_arrays(folder / "ecosystem.arrays"), "ecosystem")
         bounds = accumulate(_counts.decode(self._rows.text(0)), initial=1)
         tables = [range(start, stop) for start, stop in pairwise(bounds)]
         self._overview, self._days, self._first_days, self._hours, self._transactions = tables
@@ -71,7 +72,7 @@ class DemandTable:
     """
 
     def __init__(self, folder: Path) -> None:
-        self._rows = RecordStore(folder, "demand")
+        self._rows = Texts(open_arrays(folder / "demand.arrays"), "demand")
 
     @property
     def popular(self) -> memoryview:

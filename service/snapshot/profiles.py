@@ -9,10 +9,8 @@ from typing import NamedTuple
 import msgspec
 
 from service.schema.profiles import Profile
-from service.storage.container import open_arrays
-from service.storage.layouts import PROFILES
-from service.storage.memory_map import items_of
-from service.storage.record_store import RecordStore
+from service.storage.container import items_of, open_arrays
+from service.storage.texts import Texts
 
 _decoder = msgspec.json.Decoder(Profile)
 
@@ -24,7 +22,7 @@ class ProfileTable(NamedTuple):
     """
 
     ordinals: memoryview
-    texts: RecordStore
+    texts: Texts
     first: int
 
     def find(self, ordinal: int) -> memoryview | None:
@@ -44,8 +42,8 @@ class Profiles:
     """The profiles of a snapshot."""
 
     def __init__(self, folder: Path) -> None:
-        arrays = open_arrays(folder / "profiles", PROFILES)
+        arrays = open_arrays(folder / "profiles.arrays")
         services, endpoints = items_of(arrays["services"]), items_of(arrays["endpoints"])
-        texts = RecordStore(folder, "profile_texts")
+        texts = Texts(open_arrays(folder / "profile_texts.arrays"), "profiles")
         self.services = ProfileTable(services, texts, 0)
         self.endpoints = ProfileTable(endpoints, texts, len(services))

@@ -23,9 +23,8 @@ from service.filtering.urls import Urls
 from service.schema.discovery import Requirement, ToolFacts
 from service.search.postings import Integers, Mask
 from service.storage.container import open_arrays
-from service.storage.layouts import RESOURCES
-from service.storage.record_store import RecordStore
 from service.storage.string_table import StringTable
+from service.storage.texts import Texts
 
 TOOL_URL = "mcp://tool/"
 MAX_PAGE = 8 * 2**20
@@ -65,12 +64,23 @@ class ResourcePage(Struct, frozen=True):
 
 
 class Resources:
-    """The listed resources of a snapshot."""
+    """The listed resources of a snapshot, in the order of services, then URL, method and tool.
+
+    types: the number of the string, or -1
+    entry_offsets: where the entries of `accepts` of each start, and the end
+    networks, schemes: the number of the string of each entry, or -1
+    extension_offsets, extensions: the keys of `extensions` of each, as numbers
+    tag_offsets, tags: the tags of each, as numbers
+    registration: whether each requires a registration or sign-in
+    urls, url_starts: the URLs in lower case, a line each, and where each starts
+    alive: 1 for one that is alive, -1 for a dead one, or 0
+    beyond: how many resources of each service are beyond the bounds of its record
+    """
 
     def __init__(self, folder: Path, offers: Offers) -> None:
-        self.texts = RecordStore(folder, "texts")
-        self._strings = StringTable(folder / "strings")
-        self._arrays = arrays = open_arrays(folder / "resources", RESOURCES)
+        self.texts = Texts(open_arrays(folder / "texts.arrays"), "resources")
+        self._strings = StringTable(open_arrays(folder / "strings.arrays"), "strings")
+        self._arrays = arrays = open_arrays(folder / "resources.arrays")
         self._urls = Urls(arrays["urls"], arrays["url_starts"])
         self._offers = offers
 

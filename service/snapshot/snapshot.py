@@ -52,8 +52,8 @@ class Snapshot(SnapshotData):
         groups = None if is_one_each else endpoints.groups
         encoder = vectors = None
         if manifest.encoder:
-            encoder = Encoder(folder / "encoder")
-            vectors = VectorIndex(folder / "vectors", endpoints.groups)
+            encoder = Encoder(folder / "encoder.arrays")
+            vectors = VectorIndex(folder / "vectors.arrays", endpoints.groups)
         self.embedded = EmbeddedEngine(
             QueryParser(folder / "postings", header, encoder),
             Searcher(folder / "postings", header, groups),

@@ -1,16 +1,18 @@
-"""A sorted list of distinct strings in plain arrays."""
+"""A sorted list of distinct strings in plain arrays, named after the table.
+
+utf8: the strings end to end
+offsets: the byte at which each string begins, and the end
+heads: the first 8 bytes of each string, which are compared first
+"""
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 
-from service.storage.container import open_arrays, write_arrays
-from service.storage.layouts import STRING_TABLE
-from service.storage.memory_map import items_of
+from service.storage.container import Arrays, items_of, narrow
 
 HEAD = 8
 """Leading bytes of each string that are also stored as an integer, to be searched first."""
@@ -22,10 +24,10 @@ class StringTable:
     Look-ups are binary searches, whose number of comparisons no choice of strings raises.
     """
 
-    def __init__(self, path: Path) -> None:
-        arrays = open_arrays(path, STRING_TABLE)
-        self._utf8 = items_of(arrays["utf8"])
-        self._offsets, self._heads = items_of(arrays["offsets"]), items_of(arrays["heads"])
+    def __init__(self, arrays: Arrays, name: str) -> None:
+        self._utf8, self._offsets, self._heads = (
+            items_of(arrays[f"{name}.{part}"]) for part in ("utf8", "offsets", "heads")
+        )
 
     def __len__(self) -> int:
         return len(self._offsets) - 1
@@ -70,10 +72,9 @@ class StringTable:
         return bisect_left(range(stop), encoded, start, stop, key=self.encoded)
 
 
-def write_string_table(path: Path, strings: Sequence[bytes]) -> None:
-    """Write distinct UTF-8 strings, which must be in ascending order."""
-    offsets = np.zeros(len(strings) + 1, dtype=np.int64)
-    np.cumsum([len(string) for string in strings], out=offsets[1:])
+def string_arrays(name: str, strings: Sequence[bytes]) -> Arrays:
+    """Return the arrays of distinct UTF-8 strings, which must be in ascending order."""
+    offsets = np.cumsum([0, *map(len, strings)])
     heads = np.array(strings, f"S{HEAD}").view(">u8").astype(np.uint64)
     utf8 = np.frombuffer(b"".join(strings), np.uint8)
-    write_arrays(path, STRING_TABLE, {"utf8": utf8, "offsets": offsets, "heads": heads})
+    return {f"{name}.utf8": utf8, f"{name}.offsets": narrow(offsets), f"{name}.heads": heads}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from indexer.record_store import record_key, write_record_store, write_records
-from service.storage.record_store import Records, RecordStore
+from indexer.record_store import record_key, write_records
+from service.storage.texts import Records
 from tests.support.sources.columns import stored
 
 SIZES = (1, 90, 1_000, 7)
@@ -25,10 +25,3 @@ def check(folder: Path, texts: list[bytes]) -> None:
     assert (folder / "records.json").read_bytes() == b",".join(texts)
     records = Records(folder)
     assert [records.text(ordinal) for ordinal in range(len(records))] == texts
-
-
-def test_a_store_of_texts_larger_than_the_buffers_is_written_whole(tmp_path: Path) -> None:
-    texts = [b'"%b"' % (b"%d" % number * size) for number, size in enumerate((3, 10**6, 1, 2**21))]
-    assert write_record_store(tmp_path, "texts", texts) == len(texts)
-    store = RecordStore(tmp_path, "texts")
-    assert [store.text(ordinal) for ordinal in range(len(store))] == texts

@@ -32,7 +32,6 @@ from service.search.semantic.vectors import VectorIndex
 from service.snapshot.data import EndpointHits
 from service.snapshot.snapshot import Snapshot, open_snapshot
 from service.storage.container import open_arrays
-from service.storage.layouts import GROUPS
 from tests.support.running import PLAIN, Json, endpoint, service, write_lines
 
 ORIGIN = SegmentParameters("")
@@ -174,7 +173,7 @@ def open_index(
     header = read_header(folder)
     groups = None
     if not np.array_equal(services, np.arange(header.groups)):
-        penalties = open_arrays(folder / "groups", GROUPS)["penalties"]
+        penalties = open_arrays(folder / "groups.arrays")["penalties"]
         groups = Groups(first, services, penalties)
     return Index(QueryParser(folder, header), Searcher(folder, header, groups), groups, services)
 

@@ -12,13 +12,14 @@ from whoosh.query import Query
 
 from indexer.columns.records import Contents
 from indexer.processes.pool import Pool
-from indexer.record_store import KEY_SIZE, write_ids
+from indexer.record_store import KEY_SIZE
 from indexer.segments.postings import GONE
 from indexer.segments.segment import SegmentParameters, SegmentWriter
 from indexer.whoosh_index.files import open_whoosh_index
 from indexer.whoosh_index.schema import parse_query
 from indexer.whoosh_index.update import publish_whoosh_index, start_whoosh_index
 from service.artifacts.publishing import WHOOSH, stage
+from service.storage.texts import write_ids
 from tests.support.artifacts import current, listed
 
 Texts = tuple[str, str, str]

@@ -17,7 +17,6 @@ import numpy.typing as npt
 from service.errors import SnapshotDamaged
 from service.search.analysis import is_encodable
 from service.storage.container import open_arrays
-from service.storage.layouts import ENCODER
 
 CONTINUATION = "##"
 """Prefix of a word piece that does not begin a word."""
@@ -48,12 +47,15 @@ class QueryVector(NamedTuple):
 class Encoder:
     """Vectors of English words, by their word pieces.
 
+    pieces: one a line
+    rows, scales: int8[pieces, dimensions], and the factor of each vector
+
     `indexer.encoder.encoding.TextEncoder` encodes documents to the same `dimensions`. Raises
     SnapshotDamaged.
     """
 
     def __init__(self, path: Path) -> None:
-        arrays = open_arrays(path, ENCODER)
+        arrays = open_arrays(path)
         pieces = arrays["pieces"].tobytes().decode().split("\n")
         self.numbers = dict(zip(pieces, range(len(pieces)), strict=True))
         self.rows, self.scales = arrays["rows"], arrays["scales"]

@@ -17,7 +17,6 @@ from service.search.postings import Integers, Mask
 from service.search.semantic.encoder import QueryVector
 from service.search.top_k import top_k
 from service.storage.container import open_arrays
-from service.storage.layouts import VECTORS
 
 COMPARED_WHOLE = 10_000
 """Documents up to which every vector is compared. In a larger catalogue the signs of components
@@ -33,11 +32,14 @@ Floats = npt.NDArray[np.float32]
 class VectorIndex:
     """The vectors of the documents of a catalogue; the inverse length of one without meaning is 0.
 
+    rows: int8[documents, dimensions]
+    inverse_lengths: the inverse of the length of each vector, or 0
+    signs: uint64[words, documents], whether each component is positive, as bits
     groups: of the documents
     """
 
     def __init__(self, path: Path, groups: Groups) -> None:
-        arrays = open_arrays(path, VECTORS)
+        arrays = open_arrays(path)
         self._rows, self._inverse_lengths = arrays["rows"], arrays["inverse_lengths"]
         self._signs, self._groups = arrays["signs"], groups
 

@@ -26,7 +26,8 @@ from indexer.resources.assets import is_test_network
 from service.conditions import folded
 from service.networks import network_key, network_label
 from service.snapshot.endpoints import ADDED_MEMBERS
-from service.storage.record_store import RecordStore
+from service.storage.container import open_arrays
+from service.storage.texts import Texts
 from tests.support.running import Json, endpoint, examples, service
 from tests.support.sources.columns import (
     columns_of,
@@ -196,7 +197,7 @@ def summaries_of(folder: Path, texts: list[bytes], columns: RecordColumns) -> li
     """Write and read the summaries of stored services."""
     write_records(folder, texts)
     write_summaries(folder, columns)
-    summaries = RecordStore(folder, "summaries")
+    summaries = Texts(open_arrays(folder / "summaries.arrays"), "summaries")
     return [summaries.text(ordinal) for ordinal in range(len(summaries))]
 
 

@@ -8,12 +8,12 @@ import pytest
 
 from indexer.__main__ import main
 from indexer.opensearch.documents import ClusterDocuments
-from indexer.record_store import write_record_store
 from service.conditions import Filters
 from service.opensearch.clauses import DOCUMENTS, ORDINAL
 from service.search.postings import FULL_WEIGHT, PostingLists
 from service.snapshot.snapshot import Snapshot, open_snapshot
-from service.storage.record_store import RecordStore
+from service.storage.container import open_arrays, writing_arrays
+from service.storage.texts import Texts, write_texts
 from tests.support.running import SEEDS, Json
 
 
@@ -28,15 +28,20 @@ def snapshot(tmp_path_factory: pytest.TempPathFactory) -> Snapshot:
 @pytest.fixture(scope="module")
 def documents(snapshot: Snapshot, tmp_path_factory: pytest.TempPathFactory) -> list[Json]:
     folder = tmp_path_factory.mktemp("annotations")
-    write_record_store(folder, "annotations", [b""] * len(snapshot.services))
-    return [*ClusterDocuments(snapshot, RecordStore(folder, "annotations")).read()]
+    with writing_arrays(folder / "annotations.arrays") as writer:
+        write_texts(writer, "annotations", [b""] * len(snapshot.services))
+    return [
+        *ClusterDocuments(
+            snapshot, Texts(open_arrays(folder / "annotations.arrays"), "annotations")
+        ).read()
+    ]
 
 
 def test_documents_have_the_terms_that_the_postings_have(
     snapshot: Snapshot, documents: list[Json]
 ) -> None:
     parser = snapshot.embedded.parser
-    lists = PostingLists(snapshot.folder / "postings" / "postings")
+    lists = PostingLists(snapshot.folder / "postings" / "postings.arrays")
     expected = defaultdict[int, set[str]](set)
     for term in range(parser.header.terms):
         (own,) = lists.of_word([(term, FULL_WEIGHT)])

@@ -14,9 +14,9 @@ from indexer.opensearch.documents import OWNER
 from indexer.opensearch.loading import ClusterFailed, SearchCluster
 from indexer.options import ClusterOptions
 from indexer.progress import Progress
-from indexer.record_store import write_record_store
 from service.snapshot.snapshot import Snapshot, open_snapshot
-from service.storage.record_store import RecordStore
+from service.storage.container import open_arrays, writing_arrays
+from service.storage.texts import Texts, write_texts
 from tests.support.cluster.stub import Answer, Stub, run_stub
 from tests.support.running import service, write_lines
 
@@ -63,10 +63,11 @@ class Busy:
 
 def load(snapshot: Snapshot, folder: Path, busy: Busy) -> None:
     """Load a snapshot without waiting before documents are sent again."""
-    write_record_store(folder, "annotations", [b""] * SERVICES)
+    with writing_arrays(folder / "annotations.arrays") as writer:
+        write_texts(writer, "annotations", [b""] * SERVICES)
     with run_stub(busy.answer) as stub:
         busy.stub = stub
-        annotations = RecordStore(folder, "annotations")
+        annotations = Texts(open_arrays(folder / "annotations.arrays"), "annotations")
         cluster_of(stub, folder).load(snapshot, annotations, Progress(quiet=True))
 
 

@@ -15,7 +15,6 @@ from indexer.columns.records import MAX_PAYERS
 from indexer.search.filters import write_filters
 from indexer.search.popularity import Payers, popularity_of
 from service.storage.container import Arrays, open_arrays
-from service.storage.layouts import SERVICE_FILTERS
 from tests.support.running import Json, examples, service
 from tests.support.sources.columns import columns_of, records
 
@@ -53,7 +52,7 @@ def test_a_facet_has_each_value_in_its_most_frequent_spelling(
 ) -> None:
     path = tmp_path_factory.mktemp("filters") / "filters"
     write_filters(path, columns_of(given_records), popularity_of([Payers()] * len(given_records)))
-    arrays = open_arrays(path, SERVICE_FILTERS)
+    arrays = open_arrays(path)
     for name in ("tag", "category", "integrationType", "provider"):
         if name == "tag":
             lists = [each.get("tags", []) for each in given_records]
@@ -80,7 +79,7 @@ def test_orders_are_stable(
     ordinals = range(len(given_records))
     by_name = sorted(ordinals, key=lambda ordinal: given_records[ordinal][0]["name"].casefold())
     by_payers = sorted(ordinals, key=lambda ordinal: given_records[ordinal][1], reverse=True)
-    arrays = open_arrays(path, SERVICE_FILTERS)
+    arrays = open_arrays(path)
     prices = [float("inf") if price != price else price for price in arrays["prices"]]
     by_price = sorted(ordinals, key=prices.__getitem__)
     for name, order in (("name", by_name), ("popularity", by_payers), ("price", by_price)):
@@ -90,7 +89,7 @@ def test_orders_are_stable(
 def test_more_values_than_16_bits_can_number_are_told_apart(tmp_path: Path) -> None:
     tags = [f"t{number:05}" for number in range(70_000)]
     columns = columns_of([service(), service(tags=tags)])
-    write_filters(tmp_path / "filters", columns, popularity_of([Payers(), Payers()]))
-    arrays = open_arrays(tmp_path / "filters", SERVICE_FILTERS)
+    write_filters(tmp_path / "filters.arrays", columns, popularity_of([Payers(), Payers()]))
+    arrays = open_arrays(tmp_path / "filters.arrays")
     assert arrays["tag.numbers"].tolist() == [*range(70_000)]
     assert arrays["tag.sizes"].tolist() == [0, 70_000]

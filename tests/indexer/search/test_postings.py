@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from service.search.config import SEARCH_CONFIG
 from service.storage.container import open_arrays
-from service.storage.layouts import LEXICON, POSTINGS
 from tests.support.running import examples
 from tests.support.searching import WORDS, Service, compiled
 
@@ -50,8 +49,8 @@ def test_frequent_and_rare_terms_of_a_large_catalogue_are_what_is_counted(tmp_pa
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("indexer.search.postings.RANGE", 2000)
         index = compiled(tmp_path, given_services)
-    lexicon = open_arrays(tmp_path / "postings" / "lexicon", LEXICON)
-    postings = open_arrays(tmp_path / "postings" / "postings", POSTINGS)
+    lexicon = open_arrays(tmp_path / "postings" / "lexicon.arrays")
+    postings = open_arrays(tmp_path / "postings" / "postings.arrays")
     of_documents, rows = lexicon["document_frequencies"], postings["rows"]
     counted = np.diff(postings["offsets"])
     dense = np.flatnonzero(rows >= 0)

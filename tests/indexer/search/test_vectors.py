@@ -13,7 +13,6 @@ from indexer.search.vectors import add_services, write_vectors
 from service.search.groups import Groups, is_among_first
 from service.search.semantic.encoder import QueryVector, quantise
 from service.search.semantic.vectors import COMPARED, COMPARED_WHOLE, VectorIndex, signs_of
-from service.storage.container import arrays_path
 
 DOCUMENTS, DIMENSIONS, SUBJECTS = 30_000, 128, 400
 K = 24
@@ -107,7 +106,7 @@ def test_of_a_large_catalogue_few_vectors_are_compared(
 def test_the_same_vectors_have_the_same_bytes(encoded: EncodedTexts, tmp_path: Path) -> None:
     for name in ("one", "other"):
         write_vectors(tmp_path / name, encoded)
-    one, other = (arrays_path(tmp_path / name).read_bytes() for name in ("one", "other"))
+    one, other = ((tmp_path / name).read_bytes() for name in ("one", "other"))
     assert one == other
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from indexer.columns.records import ENDPOINT_FIELDS, SERVICE_FIELDS, Contents
 from indexer.encoder.packaged import load_encoder, write_encoder
-from indexer.record_store import KEY_SIZE
+from indexer.record_store import KEY_SIZE, arrays_path
 from indexer.search.parts import place_documents, segment_parts
 from indexer.search.postings import compile_postings
 from indexer.segments.segment import (
@@ -27,7 +27,6 @@ from indexer.segments.segment import (
 from indexer.segments.texts import TokenFields
 from service.errors import SnapshotDamaged
 from service.search.analysis import term_of, words_of
-from service.storage.container import arrays_path
 from tests.support.running import examples
 from tests.support.searching import IDENTIFIERS, WORDS, write_segment
 

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indexer.record_store import write_ids, write_records
+from indexer.record_store import write_records
 from indexer.snapshot.changes import compare_services
 from service.storage.container import open_arrays, write_arrays
-from service.storage.layouts import RECORDS
+from service.storage.texts import write_ids
 from tests.support.running import service as record
 
 IDS = st.text("aB0-._~z", min_size=1, max_size=4).filter(lambda each: each not in (".", ".."))
@@ -58,9 +58,9 @@ def test_services_are_compared_by_their_bytes_where_hashes_collide(tmp_path: Pat
     after = [(each, content.replace(b"One", b"Two")) for each, content in before]
     after[2] = before[2]
     old, new = stored(tmp_path / "old", before), stored(tmp_path / "new", after)
-    offsets = open_arrays(new / "records", RECORDS)["offsets"].copy()
-    tags = open_arrays(old / "records", RECORDS)["tags"]
-    write_arrays(new / "records", RECORDS, {"offsets": offsets, "tags": tags})
+    offsets = open_arrays(new / "records.arrays")["offsets"].copy()
+    tags = open_arrays(old / "records.arrays")["tags"]
+    write_arrays(new / "records.arrays", {"offsets": offsets, "tags": tags})
     assert [each.new for each in compare_services(old, new)] == [
         after[ordinal][1] for ordinal in (0, 1, 3)
     ]

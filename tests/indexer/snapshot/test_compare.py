@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from indexer.errors import Misuse
-from indexer.record_store import write_ids, write_records
+from indexer.record_store import write_records
 from indexer.snapshot.compare import (
     ChangeCounts,
     compare,
@@ -25,6 +25,7 @@ from indexer.snapshot.compare import (
 from service.errors import SnapshotDamaged, SnapshotMissing, SnapshotUnsupported
 from service.schema.status import Counts
 from service.snapshot.manifest import FORMAT, MANIFEST, Manifest
+from service.storage.texts import write_ids
 from tests.support.running import Build, Json, endpoint, service
 from tests.support.sources.x402 import accept, resource
 

@@ -234,7 +234,7 @@ def test_a_folder_that_cannot_be_written_is_reported(tmp_path: Path, out: str) -
     assert "Traceback" not in process.stderr
 
 
-FILES = ["records.json", "records.arrays", "id_hashes.arrays", "filters.arrays"]
+FILES = ["records.json", "records.arrays", "ids.arrays", "filters.arrays"]
 
 
 @pytest.mark.parametrize("name", FILES)

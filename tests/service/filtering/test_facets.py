@@ -18,13 +18,11 @@ from service.conditions import MAX_COUNTED, EndpointFilters, Filters
 from service.filtering.facets import Facet, ServiceFacet, open_facet
 from service.filtering.filters import page_of
 from service.snapshot.snapshot import Snapshot, open_snapshot
-from service.storage.container import Layout, open_arrays, writing_arrays
-from service.storage.layouts import facet_arrays
-from service.storage.record_store import IdTable
+from service.storage.container import open_arrays, writing_arrays
+from service.storage.texts import IdTable
 from tests.support.running import Build, endpoint, examples, service
 
 TAGS = 150
-FACET = Layout("A facet.", **facet_arrays("tag", "documents"))
 
 
 class CountedReads:
@@ -74,9 +72,9 @@ def test_a_count_is_of_the_most_frequent_values_ties_in_the_order_of_values(
     for row in rows:
         numbers.add_numbers(sorted(row))
     strings = ragged_texts([f"{value:03}".encode() for value in range(301)])
-    with writing_arrays(folder / "facet", FACET) as writer:
+    with writing_arrays(folder / "facet.arrays") as writer:
         write_facet(writer, "tag", str, FacetValues(numbers.rows(), strings))
-    facet = open_facet(open_arrays(folder / "facet", FACET), "tag", str)
+    facet = open_facet(open_arrays(folder / "facet.arrays"), "tag", str)
     frequencies = {value: len(own) for value, own in documents.items()}
     for matches in (None, np.random.default_rng(seed).random(len(rows)) < 0.5):
         counts = {

@@ -369,7 +369,7 @@ def test_completions_of_frequent_words_are_not_turned_into_postings(
 ) -> None:
     frequent = [f"database{letter}" for letter in "bcdfg"]
     index = compiled(tmp_path, [Service(f"n{n}", frequent[n % 5]) for n in range(400)])
-    lists = PostingLists(tmp_path / "postings" / "postings")
+    lists = PostingLists(tmp_path / "postings" / "postings.arrays")
     terms = index.parser.parse("databa").expansions[0].terms
     assert len(terms) == len(frequent)
     assert all(isinstance(each, DenseList) for each in lists.of_word(terms))

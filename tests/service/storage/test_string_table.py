@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.storage.string_table import StringTable, write_string_table
+from service.storage.container import open_arrays, write_arrays
+from service.storage.string_table import StringTable, string_arrays
 
 # Few letters make long common prefixes, longer than those that the table stores as integers.
 strings = st.sets(st.text("aé\U0010ffff", max_size=12), max_size=40)
@@ -28,8 +29,9 @@ class CountingTable(StringTable):
 
 def table(folder: Path, distinct: set[str]) -> tuple[CountingTable, list[str]]:
     encoded = sorted(string.encode() for string in distinct)
-    write_string_table(folder / "strings", encoded)
-    return CountingTable(folder / "strings"), [string.decode() for string in encoded]
+    path = folder / "strings.arrays"
+    write_arrays(path, string_arrays("own", encoded))
+    return CountingTable(open_arrays(path), "own"), [string.decode() for string in encoded]
 
 
 @settings(deadline=None)

@@ -20,7 +20,6 @@ from service.conditions import EndpointFilters, Filters
 from service.search.config import SEARCH_CONFIG
 from service.snapshot.data import EndpointHits
 from service.snapshot.snapshot import Snapshot
-from service.storage.container import arrays_path
 from tests.support.running import Json, endpoint, service
 from tests.support.searching import (
     Document,
@@ -356,7 +355,9 @@ def test_the_same_catalogue_has_the_same_vectors_with_any_number_of_workers(
         folder.mkdir()
         snapshot = publish(folder, records, "--jobs", jobs)
         built = folder / "artifacts" / "snapshots" / snapshot.id
-        contents.append([arrays_path(built / each).read_bytes() for each in ("vectors", "encoder")])
+        contents.append(
+            [(built / each).read_bytes() for each in ("vectors.arrays", "encoder.arrays")]
+        )
     assert contents[0] == contents[1]
 
 

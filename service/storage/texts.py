@@ -1,0 +1,158 @@
+"""Texts laid end to end, so that a page of them is one slice of a file; and the stored services.
+
+`write_texts` streams the texts of a `Texts` under a name: NAME.texts are the texts, joined by
+commas, and NAME.offsets the byte at which each begins, and one more would.
+"""
+
+from __future__ import annotations
+
+import mmap
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from hashlib import blake2b
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from service.storage.container import (
+    Arrays,
+    ArraysWriter,
+    items_of,
+    narrow,
+    open_arrays,
+    write_arrays,
+    writing_arrays,
+)
+
+Hashes = npt.NDArray[np.uint64]
+
+
+class Texts:
+    """JSON texts by ordinal, joined by commas.
+
+    texts: the bytes of all, slices of which are not copied
+    """
+
+    def __init__(self, arrays: Arrays, name: str) -> None:
+        self.texts = items_of(arrays[f"{name}.texts"])
+        self._offsets = items_of(arrays[f"{name}.offsets"])
+
+    def __len__(self) -> int:
+        return len(self._offsets) - 1
+
+    def text(self, ordinal: int) -> bytes:
+        """Return a copy of one JSON text."""
+        return bytes(self.view(ordinal))
+
+    def view(self, ordinal: int) -> memoryview:
+        """Return one JSON text without copying it."""
+        return self.texts[self._offsets[ordinal] : self._offsets[ordinal + 1] - 1]
+
+    def run(self, ordinals: Sequence[int]) -> list[memoryview]:
+        """Return slices of the file that, joined by commas, are the texts of these ordinals."""
+        if isinstance(ordinals, range):
+            return [self.slice(ordinals.start, ordinals.stop)] if ordinals else []
+        texts, offsets = self.texts, self._offsets
+        return [texts[offsets[ordinal] : offsets[ordinal + 1] - 1] for ordinal in ordinals]
+
+    def fitting(self, ordinals: Sequence[int], size: int) -> int:
+        """Return how many of the first texts have at most this many bytes, at least one."""
+        for count, ordinal in enumerate(ordinals):
+            size -= self._offsets[ordinal + 1] - self._offsets[ordinal]
+            if size < 0 and count:
+                return count
+        return len(ordinals)
+
+    def slice(self, start: int, stop: int) -> memoryview:
+        """Return the texts from `start` up to `stop`, joined by commas; empty past the end."""
+        stop = min(stop, len(self))
+        if start >= stop:
+            return self.texts[:0]
+        return self.texts[self._offsets[start] : self._offsets[stop] - 1]
+
+
+def write_texts(writer: ArraysWriter, name: str, texts: Iterable[bytes]) -> int:
+    """Stream the texts of a `Texts`; returns their count."""
+
+    def joined() -> Iterator[bytes]:
+        comma = b""
+        for text in texts:
+            yield comma + text
+            comma = b","
+
+    sizes = writer.stream(f"{name}.texts", joined())
+    offsets = np.cumsum([0, *sizes])
+    offsets[1:] += 1  # the comma that follows is a part of the next piece
+    writer.write(f"{name}.offsets", narrow(offsets))
+    return len(sizes)
+
+
+class Records(Texts):
+    """The services in listing order, whose texts are `records.json`, and a hash of each."""
+
+    def __init__(self, folder: Path) -> None:
+        arrays = open_arrays(folder / "records.arrays")
+        self.texts = _map(folder / "records.json")
+        self._offsets, self._tags = items_of(arrays["offsets"]), items_of(arrays["tags"])
+
+    def tag(self, ordinal: int) -> bytes:
+        """Return a hash of the text of a service, 16 hexadecimal digits."""
+        return b"%016x" % self._tags[ordinal]
+
+
+def _map(path: Path) -> memoryview:
+    with path.open("rb") as file:
+        if not path.stat().st_size:  # mmap refuses empty files
+            return memoryview(b"")
+        return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+
+
+def write_places(folder: Path, sizes: Iterable[int], tags: Hashes) -> None:
+    """Write the places of `records.json`: the size of each service, and 64 bits of its hash."""
+    offsets = np.cumsum([0, *(size + 1 for size in sizes)])
+    write_arrays(folder / "records.arrays", {"offsets": offsets, "tags": tags})
+
+
+class IdTable:
+    """The ids of the services, found by ordinal and by value."""
+
+    def __init__(self, folder: Path) -> None:
+        arrays = open_arrays(folder / "ids.arrays")
+        self._texts = Texts(arrays, "ids")
+        self._hashes, self._ordinals = items_of(arrays["hashes"]), items_of(arrays["ordinals"])
+
+    def __len__(self) -> int:
+        return len(self._texts)
+
+    def __getitem__(self, ordinal: int) -> str:
+        return str(self._texts.view(ordinal)[1:-1], "ascii")
+
+    def find(self, service_id: str) -> int | None:
+        """Return the ordinal of a service, or None."""
+        for place in equal_hashes(self._hashes, text_hash(service_id)):
+            if self[self._ordinals[place]] == service_id:
+                return int(self._ordinals[place])
+        return None
+
+
+def write_ids(folder: Path, ids: Sequence[str]) -> None:
+    """Write the file of an `IdTable`: ids in listing order, and their sorted hashes."""
+    hashes = np.fromiter(map(text_hash, ids), np.uint64, len(ids))
+    order = np.argsort(hashes, kind="stable")
+    with writing_arrays(folder / "ids.arrays") as writer:
+        write_texts(writer, "ids", (b'"%b"' % service_id.encode() for service_id in ids))
+        writer.write("hashes", hashes[order])
+        writer.write("ordinals", order.astype(np.int32))
+
+
+def text_hash(text: str) -> int:
+    """Return 64 bits of the BLAKE2b of a text; lone surrogates are hashed as well."""
+    digest = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return int.from_bytes(digest, "little")
+
+
+def equal_hashes(hashes: memoryview, wanted: int) -> range:
+    """Return the places of a hash in sorted ones."""
+    start = bisect_left(hashes, wanted)
+    return range(start, bisect_right(hashes, wanted, start))
