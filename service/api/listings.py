@@ -83,13 +83,13 @@ class ListingExplanation(NamedTuple):
     def body(self, snapshot: Snapshot) -> bytes:
         """Return the JSON of a `ListingReport`."""
         answer = self.answer
-        notes = [*answer.notes, *snapshot.listings.incomplete(answer.sources)]
+        notes = [*answer.notes, *snapshot.listings.incomplete(answer.fates)]
         return splice(
             {
                 "url": self.url,
                 "template": self.template,
                 "listed": answer.is_listed,
-                "fates": StoredList(answer.fates),
+                "fates": StoredList([*answer.fates.values()]),
                 "notes": StoredList(notes),
                 "advice": self.advice,
             }
@@ -129,7 +129,7 @@ def explain_url(snapshot: Snapshot, url: str) -> ListingExplanation:
     if template is None:
         return own
     listed = explain(snapshot, text_hash(template.key))
-    notes = [*listed.answer.notes, *own.answer.fates, *own.answer.notes]
+    notes = [*listed.answer.notes, *own.answer.fates.values(), *own.answer.notes]
     return own._replace(
         answer=listed.answer._replace(notes=notes),
         advice=listed.advice,
@@ -141,7 +141,7 @@ def explain(snapshot: Snapshot, key: int, url: str = "") -> ListingExplanation:
     """Return the fates of a URL, or of the place of a record, by its hash."""
     answer = snapshot.listings.find(key)
     is_known = answer.is_listed or bool(answer.fates or answer.notes)
-    advice = [text for bit, text in ADVICE.items() if bit in answer.advice]
+    advice = [ListingAdvice(str(bit.name).lower(), ADVICE[bit]) for bit in answer.advice]
     return ListingExplanation(url, is_known, answer, advice if is_known else [_invite(snapshot)])
 
 

@@ -27,8 +27,7 @@ from service.search.postings import Integers, Mask
 from service.snapshot.endpoints import Endpoints
 from service.snapshot.listings import Listings
 from service.snapshot.manifest import Manifest
-from service.snapshot.payments import DemandTable, Ecosystem
-from service.snapshot.profiles import Profiles
+from service.snapshot.payments import Ecosystem
 from service.snapshot.resources import Resources
 from service.storage.container import open_arrays
 from service.storage.texts import IdTable, Records, Texts
@@ -125,7 +124,6 @@ class SnapshotData:
 
     services, summaries: the stored JSON of the services, with and without endpoints
     offers: the ways to pay for endpoints
-    profiles: the words of the operator
     filters: selects and orders the services
     """
 
@@ -140,21 +138,19 @@ class SnapshotData:
         self.id_table = IdTable(folder)
         self.offers = Offers(folder / "offers")
         self.resources = Resources(folder / "resources", self.offers)
-        self.profiles = Profiles(folder)
         self.endpoints = Endpoints(
-            folder / "endpoints",
+            folder,
             self.offers,
             self.id_table,
             self.services,
+            self.summaries,
             self.resources.texts,
             open_arrays(folder / "postings" / "groups.arrays")["penalties"],
-            self.profiles,
         )
         arrays = open_arrays(folder / "filters.arrays")
         self.filters = FilterIndex(arrays, ServiceConditions)
         self.ecosystem = Ecosystem(folder)
-        self.demand = DemandTable(folder)
-        self.listings = Listings(folder / "listings", self.id_table, self.endpoints)
+        self.listings = Listings(folder, self.id_table, self.endpoints)
 
     def find(self, service_id: str) -> bytes | None:
         """Return the stored JSON of a service, or None."""
