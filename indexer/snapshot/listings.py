@@ -16,7 +16,7 @@ from indexer.columns.record_columns import RecordColumns
 from indexer.intake.findings import NO_HOST, FateRows, FateSpool, Subject
 from service.schema.listings import FATES, Advice, Fate, ListingFate
 from service.search.postings import Integers, Mask
-from service.snapshot.listings import NO_ENDPOINT, NOTED
+from service.snapshot.listings import NO_ENDPOINT
 from service.storage.container import narrow, writing_arrays
 from service.storage.texts import write_texts
 
@@ -24,7 +24,7 @@ NO_SOURCE = -1
 """The source of the record of a discovered service."""
 MAX_REPEATED = 20
 """Rows of one URL in one source."""
-PUBLISHED = FATES.index(Fate.PUBLISHED)
+PUBLISHED, NOTED = FATES.index(Fate.PUBLISHED), FATES.index(Fate.NOTED)
 SEVERAL = "is merged with the listings of other sources"
 NAMED = np.dtype(
     [("url", "<u8"), ("target", "<u8"), ("source", "<i4"), ("service", "<i4"), ("advice", "<i4")]
@@ -88,7 +88,7 @@ def write_listings(
         ListingFate(source=each.name, fate=Fate.NOTED, reason=SEVERAL) for each in fates.sources
     )
     texts = [*map(_encode, notes), *map(fates.texts.read, unlisted["number"][firsts].tolist())]
-    of_text = numbers + len(fates.sources) - len(texts), unlisted["fate"]
+    of_text = numbers + len(fates.sources) - len(texts), NO_ENDPOINT
     url, _, *rows = _sorted(
         *_published(columns, named, services, records),
         _merged(named, len(texts)),
@@ -138,7 +138,7 @@ def _merged(named: FateRows, texts: int) -> Columns:
     pairs = named[order][is_first(named["url"][order], named["source"][order])]
     _, urls, counts = np.unique(pairs["url"], return_inverse=True, return_counts=True)
     several = pairs[counts[urls] > 1]
-    return several["url"], NOTED, several["source"], several["source"] - texts, NOTED
+    return several["url"], NOTED, several["source"], several["source"] - texts, NO_ENDPOINT
 
 
 def _sorted(*parts: Columns) -> list[npt.NDArray[Any]]:

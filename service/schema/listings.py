@@ -38,6 +38,10 @@ class Advice(IntFlag):
     OTHER_TERMS = 64
 
 
+NOT_NAMED = "not_named"
+"""The code of the advice to get an unknown URL listed."""
+
+
 class ListingAdvice(Struct):
     """An advice to the seller: a stable code, and a text."""
 
@@ -104,6 +108,11 @@ class ListingReport(Struct):
     notes: list[ListingFate]
     advice: list[ListingAdvice]
     template: str | UnsetType = UNSET
+
+    @property
+    def is_named(self) -> bool:
+        """Whether a source names the URL."""
+        return all(each.code != NOT_NAMED for each in self.advice)
 
 
 class ListingPage(Struct):

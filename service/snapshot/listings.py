@@ -8,8 +8,7 @@ first: integer[urls + 1], the first row of each URL; one without any is of an en
     overlay added
 advice: uint16[urls], bits of Advice to its seller
 rows: int32[rows, 3], the fates, the best of each URL first: the source, by its number; the service,
-    and its endpoint or NO_ENDPOINT. Of a fate that is stored as JSON, its text, counted from the
-    end, and the number of the fate
+    and its endpoint or NO_ENDPOINT; or the text of the fate, counted from the end of `fates`
 fates: the `Texts` of fates that are stored as JSON
 sources: the JSON of all sources
 hosts: uint64[endpoints], the hash of the host of each endpoint
@@ -21,18 +20,26 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Container
 from functools import lru_cache
 from operator import itemgetter
 from pathlib import Path
-from typing import NamedTuple
 
 import msgspec
 import numpy as np
 from msgspec import UNSET, Struct
 
 from service.conditions import OFFER_KEYS
-from service.schema.listings import FATES, Advice, Fate, ListingFate
+from service.schema.listings import (
+    ADVICE,
+    FATES,
+    NOT_NAMED,
+    Advice,
+    Fate,
+    ListingAdvice,
+    ListingFate,
+    ListingReport,
+)
 from service.search.postings import Integers
 from service.snapshot.endpoints import Endpoints
 from service.storage.container import items_of, open_arrays
@@ -46,10 +53,9 @@ MAX_NOTES = 100
 CACHED = 4096
 """Hosts and payees whose keys a process remembers, as those of many listings are the same."""
 NO_ENDPOINT = -1
-NOTED = FATES.index(Fate.NOTED)
 MORE = "has {:,} more URLs that are not listed than are kept here; this one may be of them"
 
-_encode = msgspec.json.Encoder().encode
+INVITATION = "no source of this catalogue names the URL; it is listed once one of them does"
 
 
 @lru_cache(maxsize=CACHED)
@@ -84,16 +90,8 @@ class ListingSource(Struct):
     more: int = 0
 
 
-class UrlFates(NamedTuple):
-    """The fates of a URL by source and the notes on it, as JSON texts, and advice to its seller."""
-
-    is_listed: bool
-    fates: dict[str, bytes | memoryview]
-    notes: list[bytes | memoryview]
-    advice: Advice
-
-
-UNKNOWN_URL = UrlFates(is_listed=False, fates={}, notes=[], advice=Advice(0))
+_sources = msgspec.json.Decoder(list[ListingSource])
+_fate = msgspec.json.Decoder(ListingFate)
 
 
 class Listings:
@@ -103,59 +101,71 @@ class Listings:
         self._arrays = arrays = open_arrays(folder / "listings.arrays")
         self._urls, self._others = items_of(arrays["urls"]), items_of(arrays["others"])
         self._texts = Texts(arrays, "fates")
-        self.sources = msgspec.json.decode(items_of(arrays["sources"]), type=list[ListingSource])
+        self._sources = _sources.decode(items_of(arrays["sources"]))
         self._ids, self._endpoints = ids, endpoints
 
-    @property
-    def read_sources(self) -> list[str]:
-        """The public names of the sources of services and resources, each once."""
-        return [*dict.fromkeys(each.name for each in self.sources if each.is_read)]
+    def explain_url(self, url: ParsedUrl) -> ListingReport:
+        """Return the fates of a URL, or of the listed template that it fills in."""
+        own = self.explain(text_hash(url.key), url.identity)
+        template = None if own.listed else self._template_of(url)
+        if template is None:
+            return own
+        report = self.explain(text_hash(template.key), url.identity)
+        report.template = template.identity
+        report.notes += [*own.fates, *(each for each in own.notes if each not in report.notes)]
+        return report
 
-    def find(self, key: int) -> UrlFates:
+    def explain(self, key: int, url: str = "") -> ListingReport:
         """Return the fates of a URL, or of the place of a record, by its hash.
 
         Each source that names the URL has one fate, its best; the others are notes.
         """
         place = bisect_left(self._urls, key)
         if place == len(self._urls) or self._urls[place] != key:
-            return UNKNOWN_URL
+            return ListingReport(url, False, [], self._incomplete({}), [self._invite()])
         span = slice(*self._arrays["first"][place : place + 2].tolist())
-        rows: list[list[int]] = self._arrays["rows"][span].tolist()
-        fates: dict[str, bytes | memoryview] = {}
-        notes: list[bytes | memoryview] = []
-        for source, service, endpoint in rows:
-            name = self.sources[source].name
-            text = self._text(name, service, endpoint)
-            if name in fates or (service < 0 and endpoint == NOTED):
-                notes.append(text)
+        rows = [self._fate_of(*row) for row in self._arrays["rows"][span].tolist()]
+        fates: dict[str, ListingFate] = {}
+        notes: list[ListingFate] = []
+        for row in rows:
+            if row.source in fates or row.fate is Fate.NOTED:
+                notes.append(row)
             else:
-                fates[name] = text
-        is_listed = not rows or any(service >= 0 for _, service, _ in rows)
-        advice = Advice(int(self._arrays["advice"][place]))
-        return UrlFates(is_listed, fates, notes[:MAX_NOTES], advice)
+                fates[row.source] = row
+        is_listed = not rows or any(each.fate is Fate.PUBLISHED for each in rows)
+        notes = notes[:MAX_NOTES] + self._incomplete(fates)
+        bits = Advice(int(self._arrays["advice"][place]))
+        advice = [ListingAdvice(str(bit.name).lower(), ADVICE[bit]) for bit in bits]
+        return ListingReport(url, is_listed, [*fates.values()], notes, advice)
 
-    def _text(self, source: str, service: int, endpoint: int) -> bytes | memoryview:
-        """Return a fate as JSON."""
+    def _fate_of(self, source: int, service: int, endpoint: int) -> ListingFate:
+        """Return the fate of a row."""
         if service < 0:
-            return self._texts.view(len(self._texts) + service)
-        number = UNSET if endpoint == NO_ENDPOINT else endpoint
-        published = Fate.PUBLISHED
-        return _encode(
-            ListingFate(source=source, fate=published, service=self._ids[service], endpoint=number)
+            return _fate.decode(self._texts.view(len(self._texts) + service))
+        return ListingFate(
+            source=self._sources[source].name,
+            fate=Fate.PUBLISHED,
+            service=self._ids[service],
+            endpoint=UNSET if endpoint == NO_ENDPOINT else endpoint,
         )
 
-    def incomplete(self, names: Collection[str]) -> Iterator[bytes]:
-        """Yield a note for each source but these that has more records than are kept here."""
-        for each in self.sources:
-            if each.more and each.is_read and each.name not in names:
-                reason = MORE.format(each.more)
-                yield _encode(ListingFate(source=each.name, fate=Fate.NOTED, reason=reason))
+    def _incomplete(self, names: Container[str]) -> list[ListingFate]:
+        """Return a note for each source but these that has more records than are kept here."""
+        return [
+            ListingFate(source=each.name, fate=Fate.NOTED, reason=MORE.format(each.more))
+            for each in self._sources
+            if each.more and each.is_read and each.name not in names
+        ]
+
+    def _invite(self) -> ListingAdvice:
+        names = dict.fromkeys(each.name for each in self._sources if each.is_read)
+        return ListingAdvice(NOT_NAMED, f"{INVITATION}: {', '.join(names)}")
 
     def of_host(self, host: str) -> Integers:
         """Return the endpoints of a host in listing order."""
         return np.flatnonzero(self._arrays["hosts"] == np.uint64(host_hash(host)))
 
-    def template_of(self, url: ParsedUrl) -> ParsedUrl | None:
+    def _template_of(self, url: ParsedUrl) -> ParsedUrl | None:
         """Return the listed template with the fewest placeholders that a URL fills in, or None."""
         ordinals = self.of_host(url.host)[:MAX_TEMPLATES].tolist()
         urls = filter(None, map(find_url, map(self._endpoints.url_of, ordinals)))
