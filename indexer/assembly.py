@@ -35,8 +35,7 @@ from indexer.processes.pool import Pool
 from indexer.progress import Progress
 from indexer.resources.assets import find_stablecoins
 from indexer.segments.reuse import ReuseStore
-from indexer.snapshot.demand import write_demand
-from indexer.snapshot.ecosystem import write_ecosystem
+from indexer.snapshot.ecosystem import count_payments, write_ecosystem
 from indexer.untrusted import MICROSECOND
 from service.errors import SnapshotUnavailable
 from service.schema.demand import DemandInputs
@@ -160,7 +159,7 @@ class Assembler:
                 self._identify(catalogue, merger, denied)
             self._remove(catalogue, merger, rules.denials)
             with self._payments(inputs, rules) as payments:
-                count = write_ecosystem(context.built, payments)
+                statistics = count_payments(payments)
                 demands, totals = self._credit(payments, catalogue)
                 self._amend(catalogue, overlays, demands)
             findings.unused_overlays += overlays.unused(rules.denials.counts)
@@ -169,7 +168,7 @@ class Assembler:
             listing = catalogue.order()
             if not listing:
                 _check_first(options, accepted)
-            write_demand(context.built, totals, catalogue.demand(listing))
+            write_ecosystem(context.built, statistics, totals, catalogue.demand(listing))
             yield Assembled(
                 listing=listing,
                 catalogue=catalogue,
@@ -179,7 +178,7 @@ class Assembler:
                 denials=rules.denials.hashes(),
                 decisions=self._decisions,
                 overlays=overlays,
-                payments=count,
+                payments=statistics.payments,
                 holds_until=self._holds_until(rules),
             )
 

@@ -246,7 +246,7 @@ def _build(
     indexed = write_indexes(context, encoder, stored)
     with context.progress.stage("write the listings"):
         write_listings(
-            built / "listings",
+            built / "listings.arrays",
             open_columns(indexed.columns),
             stored.named,
             stored.places,

@@ -65,7 +65,7 @@ def record_key(text: bytes) -> bytes:
 
 
 def write_records(folder: Path, texts: Iterable[bytes]) -> Keys:
-    """Write the stored services in listing order, and 64 bits of the hash of each for entity tags.
+    """Write the stored services in listing order, and the hash of each.
 
     Returns the hashes, uint8[services, KEY_SIZE].
     """
@@ -78,7 +78,7 @@ def write_records(folder: Path, texts: Iterable[bytes]) -> Keys:
             sizes.append(len(text))
             digests += record_key(text)
     keys = np.frombuffer(bytes(digests), np.uint8).reshape(-1, KEY_SIZE)
-    write_places(folder, sizes, np.ascontiguousarray(keys[:, :8]).view("<u8").ravel())
+    write_places(folder, sizes, keys.view("<u8"))
     return keys
 
 

@@ -8,23 +8,23 @@ from typing import NamedTuple
 import numpy as np
 
 from indexer.assembly import Assembled, BuildContext
-from indexer.catalogue.catalogue import ListedService
 from indexer.catalogue.table import decode_resource
-from indexer.intake.findings import NO_ADVICE, Tally
+from indexer.intake.findings import NO_ADVICE
 from indexer.progress import track
 from indexer.record_store import Keys, write_records
 from indexer.search.offers import OfferWriter
 from indexer.search.popularity import Payers
-from indexer.segments.indexing import Annotated, write_annotations
+from indexer.segments.indexing import Annotated
+from indexer.segments.indexing import write_annotations as keep_annotations
+from indexer.snapshot.annotations import AnnotatedServices, write_annotations
 from indexer.snapshot.endpoints import Verdicts
-from indexer.snapshot.listings import NO_RECORD, NamedUrls, RecordPlace
-from indexer.snapshot.probes import ProbedEndpoints, write_probes
-from indexer.snapshot.profiles import write_profiles
+from indexer.snapshot.listings import NO_SOURCE, NamedUrls, RecordPlaces
 from indexer.snapshot.resources import ListedResources, ServiceListing, write_resources
 from service.schema.profiles import Profile
 from service.schema.status import Counts
 from service.snapshot.listings import position_hash
-from service.storage.texts import write_ids
+from service.storage.container import open_arrays
+from service.storage.texts import Texts, write_ids
 
 
 class StoredServices(NamedTuple):
@@ -32,54 +32,61 @@ class StoredServices(NamedTuple):
 
     payers, alive: of the services, and the verdicts of probers on them
     endpoint_payers: of each service, the payers of the endpoints that have payments
-    probed: the verdicts on the endpoints
     keys: hashes of the records
     offers: of the resources; those of the endpoints are added later
     named: the URLs of the resources
-    places: where each record stands in its source
+    places: of the records in their sources
     """
 
     counts: Counts
     payers: list[Payers]
     endpoint_payers: list[dict[int, Payers]]
     alive: Verdicts
-    probed: ProbedEndpoints
+    probed: AnnotatedServices
     keys: Keys
     annotated: Annotated
     listed: ListedResources
     offers: OfferWriter
     named: NamedUrls
-    places: list[RecordPlace]
+    places: RecordPlaces
 
 
 def store_services(context: BuildContext, assembled: Assembled) -> StoredServices:
     """Write the services, their ids, their resources and the decisions."""
     built, progress, listing = context.built, context.progress, assembled.listing
     ids, catalogue = [each.id for each in listing], assembled.catalogue
+    counts = [each.endpoints for each in listing]
     with progress.stage("write the services", len(ids)) as writing:
         keys = write_records(built, map(catalogue.text, track(listing, writing.advance)))
         write_ids(built, ids)
         texts = catalogue.annotations(listing)
-        annotated = write_annotations(context.staging / "annotations.arrays", texts)
-        counts = [each.endpoints for each in listing]
-        profiles = write_profiles(built, annotated.path, counts)
+        annotated = keep_annotations(context.staging / "annotations.arrays", texts)
+        kept = Texts(open_arrays(annotated.path), "annotations")
+        own = map(kept.text, range(len(kept)))
+        probed = write_annotations(built, own, counts, assembled.probed.of_endpoints(listing))
     offers, named = OfferWriter(), NamedUrls()
-    listings = _listings(assembled, profiles, named)
+    listings = _listings(assembled, probed.profiles, named)
     with progress.stage("write the resources"):
         resources = write_resources(built / "resources.arrays", listings, len(ids), offers)
     assembled.decisions.write(built)
+    names = [each.source for each in context.findings.tallies]
     return StoredServices(
         counts=Counts(len(ids), sum(counts), len(resources.keys), assembled.payments),
         payers=[each.payers for each in listing],
         endpoint_payers=[each.endpoint_payers or {} for each in listing],
         alive=np.array([each.alive for each in listing], np.int8),
-        probed=write_probes(built, assembled.probed.of_endpoints(listing)),
+        probed=probed,
         keys=keys,
         annotated=annotated,
         listed=resources,
         offers=offers,
         named=named,
-        places=[_place(each, context.findings.tallies) for each in listing],
+        places=RecordPlaces(
+            np.array([NO_SOURCE if each.discovered else each.source for each in listing], np.int32),
+            np.array(
+                [position_hash(names[each.source], each.position) for each in listing], np.uint64
+            ),
+        ),
     )
 
 
@@ -104,10 +111,3 @@ def _listings(
                     assembled.overlays.describe_url(listed.url),
                     profiles.get(ordinal),
                 )
-
-
-def _place(service: ListedService, tallies: list[Tally]) -> RecordPlace:
-    if service.discovered:
-        return NO_RECORD
-    name = tallies[service.source].source
-    return RecordPlace(service.source, position_hash(name, service.position))

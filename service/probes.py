@@ -7,11 +7,10 @@ from collections.abc import Iterator
 from msgspec import UNSET
 
 from service.schema.probes import Drift, ProbeFacts
-from service.schema.values import Timestamp
 
 MAX_DIGITS = 30
 """Digits of an amount that a text shows."""
-WILDCARD = "its host answers any path with 402, so that this proves no endpoint"
+DATE = slice(len("2026-05-07"))
 
 
 def describe_liveness(facts: ProbeFacts) -> str:
@@ -21,10 +20,10 @@ def describe_liveness(facts: ProbeFacts) -> str:
         return ""
     if facts.alive is UNSET:
         status = "" if probe.status is UNSET else f" ({probe.status})"
-        return f"{probe.outcome.replace('_', ' ')}{status} on {_date(probe.observed_at)}"
+        return f"{probe.outcome.replace('_', ' ')}{status} on {probe.observed_at[DATE]}"
     if facts.alive:
-        return f"alive on {_date(probe.observed_at)}"
-    return "dead" if facts.since is UNSET else f"dead since {_date(facts.since)}"
+        return f"alive on {probe.observed_at[DATE]}"
+    return "dead" if facts.since is UNSET else f"dead since {facts.since[DATE]}"
 
 
 def describe_drift(drift: Drift) -> str:
@@ -42,7 +41,7 @@ def describe_drift(drift: Drift) -> str:
     payees, others = ({each.pay_to for each in side} for side in (drift.listed, drift.quoted))
     if not payees & others:
         parts.append("another payee")
-    return f"since {_date(drift.since)} its 402 has {' and '.join(parts) or 'other terms'}"
+    return f"since {drift.since[DATE]} its 402 has {' and '.join(parts) or 'other terms'}"
 
 
 def warnings_of(facts: ProbeFacts) -> Iterator[str]:
@@ -50,10 +49,6 @@ def warnings_of(facts: ProbeFacts) -> Iterator[str]:
     if facts.alive is False:
         yield describe_liveness(facts)
     if facts.wildcard is True:
-        yield WILDCARD
+        yield "its host answers any path with 402, so that this proves no endpoint"
     if facts.drift is not UNSET:
         yield describe_drift(facts.drift)
-
-
-def _date(moment: Timestamp) -> str:
-    return moment[: len("2026-05-07")]

@@ -20,7 +20,7 @@ from indexer.intake.rules import TakenDown
 from indexer.options import Denial, SourceOptions
 from indexer.probes.verdicts import DEAD, UNDECIDED
 from indexer.search.popularity import Payers
-from indexer.snapshot.demand import CountedDemand, DemandRow
+from indexer.snapshot.ecosystem import CountedDemand, DemandRow
 from service.schema.profiles import Profile
 
 

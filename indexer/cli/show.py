@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 import msgspec
-from msgspec import UNSET, Raw
+from msgspec import UNSET, Raw, UnsetType
 
 from indexer.catalogue.derived_ids import MAX_ID
 from indexer.cli.options import Command, add_artifacts_option, command_line
@@ -90,11 +90,12 @@ def _draw_service(console: Console, snapshot: Snapshot, ordinal: int, service: S
     for label, value in _facts(service):
         if value:
             _draw(console, LABEL_WIDTH, value, label=label)
-    _draw_profile(console, 0, snapshot.profiles.services.read(ordinal))
+    _draw_profile(console, 0, snapshot.endpoints.profile_of(ordinal))
     for endpoint, number in zip(service.endpoints, numbers, strict=True):
         console.print()
-        _draw_endpoint(console, endpoint, snapshot.endpoints.probe_facts(number))
-        _draw_profile(console, 2, snapshot.profiles.endpoints.read(number))
+        facts = snapshot.endpoints.facts_of(number)
+        _draw_endpoint(console, endpoint, facts)
+        _draw_profile(console, 2, facts.profile)
     if beyond := snapshot.resources.beyond(ordinal):
         console.print()
         more = f"{beyond:,} more endpoints are beyond the bounds of a record: /discovery has them"
@@ -139,7 +140,7 @@ def _draw_endpoint(console: Console, endpoint: Endpoint, facts: ProbeFacts) -> N
         _draw(console, 2, (reason, "yellow"))
 
 
-def _draw_profile(console: Console, indent: int, profile: Profile | None) -> None:
+def _draw_profile(console: Console, indent: int, profile: Profile | UnsetType | None) -> None:
     for label, text in describe(profile):
         _draw(console, indent, (f"operator, {label}: ", "dim"), shorten(text, MAX_TEXT))
 

@@ -12,14 +12,12 @@ from indexer.cli.options import Command, add_artifacts_option, command_line
 from indexer.cli.terminal import answer
 from indexer.errors import IndexerError, Misuse
 from indexer.text import printable, shorten
-from service.api.listings import ListingExplanation, explain, explain_url
+from service.api.listings import explain_url
 from service.errors import InvalidParameter
 from service.schema.listings import ListingFate, ListingReport
 from service.snapshot.listings import position_hash
 from service.snapshot.snapshot import Snapshot, open_snapshot
 from service.urls import MAX_URL
-
-_report = msgspec.json.Decoder(ListingReport)
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -34,13 +32,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Say why something is listed or not; raises IndexerError where no source names it."""
     snapshot = open_snapshot(options.artifacts)
-    body = _explain(snapshot, options).body(snapshot)
-    if options.json:
-        return answer(body)
-    return answer("\n".join(_lines(_report.decode(body))))
+    report = _explain(snapshot, options)
+    return answer(msgspec.json.encode(report) if options.json else "\n".join(_lines(report)))
 
 
-def _explain(snapshot: Snapshot, options: argparse.Namespace) -> ListingExplanation:
+def _explain(snapshot: Snapshot, options: argparse.Namespace) -> ListingReport:
     place = options.source, options.position
     if options.url is not None and place == (None, None):
         try:
@@ -49,14 +45,14 @@ def _explain(snapshot: Snapshot, options: argparse.Namespace) -> ListingExplanat
             raise Misuse(f"{shorten(options.url)}: {str(error).removeprefix('url ')}") from error
     if options.url is not None or None in place:
         raise Misuse("expected a URL, or --source and --position of a record; give one of both")
-    explanation = explain(snapshot, position_hash(printable(options.source), options.position))
-    if not explanation.is_known:
+    report = snapshot.listings.explain(position_hash(printable(options.source), options.position))
+    if not report.is_named:
         raise IndexerError(
             f"{shorten(options.source)}:{shorten(options.position)}: nothing is known of this "
             "record; names and positions are those of `build` and `--rejects`, and a record with a "
             f"URL is found by that\n  for example: {command_line(options, 'why', 'URL')}"
         )
-    return explanation
+    return report
 
 
 def _lines(report: ListingReport) -> Iterator[str]:

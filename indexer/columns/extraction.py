@@ -33,7 +33,6 @@ from indexer.columns.records import (
     decode_members,
     decode_service,
     summarise,
-    without_added_members,
 )
 from indexer.intake.findings import Address, find_address
 from indexer.record_store import KEY_SIZE, Keys
@@ -135,16 +134,11 @@ class Extractor:
 
     def _add_endpoints(self, start: int, endpoints: bytes, service: IndexedService) -> None:
         """Add the endpoints of a service; `start` is where they stand in the record."""
-        rewritten, numbers = bytearray(), self._numbers
+        numbers = self._numbers
         for endpoint, raw in zip(service.endpoints, decode_list(endpoints), strict=True):
             own_start = start + 1  # after the bracket or a comma
-            start = own_stop = own_start + memoryview(raw).nbytes
+            start = own_start + memoryview(raw).nbytes
             added = (endpoint.service, endpoint.match, endpoint.ratecard)
-            is_rewritten = any(each is not NULL for each in added)
-            if is_rewritten:
-                own_start = len(rewritten)
-                rewritten += without_added_members(raw)
-                own_stop = len(rewritten)
             self._add_values(self._endpoint_runs, service.values_of(endpoint))
             price, quality = endpoint.pricing, endpoint.quality
             tool = "" if endpoint.tool is NULL else string_of(endpoint.tool)
@@ -154,8 +148,8 @@ class Extractor:
             payers = 0 if quality is None else int(quality.l30_days_unique_payers)
             self._endpoints += _endpoint.pack(
                 own_start,
-                own_stop,
-                is_rewritten,
+                start,
+                any(each is not NULL for each in added),
                 is_own_text(endpoint.description, endpoint.url),
                 endpoint_key(endpoint.url, endpoint.method, tool),
                 text_hash(endpoint.url),
@@ -168,7 +162,6 @@ class Extractor:
                 numbers[pay_to],
                 numbers[price.currency],
             )
-        self._runs["rewritten"].add(bytes(rewritten))
 
 
 def endpoint_key(url: str, method: str, tool: str) -> int:

@@ -47,10 +47,10 @@ SERVICE = np.dtype(
 )
 ENDPOINT = np.dtype(
     [
-        # Where it stands in the record, or among the rewritten ones of the service.
+        # Where it stands in the record.
         ("start", "<u4"),
         ("stop", "<u4"),
-        ("is_rewritten", "?"),
+        ("is_rewritten", "?"),  # whether it has members of the names of added ones
         ("has_text", "?"),  # whether its description says anything
         ("key", "<u8"),  # as `endpoint_key` returns
         ("url", "<u8"),  # hash of the URL
@@ -76,7 +76,6 @@ SERVICE_RUNS: dict[str, np.dtype[Any]] = {
     "name": TEXT,
     "summary": TEXT,  # empty where it can be spliced
     "prices": PRICE_RANGE,
-    "rewritten": TEXT,  # endpoints without the members that responses add
     **dict.fromkeys(SERVICE_KEYS, NUMBER),
 }
 ENDPOINT_RUNS: dict[str, np.dtype[Any]] = dict.fromkeys(ENDPOINT_KEYS, NUMBER)

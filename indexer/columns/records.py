@@ -29,7 +29,6 @@ from service.prices import CEILINGS
 from service.schema.listings import Advice
 from service.schema.profiles import Profile, searched_text
 from service.schema.values import NULL
-from service.snapshot.endpoints import ADDED_MEMBERS
 
 SERVICE_FIELDS = ("name", "description", "category", "host", "profile")
 ENDPOINT_FIELDS = (
@@ -284,10 +283,3 @@ def _output_of(schema: Raw) -> Any:
 def summarise(members: dict[str, Raw], endpoints: int) -> bytes:
     """Return the service of these members with empty `endpoints` and an `endpointCount`."""
     return msgspec.json.encode(members | {"endpoints": Raw(b"[]"), "endpointCount": endpoints})
-
-
-def without_added_members(endpoint: Raw) -> bytes:
-    """Return an endpoint without the members that responses add."""
-    members = decode_members(endpoint)
-    kept = {name: raw for name, raw in members.items() if name not in ADDED_MEMBERS}
-    return msgspec.json.encode(kept)

@@ -16,8 +16,7 @@ from msgspec.structs import asdict
 
 from indexer.endpoints import decode_endpoints
 from indexer.search.popularity import Payers
-from indexer.snapshot.demand import CountedDemand
-from indexer.snapshot.ecosystem import ATTO_IN_MICRO, format_milliseconds
+from indexer.snapshot.ecosystem import ATTO_IN_MICRO, CountedDemand, format_milliseconds
 from indexer.untrusted import raw_items, raw_members
 from service.schema.demand import (
     Amounts,

@@ -65,7 +65,7 @@ def _columns(
     runs: the numbers of texts of each row
     values: numbers and flags that the rows lack
     """
-    known: Arrays = {"payers": popularity.stored_payers, "alive": popularity.alive} | values
+    known: Arrays = {"payers": popularity.stored_payers, "alive": popularity.alive, **values}
     arrays: Arrays = {}
     for _, _, column in conditions_of(kind):
         if column.holds is not None and not column.of_offer:

@@ -1,39 +1,45 @@
-"""The difference between two snapshots: services added, changed and removed."""
+"""The difference between two snapshots: services added, changed and removed, and alerts.
+
+Alerts are endpoints of a changed service that pay another address, or whose price moved tenfold.
+"""
 
 from __future__ import annotations
 
+from collections import defaultdict, deque
 from collections.abc import Iterator
-from contextlib import contextmanager
+from decimal import Decimal
 from pathlib import Path
 
 import msgspec
 from msgspec import Raw, Struct
 
 from indexer.decisions import read_decisions
+from indexer.endpoints import NamedEndpoint, decode_endpoints
 from indexer.errors import Misuse
 from indexer.intake.findings import Conflict
-from indexer.snapshot.changes import (
-    COMPARED_FILES,
-    PayeeChange,
-    PriceJump,
-    compare_services,
-    find_alerts,
-)
+from indexer.intake.rules import fold_address
 from indexer.text import one_line
-from service.errors import REBUILD, SnapshotDamaged, SnapshotMissing, SnapshotUnavailable
-from service.prices import price_range
+from service.errors import SnapshotMissing, SnapshotUnavailable
+from service.prices import is_ceiling, price_range
+from service.schema.records import Pricing
 from service.snapshot.manifest import MANIFEST, check_files, read_manifest
 from service.snapshot.publication import CURRENT, SNAPSHOTS, read_current
+from service.storage.container import open_arrays
+from service.storage.texts import IdTable, Records
 
+COMPARED_FILES = {"records.json", "records.arrays", "ids.arrays"}
+"""The files of a snapshot that are read to compare it."""
+MULTIPLE = 10
+"""The factor of a price that is singled out, up or down."""
 LONGEST_SHOWN = 200  # characters
 
 
 class ChangeCounts(Struct):
     """How many services were added, changed and removed between two snapshots."""
 
-    added: int
-    changed: int
-    removed: int
+    added: int = 0
+    changed: int = 0
+    removed: int = 0
 
 
 class PriceRange(Struct, rename="camel"):
@@ -45,6 +51,31 @@ class PriceRange(Struct, rename="camel"):
 
     def __str__(self) -> str:
         return str(price_range(self.min_amount, self.max_amount, self.currency))
+
+
+class PayeeChange(Struct):
+    """An endpoint that pays another address, null where its record names none."""
+
+    url: str
+    method: str
+    old: str | None
+    new: str | None
+
+    def __str__(self) -> str:
+        return f"{self.url} pays {self.new or 'no address'}, and paid {self.old or 'none'}"
+
+
+class PriceJump(Struct):
+    """An endpoint whose price moved tenfold or more, up or down, in units of its currency."""
+
+    url: str
+    method: str
+    currency: str
+    old: str
+    new: str
+
+    def __str__(self) -> str:
+        return f"{self.url} costs {self.new} {self.currency}, and cost {self.old}"
 
 
 class ServiceName(Struct):
@@ -95,7 +126,7 @@ class SnapshotDifference(Struct):
     conflicts: list[Conflict] = []
 
 
-class PricedService(Struct, rename="camel"):
+class _PricedService(Struct, rename="camel"):
     """The part of a service that a difference shows."""
 
     id: str
@@ -104,44 +135,25 @@ class PricedService(Struct, rename="camel"):
 
 
 _name = msgspec.json.Decoder(ServiceName)
-_service = msgspec.json.Decoder(PricedService)
+_service = msgspec.json.Decoder(_PricedService)
 _fields = msgspec.json.Decoder(dict[str, Raw])
 
 
 def compare(old: Path, new: Path) -> SnapshotDifference:
-    """Compare the services of two snapshot folders, decoding only those that differ.
-
-    Raises SnapshotDamaged for a folder that is not a whole snapshot.
-    """
-    difference = SnapshotDifference(old.name, new.name, [], [], [])
-    with _reporting_damage(old, new):
-        for before, after in compare_services(old, new):
-            if before is None and after is not None:
-                difference.added.append(_name.decode(after))
-            elif after is None and before is not None:
-                difference.removed.append(_name.decode(before))
-            elif before is not None and after is not None:
-                difference.changed.append(_change(before, after))
+    """Compare two snapshots whose files were checked; decodes only the services that differ."""
     was, now = (
         set(read_decisions(each, read_manifest(each).files).conflicts) for each in (old, new)
     )
-    difference.conflicts = sorted(now - was)
+    difference = SnapshotDifference(old.name, new.name, [], [], [], sorted(now - was))
+    before, after = Records(old), Records(new)
+    for earlier, later in _differences(old, new):
+        if earlier is None and later is not None:
+            difference.added.append(_name.decode(after.view(later)))
+        elif later is None and earlier is not None:
+            difference.removed.append(_name.decode(before.view(earlier)))
+        elif later is not None and earlier is not None:
+            difference.changed.append(_change(before.text(earlier), after.text(later)))
     return difference
-
-
-def count_changes(old: Path, new: Path) -> ChangeCounts:
-    """Count the services that were added, changed and removed.
-
-    A folder needs no more than its records and ids: it may hold a snapshot that is being built.
-    Raises SnapshotDamaged as `compare` does.
-    """
-    counts = ChangeCounts(0, 0, 0)
-    with _reporting_damage(old, new):
-        for before, after in compare_services(old, new):
-            counts.added += before is None
-            counts.removed += after is None
-            counts.changed += before is not None and after is not None
-    return counts
 
 
 def compare_with_served(artifacts: Path, built: Path) -> tuple[str, ChangeCounts | None]:
@@ -149,11 +161,19 @@ def compare_with_served(artifacts: Path, built: Path) -> tuple[str, ChangeCounts
     served = ""
     try:
         served = read_current(artifacts).id
-        folder = artifacts / SNAPSHOTS / served
-        read_manifest(folder)  # raises for another format: its hashes of records are others
-        return served, count_changes(folder, built)
+        return served, count_changes(find_snapshot(artifacts, served), built)
     except SnapshotUnavailable:
         return served, None
+
+
+def count_changes(old: Path, new: Path) -> ChangeCounts:
+    """Count the services that were added, changed and removed."""
+    counts = ChangeCounts()
+    for before, after in _differences(old, new):
+        counts.added += before is None
+        counts.removed += after is None
+        counts.changed += before is not None and after is not None
+    return counts
 
 
 def find_snapshot(artifacts: Path, name: str) -> Path:
@@ -164,11 +184,8 @@ def find_snapshot(artifacts: Path, name: str) -> Path:
     otherwise SnapshotUnavailable.
     """
     folder = _find(artifacts, name)
-    try:
-        files = read_manifest(folder).files
-        check_files(folder, {name: files[name] for name in COMPARED_FILES})
-    except KeyError as error:
-        raise SnapshotDamaged(f"{folder / MANIFEST} has no {error}; {REBUILD}") from error
+    files = read_manifest(folder).files
+    check_files(folder, {name: files[name] for name in COMPARED_FILES & files.keys()})
     return folder
 
 
@@ -186,13 +203,21 @@ def summarise_difference(difference: SnapshotDifference) -> str:
     )
 
 
-@contextmanager
-def _reporting_damage(old: Path, new: Path) -> Iterator[None]:
-    """Raise SnapshotDamaged instead of the errors that damaged files cause."""
-    try:
-        yield
-    except (OSError, ValueError, LookupError, msgspec.MsgspecError) as error:
-        raise SnapshotDamaged(f"{old} or {new} is damaged: {error}; {REBUILD}") from error
+def _differences(old: Path, new: Path) -> Iterator[tuple[int | None, int | None]]:
+    """Yield the ordinals of the services that differ: as they are listed, then the removed ones."""
+    before, after = map(_hashes, (old, new))
+    for service_id, (ordinal, digest) in after.items():
+        earlier, known = before.pop(service_id, (None, b""))
+        if known != digest:
+            yield earlier, ordinal
+    yield from ((ordinal, None) for ordinal, _ in before.values())
+
+
+def _hashes(folder: Path) -> dict[str, tuple[int, bytes]]:
+    """Return the ordinals and the hashes of the services of a snapshot, by id."""
+    ids, hashes = IdTable(folder), open_arrays(folder / "records.arrays")["hashes"]
+    digests = hashes.view("V16").ravel().tolist()
+    return {ids[ordinal]: (ordinal, digest) for ordinal, digest in enumerate(digests)}
 
 
 def _change(old: bytes, new: bytes) -> ServiceChange:
@@ -200,11 +225,48 @@ def _change(old: bytes, new: bytes) -> ServiceChange:
     every_key = new_fields | old_fields
     keys = [key for key in every_key if old_fields.get(key) != new_fields.get(key)]
     before, after = _service.decode(old), _service.decode(new)
-    payees, prices = find_alerts(old, new)
-    change = ServiceChange(after.id, after.name, keys, payees=payees, prices=prices)
+    change = ServiceChange(after.id, after.name, keys, payees=[], prices=[])
     if before.price_summary != after.price_summary:
         change.price = PriceChange(before.price_summary, after.price_summary)
+    for earlier, later in _pairs(decode_endpoints(old), decode_endpoints(new)):
+        place = later.url, later.method
+        if fold_address(earlier.payee) != fold_address(later.payee):
+            payees = earlier.payee or None, later.payee or None
+            change.payees.append(PayeeChange(*place, *payees))
+        was, now = earlier.decode_pricing(), later.decode_pricing()
+        amounts = _amount(was), _amount(now)
+        if was.currency.casefold() == now.currency.casefold() and _is_jump(*amounts):
+            change.prices.append(PriceJump(*place, now.currency, *amounts))
     return change
+
+
+def _pairs(
+    old: list[NamedEndpoint], new: list[NamedEndpoint]
+) -> Iterator[tuple[NamedEndpoint, NamedEndpoint]]:
+    """Yield the endpoints of both; of several alike the first with the first, and so on.
+
+    Tools of one URL differ by their names.
+    """
+    known: defaultdict[tuple[str, str, bytes], deque[NamedEndpoint]] = defaultdict(deque)
+    for each in old:
+        known[each.url, each.method, bytes(each.tool)].append(each)
+    for each in new:
+        if alike := known[each.url, each.method, bytes(each.tool)]:
+            yield alike.popleft(), each
+
+
+def _amount(pricing: Pricing) -> str:
+    """Return the amount of a price, or the ceiling of a scheme that has one."""
+    return (pricing.max_amount if is_ceiling(pricing) else "") or pricing.amount
+
+
+def _is_jump(before: str, after: str) -> bool:
+    """Return whether an amount moved by MULTIPLE or more, or from or to nothing."""
+    try:
+        low, high = sorted((Decimal(before), Decimal(after)))
+    except ArithmeticError:  # no amount
+        return False
+    return low != high and high >= low * MULTIPLE
 
 
 def _describe_change(change: ServiceChange) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Ecosystem tables: the answers for every timeframe, precomputed from the payments."""
+"""Ecosystem tables: the answers for every timeframe, precomputed, and the demand of services."""
 
 from __future__ import annotations
 
@@ -6,14 +6,17 @@ import hashlib
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from datetime import timedelta
-from itertools import chain
+from heapq import nlargest
 from operator import add
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import asdict
 
+from indexer.search.popularity import Payers
+from service.schema.demand import DemandFigures, DemandInputs, PopularService
 from service.schema.ecosystem import Bucket, Overview, Transaction
 from service.schema.values import EPOCH, format_timestamp
 from service.snapshot.payments import TABLES
@@ -28,6 +31,11 @@ DAY = 24 * HOUR
 ATTO_IN_MICRO = 10**12
 NEWEST = 10_000  # payments that /v1/ecosystem/transactions lists
 ZEROS = (0, 0, 0, 0)
+SHOWN = 10
+"""Services of the chart of the ecosystem."""
+
+_figures = msgspec.json.Decoder(DemandFigures)
+_encode = msgspec.json.Encoder().encode
 
 # An age is a number of whole 24-hour days before the newest payment. Each buyer and seller counts
 # once, at the age of its last payment, so that sums over ages count distinct ones.
@@ -66,31 +74,75 @@ LIMIT {NEWEST}
 """  # noqa: S608  # made of constants
 
 
-def write_ecosystem(folder: Path, payments: DuckDBPyConnection | None) -> int:
-    """Write the tables that `service.snapshot.payments` reads; returns the number of payments."""
+class Statistics(NamedTuple):
+    """The number of all payments, and the rows of the tables by name."""
+
+    payments: int
+    tables: dict[str, Iterable[Struct]]
+
+
+class CountedDemand(Struct, frozen=True):
+    """The payments of a service: the JSON of its demand, and the payers that order it.
+
+    payers: None without payments that are credited to the service
+    of_endpoints: the same of its endpoints that have payments
+    """
+
+    text: bytes
+    payers: Payers | None
+    of_endpoints: dict[int, Payers]
+
+
+class DemandRow(NamedTuple):
+    """A service in listing order, with the JSON of its demand, which is empty without payments."""
+
+    id: str
+    name: str
+    text: bytes
+
+
+def count_payments(payments: DuckDBPyConnection | None) -> Statistics:
+    """Return the statistics of the payments."""
     count, oldest, newest = (0, 0, 0) if payments is None else _extent(payments)
-    tables: dict[str, Iterable[Struct]] = {}
     if payments is None or not count:
-        tables["overview"] = [Overview(**_totals(*ZEROS), latest_block_timestamp=None)]
-    else:
-        # A timeframe of days starts just after the time of day of the newest payment; `first_days`
-        # has the part of the first UTC day that is in it.
-        today, longest = newest // DAY, (newest - oldest) // DAY
-        days = range(oldest // DAY, today + 1)
-        first_days = range(today - 1, today - longest - 1, -1)
-        hours = range(max(oldest, newest - DAY) // HOUR, newest // HOUR + 1)
-        tables = {
-            "overview": _overview(payments, newest),
-            "days": _buckets(payments, days, DAY),
-            "first_days": _buckets(payments, first_days, DAY, offset=newest % DAY),
-            "hours": _buckets(payments, hours, HOUR, after=newest - DAY),
-            "transactions": _transactions(payments),
-        }
-    rows = [[msgspec.json.encode(row) for row in tables.get(name, ())] for name in TABLES]
-    counts = msgspec.json.encode([*map(len, rows)])
+        none = Overview(**_totals(*ZEROS), latest_block_timestamp=None)
+        return Statistics(0, {"overview": [none]})
+    # A timeframe of days starts just after the time of day of the newest payment; `first_days`
+    # has the part of the first UTC day that is in it.
+    today, longest = newest // DAY, (newest - oldest) // DAY
+    days = range(oldest // DAY, today + 1)
+    first_days = range(today - 1, today - longest - 1, -1)
+    hours = range(max(oldest, newest - DAY) // HOUR, newest // HOUR + 1)
+    tables = {
+        "overview": _overview(payments, newest),
+        "days": _buckets(payments, days, DAY),
+        "first_days": _buckets(payments, first_days, DAY, offset=newest % DAY),
+        "hours": _buckets(payments, hours, HOUR, after=newest - DAY),
+        "transactions": _transactions(payments),
+    }
+    return Statistics(count, {name: [*rows] for name, rows in tables.items()})
+
+
+def write_ecosystem(
+    folder: Path, statistics: Statistics, inputs: DemandInputs, services: Iterable[DemandRow]
+) -> None:
+    """Write the file that `service.snapshot.payments` reads."""
+    popular: list[PopularService] = []
+
+    def demand() -> Iterator[bytes]:
+        for each in services:
+            yield each.text
+            if each.text:
+                figures = asdict(_figures.decode(each.text))
+                popular.append(PopularService(id=each.id, name=each.name, **figures))
+                popular[:] = nlargest(SHOWN, popular, key=lambda one: one.payments)
+
     with writing_arrays(folder / "ecosystem.arrays") as writer:
-        write_texts(writer, "ecosystem", chain([counts], *rows))
-    return count
+        for name in TABLES:
+            rows = map(_encode, statistics.tables.get(name, ()))
+            write_texts(writer, name, demand() if name == "demand" else rows)
+        writer.stream("inputs", [_encode(inputs)])
+        writer.stream("popular", [_encode([each for each in popular if each.payments])])
 
 
 def format_milliseconds(milliseconds: int) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
@@ -33,8 +33,8 @@ from indexer.snapshot.resources import ListedResources
 from indexer.untrusted import string_of
 from service.filtering.offers import NONE
 from service.schema.profiles import EndpointFacts
-from service.storage.container import Arrays, open_arrays, write_arrays, writing_arrays
-from service.storage.texts import Records, Texts, write_texts
+from service.storage.container import Arrays, narrow, open_arrays, write_arrays
+from service.storage.texts import Records, Texts
 
 
 class IndexedEndpoints(NamedTuple):
@@ -95,7 +95,7 @@ def write_endpoints(
     ranks = np.arange(len(others)) - np.searchsorted(services, services)
     other_documents = (documents.others[services] + ranks).astype(np.int32)
     join.documents[others] = other_documents
-    _write_places(folder, built, columns, documents, join)
+    _write_places(built, columns, documents.services, join.documents)
     offers.add_prices(columns, join.is_unlisted)
     of_offers = offers.write(built / "offers.arrays", join.owners, int(counts.sum()))
     popularity = _popularity(columns, payers, alive)
@@ -111,59 +111,30 @@ def write_endpoints(
     return IndexedEndpoints(documents, part, other_documents, vectors, prior, other_prior)
 
 
-def _facts(columns: RecordColumns) -> Iterator[bytes]:
-    """Return the facts of each service that stand beside its endpoints."""
-    runs = columns.service_runs
-    used, numbers = np.unique(runs["category"].items, return_inverse=True)
-    categories = columns.strings.take(used).strings()
-    facts = zip(
-        runs["id"].strings(),
-        runs["name"].strings(),
-        map(categories.__getitem__, numbers.tolist()),
-        columns.services["enriched"].tolist(),
-        strict=True,
-    )
-    return (
-        msgspec.json.encode({"id": id_, "name": name, "category": category, "enriched": enriched})
-        for id_, name, category, enriched in facts
-    )
-
-
 def _write_places(
-    folder: Path,
-    built: Path,
-    columns: RecordColumns,
-    documents: Documents,
-    join: _Join,
+    built: Path, columns: RecordColumns, services: Numbers, documents: Numbers
 ) -> None:
-    """Write the documents of the endpoints, and where each endpoint stands in the store."""
-    endpoints, counts = columns.endpoints, columns.services["endpoints"]
-    service_of = np.repeat(np.arange(len(counts), dtype=np.int32), counts)
-    run, is_rewritten = columns.service_runs["rewritten"], endpoints["is_rewritten"]
-    records = open_arrays(built / "records.arrays")["offsets"]
-    starts = np.where(is_rewritten, run.bounds[service_of], records[service_of])
+    """Write which documents the endpoints and the resources are, and where endpoints stand.
+
+    services: int32[documents], the service of each document
+    documents: int32[resources], as `_Join` has them
+    """
+    endpoints = columns.endpoints
+    starts = open_arrays(built / "records.arrays")["offsets"][services[: len(endpoints)]]
     bounds = np.stack((starts + endpoints["start"], starts + endpoints["stop"]), axis=1)
-    content, rewritten = run.items.tobytes(), bounds[is_rewritten]
-    texts = (content[start:stop] for start, stop in rewritten.tolist())
-    with writing_arrays(folder / "rewritten.arrays") as writer:
-        write_texts(writer, "rewritten", texts)
-    bounds[is_rewritten] = np.stack((NONE - np.arange(len(rewritten)), 0 * rewritten[:, 0]), axis=1)
-    services = documents.services
-    joined = np.flatnonzero(join.documents != NONE)
+    bounds[endpoints["is_rewritten"], 0] = -1 - bounds[endpoints["is_rewritten"], 0]
+    joined = np.flatnonzero(documents != NONE)
     resources = np.full(len(services), NONE, np.int32)
-    resources[join.documents[joined]] = joined
+    resources[documents[joined]] = joined
     arrays: Arrays = {
-        "first": columns.first_endpoints,
+        "first": narrow(columns.first_endpoints),
         "services": services,
         "resources": resources,
-        "documents": join.documents,
+        "documents": documents,
         "bounds": bounds,
+        "urls": endpoints["url"],
     }
-    write_arrays(folder / "endpoints.arrays", arrays)
-    with writing_arrays(folder / "facts.arrays") as writer:
-        write_texts(writer, "facts", _facts(columns))
-    order = np.argsort(endpoints["url"], kind="stable").astype(np.int32)
-    write_arrays(folder / "urls.arrays", {"hashes": endpoints["url"][order], "endpoints": order})
+    write_arrays(built / "places.arrays", arrays)
 
 
 def _popularity(

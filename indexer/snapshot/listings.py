@@ -1,49 +1,54 @@
-"""Writing the tables of `service.snapshot.listings`: which sources name a URL, and its fates."""
+"""Writing the file of `service.snapshot.listings`: the fates of the URLs that sources name."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from struct import Struct
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from indexer.columns.ragged import is_first
-from indexer.columns.record_columns import RecordColumns, packer
-from indexer.intake.findings import NO_ADVICE, NO_HOST, FateRows, FateSpool, Subject
-from service.schema.listings import Advice
-from service.snapshot.listings import NO_SOURCE, NOTED
-from service.storage.container import write_arrays, writing_arrays
+from indexer.columns.ragged import first_equal, is_first
+from indexer.columns.record_columns import RecordColumns
+from indexer.intake.findings import NO_HOST, FateRows, FateSpool, Subject
+from service.schema.listings import FATES, Advice, Fate, ListingFate
+from service.search.postings import Integers, Mask
+from service.snapshot.listings import NO_ENDPOINT
+from service.storage.container import narrow, writing_arrays
 from service.storage.texts import write_texts
 
-NO_TARGET = 0
+NO_SOURCE = -1
+"""The source of the record of a discovered service."""
 MAX_REPEATED = 20
 """Rows of one URL in one source."""
+PUBLISHED, NOTED = FATES.index(Fate.PUBLISHED), FATES.index(Fate.NOTED)
+SEVERAL = "is merged with the listings of other sources"
 NAMED = np.dtype(
     [("url", "<u8"), ("target", "<u8"), ("source", "<i4"), ("service", "<i4"), ("advice", "<i4")]
 )
-KEY = ("url", "source", "service", "target")
 
-UrlHashes = npt.NDArray[np.uint64]
-_named = packer(NAMED)
+Columns = tuple[npt.ArrayLike, ...]
+"""Columns of fates: the hash of the URL, the fate, and those of `rows` in the file."""
+
+_named = Struct("<QQiii")
 _encode = msgspec.json.Encoder().encode
 
 
-class RecordPlace(NamedTuple):
-    """The source of a catalogue record, and the key of its position."""
+class RecordPlaces(NamedTuple):
+    """The records of services: the source of each, and the hash of its position there.
 
-    source: int
-    key: int
+    sources: NO_SOURCE for discovered services
+    """
 
-
-NO_RECORD = RecordPlace(NO_SOURCE, 0)
-"""The place of the record of a discovered service."""
+    sources: npt.NDArray[np.int32]
+    positions: npt.NDArray[np.uint64]
 
 
 class NamedUrls:
-    """Collects the URLs of published resources, or the keys of records without URLs."""
+    """Collects the URLs of published resources."""
 
     def __init__(self) -> None:
         self._rows = bytearray()
@@ -54,110 +59,119 @@ class NamedUrls:
             target = subject.addresses[-1].url
             self._rows += _named.pack(url, target, source, service, int(subject.advice))
 
-    def add_record(self, key: int, source: int, service: int) -> None:
-        """Add a record without a URL that a service has, by the key of its position."""
-        self._rows += _named.pack(key, NO_TARGET, source, service, int(NO_ADVICE))
-
     def rows(self) -> FateRows:
-        """Return the rows, as NAMED, by URL, source, service and target; each once."""
-        rows = np.frombuffer(self._rows, NAMED)
-        rows = rows[np.lexsort((rows["target"], rows["service"], rows["source"], rows["url"]))]
-        starts = np.flatnonzero(is_first(*(rows[name] for name in KEY)))
-        distinct = rows[starts]
-        distinct["advice"] = np.bitwise_or.reduceat(rows["advice"], starts)
-        return distinct
+        """Return the URLs, as NAMED."""
+        return np.frombuffer(self._rows, NAMED)
 
 
 def write_listings(
-    folder: Path,
+    path: Path,
     columns: RecordColumns,
     urls: NamedUrls,
-    records: Sequence[RecordPlace],
-    drifted: npt.NDArray[np.bool_],
+    records: RecordPlaces,
+    drifted: Mask,
     fates: FateSpool,
 ) -> None:
-    """Write the tables of the stored services, in listing order.
+    """Write the file for the stored services, in listing order.
 
-    records: the place of the record of each service
+    urls: those of the published resources
     drifted: bool[endpoints], whether the 402 of an endpoint has other terms than its listing
     """
-    folder.mkdir()
-    endpoints = columns.endpoints
-    sources = np.asarray([each.source for each in records], np.int32)
-    owners = np.repeat(sources, columns.services["endpoints"])
-    advice = np.where(owners == NO_SOURCE, 0, endpoints["advice"]).astype(np.uint16)
-    advice[drifted] |= np.uint16(Advice.OTHER_TERMS)
-    valid = np.flatnonzero(endpoints["address"] != 0).astype(np.int32)
-    services = np.repeat(np.arange(len(records)), columns.services["endpoints"])
-    for service in np.setdiff1d(np.flatnonzero(sources != NO_SOURCE), services[valid]).tolist():
-        urls.add_record(records[service].key, records[service].source, service)
-    named = urls.rows()
-    by_url = valid[np.argsort(endpoints["address"][valid], kind="stable")]
-    by_host = valid[np.argsort(endpoints["host"][valid], kind="stable")]
-    unlisted = _sort(fates.rows())
-    texts, numbers = _number_texts(unlisted)
-    listed = endpoints["address"][by_url]
-    others = _others(unlisted, fates.payees(), np.concatenate((listed, named["url"])))
-    arrays = {
-        "named_urls": named["url"],
-        "named_sources": named["source"],
-        "named_services": named["service"],
-        "named_targets": named["target"],
-        "named_advice": named["advice"].astype(np.uint16),
-        "unlisted_urls": unlisted["url"],
-        "unlisted_sources": unlisted["source"],
-        "unlisted_fates": unlisted["fate"].astype(np.uint8),
-        "unlisted_advice": unlisted["advice"].astype(np.uint16),
-        "unlisted_texts": numbers,
-        "endpoint_urls": listed,
-        "endpoint_ordinals": by_url,
-        "endpoint_advice": advice[by_url],
-        "host_names": endpoints["host"][by_host],
-        "host_ordinals": by_host,
-        "others": others["key"],
-        "other_fates": others["fate"].astype(np.uint8),
-        "record_sources": sources,
-    }
-    write_arrays(folder / "listings.arrays", arrays)
-    with writing_arrays(folder / "fates.arrays") as writer:
-        write_texts(writer, "fates", map(fates.texts.read, texts["number"].tolist()))
-    with writing_arrays(folder / "sources.arrays") as writer:
-        write_texts(writer, "sources", map(_encode, fates.sources))
-
-
-def _sort(rows: FateRows) -> FateRows:
-    """Return rows by URL, source, fate and text, each once and the first few of a source."""
-    order = np.lexsort((rows["text"], rows["fate"], rows["source"], rows["url"]))
-    rows = rows[order]
-    rows = rows[is_first(rows["url"], rows["source"], rows["fate"], rows["text"])]
-    starts = np.flatnonzero(is_first(rows["url"], rows["source"]))
-    sizes = np.diff(np.append(starts, len(rows)))
-    ranks = np.arange(len(rows)) - np.repeat(starts, sizes)
-    kept: FateRows = rows[ranks < MAX_REPEATED]
-    return kept
-
-
-def _number_texts(rows: FateRows) -> tuple[FateRows, npt.NDArray[np.int32]]:
-    """Return a row for each text, by its hash, and the number of the text of each row."""
-    _, firsts, numbers = np.unique(rows["text"], return_index=True, return_inverse=True)
-    return rows[firsts], numbers.astype(np.int32)
-
-
-def _others(unlisted: FateRows, payees: FateRows, listed: UrlHashes) -> FateRows:
-    """Return the hosts and the payees of the URLs that are not listed, with the best fate."""
-    rows = unlisted[(unlisted["fate"] != NOTED) & ~np.isin(unlisted["url"], listed)]
-    order = np.lexsort((rows["fate"], rows["url"]))
-    best = rows[order][is_first(rows["url"][order])]
-    paid = payees[np.isin(payees["url"], best["url"])]
-    of_paid = np.searchsorted(best["url"], paid["url"])
-    hosted = best[best["host"] != NO_HOST]
-    pairs = np.concatenate(
-        [
-            np.stack((hosted["host"], hosted["url"], hosted["fate"].astype(np.uint64)), axis=1),
-            np.stack((paid["payee"], paid["url"], best["fate"][of_paid].astype(np.uint64)), axis=1),
-        ]
+    endpoints, named, unlisted = columns.endpoints, urls.rows(), fates.rows()
+    services = np.repeat(np.arange(len(columns.services)), columns.services["endpoints"])
+    address, is_url = endpoints["address"], endpoints["address"] != 0
+    own_advice = np.where(records.sources[services] == NO_SOURCE, 0, endpoints["advice"])
+    own_advice[drifted] |= np.uint32(Advice.OTHER_TERMS)
+    others = unlisted[~np.isin(unlisted["url"], np.concatenate((named["url"], address[is_url])))]
+    _, firsts, numbers = np.unique(unlisted["text"], return_index=True, return_inverse=True)
+    notes = (
+        ListingFate(source=each.name, fate=Fate.NOTED, reason=SEVERAL) for each in fates.sources
     )
-    pairs = np.unique(pairs, axis=0)
-    others = np.empty(len(pairs), np.dtype([("key", "<u8"), ("fate", "<i4")]))
-    others["key"], others["fate"] = pairs[:, 0], pairs[:, 2]
-    return others
+    texts = [*map(_encode, notes), *map(fates.texts.read, unlisted["number"][firsts].tolist())]
+    of_text = numbers + len(fates.sources) - len(texts), NO_ENDPOINT
+    url, _, *rows = _sorted(
+        *_published(columns, named, services, records),
+        _merged(named, len(texts)),
+        (unlisted["url"], unlisted["fate"], unlisted["source"], *of_text),
+    )
+    known = np.unique(np.concatenate((url, address[is_url])))
+    advice = np.zeros(len(known), np.uint16)
+    advised = ((address[is_url], own_advice[is_url]), *(_advice(each) for each in (named, others)))
+    for keys, bits in advised:
+        np.bitwise_or.at(advice, np.searchsorted(known, keys), bits.astype(np.uint16))
+    keys, best = _others(others[others["fate"] != NOTED], fates.payees())
+    with writing_arrays(path) as writer:
+        writer.write("urls", known)
+        writer.write("first", narrow(np.append(np.searchsorted(url, known), len(url))))
+        writer.write("advice", advice)
+        writer.write("rows", np.stack(rows, axis=1).astype(np.int32))
+        write_texts(writer, "fates", texts)
+        writer.write("sources", np.frombuffer(_encode(fates.sources), np.uint8))
+        writer.write("hosts", endpoints["host"])
+        writer.write("others", keys)
+        writer.write("other_fates", best)
+
+
+def _published(
+    columns: RecordColumns,
+    named: FateRows,
+    services: Integers,
+    records: RecordPlaces,
+) -> Iterator[Columns]:
+    """Yield the fates of published resources, of records, and of those without a URL."""
+    endpoints, (sources, positions) = columns.endpoints, records
+    places = np.arange(len(services)) - columns.first_endpoints[services]
+    same_service = np.concatenate((services, named["service"]))
+    rows = first_equal(np.concatenate((endpoints["address"], named["target"])), same_service)
+    numbers = np.append(places, np.full(len(named), NO_ENDPOINT))[rows[len(services) :]]
+    yield named["url"], PUBLISHED, named["source"], named["service"], numbers
+    own = np.flatnonzero((endpoints["address"] != 0) & (sources[services] != NO_SOURCE))
+    owners = services[own]
+    yield endpoints["address"][own], PUBLISHED, sources[owners], owners, places[own]
+    alone = np.setdiff1d(np.flatnonzero(sources != NO_SOURCE), owners)
+    yield positions[alone], PUBLISHED, sources[alone], alone, NO_ENDPOINT
+
+
+def _merged(named: FateRows, texts: int) -> Columns:
+    """Return the notes on URLs that several sources name; the first texts are these notes."""
+    order = np.lexsort((named["source"], named["url"]))
+    pairs = named[order][is_first(named["url"][order], named["source"][order])]
+    _, urls, counts = np.unique(pairs["url"], return_inverse=True, return_counts=True)
+    several = pairs[counts[urls] > 1]
+    return several["url"], NOTED, several["source"], several["source"] - texts, NO_ENDPOINT
+
+
+def _sorted(*parts: Columns) -> list[npt.NDArray[Any]]:
+    """Return fates in the order of their columns, each once and the first few of a source."""
+    broadcast = [np.broadcast_arrays(*part) for part in parts]
+    columns = [np.concatenate(column) for column in zip(*broadcast, strict=True)]
+    order = np.lexsort(columns[::-1])
+    order = order[is_first(*(column[order] for column in columns))]
+    url, source = columns[0][order], columns[2][order]
+    by_source = np.lexsort((source, url))  # stable: the best first
+    starts = np.flatnonzero(is_first(url[by_source], source[by_source]))
+    sizes = np.diff(np.append(starts, len(order)))
+    ranks = np.arange(len(order)) - np.repeat(starts, sizes)
+    order = order[np.sort(by_source[ranks < MAX_REPEATED])]
+    return [column[order] for column in columns]
+
+
+def _advice(rows: FateRows) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+    return rows["url"], rows["advice"]
+
+
+def _others(
+    unlisted: FateRows, payees: FateRows
+) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint8]]:
+    """Return the hosts and the payees of the URLs that are not listed, with the best fates."""
+    best = unlisted[np.lexsort((unlisted["fate"], unlisted["url"]))]
+    best = best[is_first(best["url"])]
+    paid = payees[np.isin(payees["url"], best["url"])]
+    of_paid = best[np.searchsorted(best["url"], paid["url"])]
+    hosted = best[best["host"] != NO_HOST]
+    keys = np.concatenate((hosted["host"], paid["payee"]))
+    urls = np.concatenate((hosted["url"], paid["url"]))
+    fates = np.concatenate((hosted["fate"], of_paid["fate"]))
+    order = np.lexsort((urls, keys))
+    order = order[is_first(keys[order], urls[order])]
+    return keys[order], fates[order].astype(np.uint8)

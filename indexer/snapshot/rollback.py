@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from indexer.processes.resources import available_cpus
 from indexer.whoosh_index import update_whoosh_index
 from service.artifacts.downloads import make_downloads, name_current, read_downloads
 from service.artifacts.publishing import stage, write_current

@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Annotated, NamedTuple
+from typing import Annotated
 
+import msgspec
 from msgspec import Meta
 from starlette.requests import Request
 
 from service.api.endpoints import EndpointSelection, find_endpoints, page_of_endpoints
-from service.api.listing import StoredList, splice
+from service.api.listing import splice
 from service.api.query_string import DEFAULT_LIMIT, Limit, Offset, Operation
 from service.conditions import about
 from service.errors import InvalidParameter
 from service.filtering.offers import NONE
 from service.http.context import snapshot_of
 from service.http.responses import JSON, Cacheable
-from service.schema.listings import ADVICE, ListingAdvice
+from service.schema.listings import ListingReport
 from service.snapshot import Snapshot
 from service.snapshot.data import EndpointHits
-from service.snapshot.listings import UrlFates, host_hash, payee_hash
-from service.storage.texts import text_hash
+from service.snapshot.listings import host_hash, payee_hash
 from service.urls import MAX_HOST, MAX_URL, ParsedUrl, parse_url
-
-NOT_NAMED = "not_named"
-
 
 ListingUrl = Annotated[
     str,
@@ -62,46 +59,12 @@ class ExplainListings(Operation, frozen=True, kw_only=True):
         return self.url is None
 
 
-class ListingExplanation(NamedTuple):
-    """Why a URL is listed or not: the URL in normal form, the stored texts, and the advice.
-
-    is_known: whether a source names the URL
-    template: the listed template that the URL fills in, where no source lists the URL itself
-    """
-
-    url: str
-    is_known: bool
-    answer: UrlFates
-    advice: list[ListingAdvice]
-    template: str | None = None
-
-    def respond(self, body: bytes, media_type: str = JSON, **headers: str) -> Cacheable:
-        """Return a response about the URL; nobody stores those about unknown ones."""
-        control = "" if self.is_known else "no-store"
-        return Cacheable(body, media_type, headers, cache_control=control, is_kept=self.is_known)
-
-    def body(self, snapshot: Snapshot) -> bytes:
-        """Return the JSON of a `ListingReport`."""
-        answer = self.answer
-        notes = [*answer.notes, *snapshot.listings.incomplete(answer.sources)]
-        return splice(
-            {
-                "url": self.url,
-                "template": self.template,
-                "listed": answer.is_listed,
-                "fates": StoredList(answer.fates),
-                "notes": StoredList(notes),
-                "advice": self.advice,
-            }
-        )
-
-
 async def explain_listings(request: Request, wanted: ExplainListings) -> Cacheable:
     """Say why a URL is listed or not, or list the endpoints of a host or a payee."""
     snapshot = snapshot_of(request)
     if wanted.url is not None:
-        explanation = explain_url(snapshot, wanted.url)
-        return explanation.respond(explanation.body(snapshot))
+        report = explain_url(snapshot, wanted.url)
+        return respond(report, msgspec.json.encode(report))
     if wanted.host is not None:
         host = _parse_host(wanted.host)
         ordinals = snapshot.listings.of_host(host)
@@ -118,40 +81,21 @@ async def explain_listings(request: Request, wanted: ExplainListings) -> Cacheab
     return Cacheable(splice(members | {"others": snapshot.listings.count_others(key)}))
 
 
-def explain_url(snapshot: Snapshot, url: str) -> ListingExplanation:
+def explain_url(snapshot: Snapshot, url: str) -> ListingReport:
     """Return the fates of a URL, or of the listed template that it fills in.
 
     Raises InvalidParameter.
     """
-    parsed = _parse("url", url)
-    own = explain(snapshot, text_hash(parsed.key), parsed.identity)
-    template = None if own.answer.is_listed else snapshot.listings.template_of(parsed)
-    if template is None:
-        return own
-    listed = explain(snapshot, text_hash(template.key))
-    notes = [*listed.answer.notes, *own.answer.fates, *own.answer.notes]
-    return own._replace(
-        answer=listed.answer._replace(notes=notes),
-        advice=listed.advice,
-        template=template.identity,
-    )
+    return snapshot.listings.explain_url(_parse("url", url))
 
 
-def explain(snapshot: Snapshot, key: int, url: str = "") -> ListingExplanation:
-    """Return the fates of a URL, or of the place of a record, by its hash."""
-    answer = snapshot.listings.find(key)
-    is_known = answer.is_listed or bool(answer.fates or answer.notes)
-    advice = [text for bit, text in ADVICE.items() if bit in answer.advice]
-    return ListingExplanation(url, is_known, answer, advice if is_known else [_invite(snapshot)])
-
-
-def _invite(snapshot: Snapshot) -> ListingAdvice:
-    names = snapshot.listings.read_sources
-    text = (
-        "no source of this catalogue names the URL; it is listed once one of them does: "
-        f"{', '.join(names)}"
-    )
-    return ListingAdvice(NOT_NAMED, text)
+def respond(
+    report: ListingReport, body: bytes, media_type: str = JSON, **headers: str
+) -> Cacheable:
+    """Return a response; nobody stores those about unknown URLs and about calls of a template."""
+    is_kept = report.is_named and not report.template
+    control = "" if is_kept else "no-store"
+    return Cacheable(body, media_type, headers, cache_control=control, is_kept=is_kept)
 
 
 def _parse(parameter: str, url: str) -> ParsedUrl:

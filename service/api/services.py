@@ -70,7 +70,7 @@ async def get_demand(request: Request) -> Cacheable:
     """Return the payments of a service: who paid, how often, and what the files do not show."""
     snapshot = snapshot_of(request)
     ordinal = find_service(snapshot, request.path_params["id"])
-    return Cacheable(b"".join((b'{"demand":', *snapshot.demand.pieces(ordinal), b"}")))
+    return Cacheable(b'{"demand":%b}' % snapshot.ecosystem.demand(ordinal))
 
 
 def find_service(snapshot: Snapshot, service_id: str) -> int:

@@ -123,9 +123,6 @@ def open_served(folder: Path, checked_at: datetime, connector: Connector | None)
     """Open the snapshot in a folder, and run the operations of the first requests."""
     snapshot = open_folder(folder, checked_at, connector)
     hits = snapshot.list(filters=Filters(facets=SERVICE_FACETS))
-    for index in (snapshot.filters, snapshot.endpoints.filters):
-        for facet in index.facets.values():
-            facet.number_of("")  # makes the table of its values
     if connector is None:
         snapshot.search(" ".join(hits.ids))
     return snapshot

@@ -106,7 +106,7 @@ async def how_to_call(
         "documents_say": [clean(describe_offer(offer), MAX_LONG_SAYS) for offer in offers],
         "warnings": [
             *filter(None, [explain_body(record)]),
-            *warnings_of(snapshot.endpoints.probe_facts(ordinal)),
+            *warnings_of(snapshot.endpoints.facts_of(ordinal)),
         ],
     }
     row = endpoint_row(snapshot, ordinal, filters, MAX_LONG_SAYS)

@@ -73,7 +73,7 @@ def endpoint_row(
     """Return the row of an endpoint, with the cheapest terms that satisfy the filters."""
     listed = _summary.decode(snapshot.endpoints.text(ordinal))
     calls = listed.quality and listed.quality.l30_days_total_calls
-    profile = snapshot.profiles.endpoints.read(ordinal)
+    profile = snapshot.endpoints.facts_of(ordinal).profile
     return EndpointRow(
         id=f"{listed.service.id}/{snapshot.endpoints.place_of(ordinal)}-{_digest(listed)}",
         method=", ".join(known_methods(listed.method)),
@@ -108,7 +108,7 @@ def service_row(snapshot: Snapshot, ordinal: int, max_says: int = MAX_SAYS) -> S
     service = _service.decode(snapshot.summaries.text(ordinal))
     networks = [clean(network_label(each), MAX_NAME) for each in service.networks or []]
     price = service_price(service.price_summary)
-    profile = snapshot.profiles.services.read(ordinal)
+    profile = snapshot.endpoints.profile_of(ordinal)
     return ServiceRow(
         id=service.id,
         seller_name=clean(service.name, MAX_NAME),

@@ -226,7 +226,7 @@ def _brief(snapshot: Snapshot, ordinal: int, cursor: str) -> dict[str, Any]:
     ordinals = snapshot.endpoints.of_service(ordinal)
     stop = min(start + MAX_ENDPOINTS, len(ordinals))
     rows = [endpoint_row(snapshot, each, ALL_ENDPOINTS) for each in ordinals[start:stop]]
-    demand = _demand.decode(snapshot.demand.of_service(ordinal))
+    demand = _demand.decode(snapshot.ecosystem.demand_of(ordinal))
     optional = {
         "payments_30d": msgspec.to_builtins(demand) if demand.payments else {},
         "cursor": f"{prefix}{stop}" if start < stop < len(ordinals) else "",

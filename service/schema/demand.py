@@ -85,12 +85,8 @@ class DemandEnvelope(Struct):
     demand: Demand
 
 
-class PopularService(Struct, kw_only=True, rename="camel"):
+class PopularService(DemandFigures, kw_only=True, rename="camel"):
     """A service with many payments, for the chart of the ecosystem."""
 
     id: str
     name: str
-    payments: Whole
-    without_top_payer: Whole
-    payers: Whole
-    returning_payers: Whole

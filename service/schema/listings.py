@@ -38,6 +38,10 @@ class Advice(IntFlag):
     OTHER_TERMS = 64
 
 
+NOT_NAMED = "not_named"
+"""The code of the advice to get an unknown URL listed."""
+
+
 class ListingAdvice(Struct):
     """An advice to the seller: a stable code, and a text."""
 
@@ -46,42 +50,35 @@ class ListingAdvice(Struct):
 
 
 ADVICE = {
-    Advice.NO_INPUT: ListingAdvice(
-        "no_input",
+    Advice.NO_INPUT: (
         "no input is declared; describe parameters or body in `extensions.bazaar`, with `info` and "
-        "its `schema`",
+        "its `schema`"
     ),
-    Advice.NO_EXAMPLE: ListingAdvice(
-        "no_example",
+    Advice.NO_EXAMPLE: (
         "the URL is a template without values; list a URL that can be called, and the template "
-        "as `extensions.bazaar.routeTemplate`, or give each placeholder an example",
+        "as `extensions.bazaar.routeTemplate`, or give each placeholder an example"
     ),
-    Advice.DOUBLE_WRAPPED: ListingAdvice(
-        "double_wrapped",
+    Advice.DOUBLE_WRAPPED: (
         "`bazaar` stands within another `bazaar` or `extensions`, where nobody reads it; move its "
-        "members up to `extensions.bazaar`",
+        "members up to `extensions.bazaar`"
     ),
-    Advice.EXTERNAL_REF: ListingAdvice(
-        "external_ref",
+    Advice.EXTERNAL_REF: (
         "a schema refers to another document by `$ref`, which is not fetched; write it out, or "
-        "refer to `#/$defs`",
+        "refer to `#/$defs`"
     ),
-    Advice.WRONG_VERSION: ListingAdvice(
-        "wrong_version",
+    Advice.WRONG_VERSION: (
         "members of version 1 and 2 of x402 are mixed; version 1 has `maxAmountRequired` and "
-        "`outputSchema`, version 2 `amount` and `extensions.bazaar`",
+        "`outputSchema`, version 2 `amount` and `extensions.bazaar`"
     ),
-    Advice.NO_TEXT: ListingAdvice(
-        "no_text",
-        "the endpoint has no description of its own; searches find it by its path alone",
+    Advice.NO_TEXT: (
+        "the endpoint has no description of its own; searches find it by its path alone"
     ),
-    Advice.OTHER_TERMS: ListingAdvice(
-        "other_terms",
+    Advice.OTHER_TERMS: (
         "the 402 of the endpoint asks for another amount or payee than its listing, as a prober "
-        "saw; list what it asks for",
+        "saw; list what it asks for"
     ),
 }
-"""The texts of advice, in the order of answers."""
+"""The texts of advice."""
 
 
 class ListingFate(Struct, kw_only=True, omit_defaults=True):
@@ -111,6 +108,11 @@ class ListingReport(Struct):
     notes: list[ListingFate]
     advice: list[ListingAdvice]
     template: str | UnsetType = UNSET
+
+    @property
+    def is_named(self) -> bool:
+        """Whether a source names the URL."""
+        return all(each.code != NOT_NAMED for each in self.advice)
 
 
 class ListingPage(Struct):

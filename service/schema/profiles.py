@@ -38,9 +38,9 @@ def searched_text(profile: Profile | None) -> str:
     return " ".join((profile.when_to_use or "", *(profile.tags or ()))).strip()
 
 
-def describe(profile: Profile | None) -> list[tuple[str, str]]:
+def describe(profile: Profile | UnsetType | None) -> list[tuple[str, str]]:
     """Return the texts of a profile, each with its label, for people and agents."""
-    if profile is None:
+    if not profile:
         return []
     texts = (
         ("when to use", profile.when_to_use or ""),

@@ -27,8 +27,7 @@ from service.search.postings import Integers, Mask
 from service.snapshot.endpoints import Endpoints
 from service.snapshot.listings import Listings
 from service.snapshot.manifest import Manifest
-from service.snapshot.payments import DemandTable, Ecosystem
-from service.snapshot.profiles import Profiles
+from service.snapshot.payments import Ecosystem
 from service.snapshot.resources import Resources
 from service.storage.container import open_arrays
 from service.storage.texts import IdTable, Records, Summaries
@@ -126,7 +125,6 @@ class SnapshotData:
     services, summaries: the stored JSON of the services, with and without endpoints
     index: what words are searched in
     offers: the ways to pay for endpoints
-    profiles: the words of the operator
     filters: selects and orders the services
     """
 
@@ -142,21 +140,19 @@ class SnapshotData:
         self.index = open_arrays(folder / "index.arrays")
         self.offers = Offers(open_arrays(folder / "offers.arrays"))
         self.resources = Resources(folder / "resources.arrays", self.offers)
-        self.profiles = Profiles(folder)
         self.endpoints = Endpoints(
-            folder / "endpoints",
+            folder,
             self.offers,
             self.id_table,
             self.services,
+            self.summaries,
             self.resources.texts,
             self.index["penalties"],
-            self.profiles,
         )
         arrays = open_arrays(folder / "services.arrays")
         self.filters = Table(arrays, len(self.services), text_columns(ServiceConditions).values())
         self.ecosystem = Ecosystem(folder)
-        self.demand = DemandTable(folder)
-        self.listings = Listings(folder / "listings", self.id_table, self.endpoints)
+        self.listings = Listings(folder, self.id_table, self.endpoints)
 
     def find(self, service_id: str) -> bytes | None:
         """Return the stored JSON of a service, or None."""

@@ -1,9 +1,15 @@
-"""Endpoints of all services, listed as they are stored.
+"""Endpoints of all services, listed as they are stored, with facts of ours.
 
-facts: a `Texts` of the facts of each service that stand beside its endpoints
-rewritten: a `Texts` of the endpoints whose records have members of the names of added ones,
-    without these members
-urls: the sorted hashes of the URLs of endpoints, as their records spell them, and the endpoints
+`indexer.snapshot.endpoints` writes `places.arrays`, `indexer.snapshot.annotations` the texts that
+are added:
+
+first: integer[services + 1], the first endpoint of each service
+services: int32[documents], the service of each document; the endpoints are the first documents
+resources: int32[documents], the listed resource of each document, or NONE
+documents: int32[resources], the document of each listed resource, or NONE
+bounds: int64[endpoints, 2], where each endpoint stands in `records.json`, and stops; for one that
+    has members of the names of ADDED_MEMBERS -1 - the start
+urls: uint64[endpoints], the hash of each URL as its record spells it
 """
 
 from __future__ import annotations
@@ -13,16 +19,15 @@ from pathlib import Path
 
 import msgspec
 import numpy as np
-from msgspec import Struct
+from msgspec import Raw, Struct
 
 from service.filtering.offers import NONE, EndpointTable, Offers
-from service.schema.probes import NO_PROBE_FACTS, ProbeFacts
+from service.schema.profiles import EndpointFacts, Profile
 from service.search.groups import Groups
 from service.search.postings import Integers, Mask
-from service.snapshot.profiles import Profiles
 from service.snapshot.resources import ListedCall
-from service.storage.container import items_of, open_arrays
-from service.storage.texts import IdTable, Texts, equal_hashes, text_hash
+from service.storage.container import open_arrays
+from service.storage.texts import IdTable, Summaries, Texts, text_hash
 
 ADDED_MEMBERS = ("service", "match", "ratecard")
 """Members that responses add to an endpoint: its own ones of these names are left out."""
@@ -34,22 +39,29 @@ class _EndpointUrl(Struct):
     url: str
 
 
+class _Owner(Struct):
+    """The facts of a service that stand beside its endpoints."""
+
+    id: str
+    name: str
+    category: str = ""
+    enriched: bool = False
+
+
 _url = msgspec.json.Decoder(_EndpointUrl)
+_owner = msgspec.json.Decoder(_Owner)
+_members = msgspec.json.Decoder(dict[str, Raw])
 _listed_call = msgspec.json.Decoder(ListedCall)
-_probe_facts = msgspec.json.Decoder(ProbeFacts)
+_facts = msgspec.json.Decoder(EndpointFacts)
+_profile = msgspec.json.Decoder(Profile)
+_encode = msgspec.json.Encoder().encode
 
 
 class Endpoints:
-    """The endpoints of a snapshot in listing order, and the documents of the index.
+    """The endpoints of a snapshot.
 
-    Documents are the endpoints, then listed resources that are no endpoint of their service, and
-    services without either.
-
-    first: the first endpoint of each service, and the end
-    services, resources: the service of each document, and its listed resource or -1
-    documents: the document of each listed resource, or -1
-    bounds: where each endpoint starts and stops in `records.json`, or (-1 - n, 0) for the n-th
-        rewritten text
+    services, summaries: the texts of the services, with and without endpoints
+    listed: the texts of the listed resources
     """
 
     def __init__(
@@ -58,33 +70,32 @@ class Endpoints:
         offers: Offers,
         ids: IdTable,
         services: Texts,
+        summaries: Summaries,
         listed: Texts,
         penalties: Integers,
-        profiles: Profiles,
     ) -> None:
-        arrays = open_arrays(folder / "endpoints.arrays")
-        self._first, self._bounds = arrays["first"], arrays["bounds"]
+        arrays = open_arrays(folder / "places.arrays")
+        self._first, self._bounds, self._urls = arrays["first"], arrays["bounds"], arrays["urls"]
         self._resources, self._documents = arrays["resources"], arrays["documents"]
-        self._offers, self._profiles = offers, profiles
-        self._texts, self._listed = services, listed
-        self._rewritten = Texts(open_arrays(folder / "rewritten.arrays"), "rewritten")
-        self._facts = Texts(open_arrays(folder / "facts.arrays"), "facts")
-        self._probes = Texts(open_arrays(folder.parent / "probes.arrays"), "probes")
-        urls = open_arrays(folder / "urls.arrays")
-        self._urls, self._of_urls = items_of(urls["hashes"]), items_of(urls["endpoints"])
+        self._offers, self._listed = offers, listed
+        self._services, self._summaries = services, summaries
+        annotations = open_arrays(folder / "annotations.arrays")
+        self._facts = Texts(annotations, "endpoints")
+        self._profiles = Texts(annotations, "services")
         self.groups = Groups(self._first, arrays["services"], penalties)
-        columns = open_arrays(folder.parent / "endpoints.arrays")
+        columns = open_arrays(folder / "endpoints.arrays")
         self.filters = EndpointTable(columns, offers, ids, self.groups)
 
     def __len__(self) -> int:
         return len(self._bounds)
 
     def candidates(self, url: str) -> list[int]:
-        """Return the ordinals of the endpoints whose URL has the hash of a URL, in listing order.
+        """Return the ordinals of the endpoints that have a URL, in listing order, and few others.
 
         Callers compare the URLs.
         """
-        return [self._of_urls[place] for place in equal_hashes(self._urls, text_hash(url))]
+        ordinals: list[int] = np.flatnonzero(self._urls == np.uint64(text_hash(url))).tolist()
+        return ordinals
 
     def of_service(self, service: int) -> range:
         """Return the ordinals of the endpoints of a service, in the order of its record."""
@@ -110,10 +121,15 @@ class Endpoints:
             ListedCall() if resource is None else _listed_call.decode(self._listed.view(resource))
         )
 
-    def probe_facts(self, ordinal: int) -> ProbeFacts:
-        """Return what probers saw of an endpoint."""
-        text = self._probes.view(ordinal)
-        return _probe_facts.decode(text) if text else NO_PROBE_FACTS
+    def facts_of(self, ordinal: int) -> EndpointFacts:
+        """Return what probers saw of an endpoint, and the words of the operator on it."""
+        text = self._facts.view(ordinal)
+        return _facts.decode(text) if text else EndpointFacts()
+
+    def profile_of(self, service: int) -> Profile | None:
+        """Return the words of the operator on a service."""
+        text = self._profiles.view(service)
+        return _profile.decode(text) if text else None
 
     def price_of(self, ordinal: int, offer: int) -> tuple[float, str] | None:
         """Return the price and the currency of an offer; None if unknown or as in the record."""
@@ -141,36 +157,28 @@ class Endpoints:
 
         With `annotated` it has the words of the operator.
         """
-        start, stop = self._bounds[ordinal].tolist()
-        if start < 0:
-            text = self._rewritten.view(NONE - start)[:-1]
-        else:
-            text = self._texts.texts[start : stop - 1]
-        owner = int(self.groups.of_document[ordinal])
-        pieces: list[bytes | memoryview] = [text, b',"service":', self._facts.view(owner)]
+        text = self._stored(ordinal)
+        if self._bounds[ordinal, 0] < 0:
+            members = _members.decode(text)
+            kept = {name: members[name] for name in members if name not in ADDED_MEMBERS}
+            text = memoryview(_encode(kept))
+        owner = _owner.decode(self._summaries.text(self.service_of(ordinal)))
+        pieces: list[bytes | memoryview] = [text[:-1], b',"service":', _encode(owner)]
         if offer >= 0 and (entry := self._offers.span(offer)):
             pieces += (b',"match":', self._listed.texts[slice(*entry)])
-        if annotated:
-            pieces += self._facts_of(ordinal, owner)
-        pieces.append(b"}")
-        return pieces
+        if annotated and (facts := self._facts.view(ordinal)):
+            pieces += (b',"ratecard":', facts)
+        return [*pieces, b"}"]
 
     def text(self, ordinal: int, offer: int = NONE) -> bytes:
         """Return the JSON of a listed endpoint, without the words of the operator."""
         return b"".join(self.item(ordinal, offer, annotated=False))
 
-    def _facts_of(self, ordinal: int, owner: int) -> list[bytes | memoryview]:
-        """Return the member `ratecard` in pieces, after a comma; none without facts."""
-        pieces: list[bytes | memoryview] = []
-        observed = self._probes.view(ordinal)[1:-1]
-        own = self._profiles.endpoints.find(ordinal)
-        of_service = self._profiles.services.find(owner)
-        members = ((b"", observed), (b'"profile":', own), (b'"serviceProfile":', of_service))
-        for name, text in members:
-            if text:
-                pieces += (b"," if pieces else b',"ratecard":{', name, text)
-        return [*pieces, b"}"] if pieces else []
-
     def url_of(self, ordinal: int) -> str:
         """Return the URL of an endpoint."""
-        return _url.decode(self.text(ordinal)).url
+        return _url.decode(self._stored(ordinal)).url
+
+    def _stored(self, ordinal: int) -> memoryview:
+        """Return an endpoint as its record has it."""
+        start, stop = self._bounds[ordinal].tolist()
+        return self._services.texts[max(start, -1 - start) : stop]

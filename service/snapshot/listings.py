@@ -1,42 +1,61 @@
 """The fates of URLs: which sources name a URL, and why it is listed or not.
 
-Texts of fates are stored JSON; rows are found by hashes of URLs, hosts and payees.
+`indexer.snapshot.listings` writes `listings.arrays`:
+
+urls: uint64[urls], the hashes of the URLs that sources name, ascending; a record without a URL has
+    the hash of its position
+first: integer[urls + 1], the first row of each URL; one without any is of an endpoint that an
+    overlay added
+advice: uint16[urls], bits of Advice to its seller
+rows: int32[rows, 3], the fates, the best of each URL first: the source, by its number; the service,
+    and its endpoint or NO_ENDPOINT; or the text of the fate, counted from the end of `fates`
+fates: the `Texts` of fates that are stored as JSON
+sources: the JSON of all sources
+hosts: uint64[endpoints], the hash of the host of each endpoint
+others, other_fates: uint64 and uint8, the hashes of the hosts and of the payees of each URL that is
+    not listed, ascending, with the best fate of the URL
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Container
 from functools import lru_cache
 from operator import itemgetter
 from pathlib import Path
-from typing import NamedTuple
 
 import msgspec
 import numpy as np
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import UNSET, Struct
 
 from service.conditions import PAYEE
-from service.schema.listings import FATES, Advice, Fate, ListingFate
+from service.schema.listings import (
+    ADVICE,
+    FATES,
+    NOT_NAMED,
+    Advice,
+    Fate,
+    ListingAdvice,
+    ListingFate,
+    ListingReport,
+)
 from service.search.postings import Integers
 from service.snapshot.endpoints import Endpoints
-from service.storage.container import open_arrays
-from service.storage.texts import IdTable, Texts, text_hash
+from service.storage.container import items_of, open_arrays
+from service.storage.texts import IdTable, Texts, equal_hashes, text_hash
 from service.urls import ParsedUrl, count_filled, find_url
 
 MAX_TEMPLATES = 5000
 """Endpoints of a host that are compared with a URL, which takes 4 µs each."""
 MAX_NOTES = 100
-"""Notes of an answer: a source may name one URL any number of times."""
+"""Notes of an answer: any number of sources may name one URL."""
 CACHED = 4096
 """Hosts and payees whose keys a process remembers, as those of many listings are the same."""
-NO_SOURCE = -1
-PUBLISHED = FATES.index(Fate.PUBLISHED)
-NOTED = FATES.index(Fate.NOTED)
+NO_ENDPOINT = -1
 MORE = "has {:,} more URLs that are not listed than are kept here; this one may be of them"
-SEVERAL = "is merged with the listings of other sources"
 
-_encode = msgspec.json.Encoder().encode
+INVITATION = "no source of this catalogue names the URL; it is listed once one of them does"
 
 
 @lru_cache(maxsize=CACHED)
@@ -71,104 +90,82 @@ class ListingSource(Struct):
     more: int = 0
 
 
-class UrlFates(NamedTuple):
-    """The fates of a URL and the notes on it, as JSON texts, and the advice to its seller.
-
-    sources: the names of the sources that have a fate
-    """
-
-    is_listed: bool
-    sources: list[str]
-    fates: list[bytes | memoryview]
-    notes: list[bytes | memoryview]
-    advice: Advice
-
-
-class _Row(NamedTuple):
-    """A fate of a URL in a source, and its JSON text."""
-
-    source: int
-    fate: int
-    text: bytes | memoryview
-
-
-_source = msgspec.json.Decoder(ListingSource)
+_sources = msgspec.json.Decoder(list[ListingSource])
+_fate = msgspec.json.Decoder(ListingFate)
 
 
 class Listings:
-    """The fates of the URLs that sources name, by hashes of URLs in normal form, hosts and payees.
-
-    Rows are in the order of their hashes, then of sources. A record without a URL has the key of
-    its position.
-
-    named_urls: of the resources that are published; named_sources and named_services of each,
-        named_targets the URL that its endpoint has (the route template, if there is one), and
-        named_advice to its seller, as bits
-    unlisted_urls: of records that are not published, or noted; unlisted_sources, unlisted_fates
-        (1 left out, 2 rejected, 3 noted) and unlisted_advice of each, and unlisted_texts, its row
-        of the fates
-    endpoint_urls: of the endpoints; endpoint_ordinals and endpoint_advice of each
-    host_names, host_ordinals: the hosts of the endpoints, and the endpoint of each
-    others, other_fates: the hosts and the payees of the URLs that are not listed, once for each,
-        and the best fate of the URL
-    record_sources: the source of the record of each service, or -1
-    """
+    """The fates of the URLs that sources name."""
 
     def __init__(self, folder: Path, ids: IdTable, endpoints: Endpoints) -> None:
-        self._arrays = open_arrays(folder / "listings.arrays")
-        self._texts = Texts(open_arrays(folder / "fates.arrays"), "fates")
-        sources = Texts(open_arrays(folder / "sources.arrays"), "sources")
-        self.sources = [_source.decode(sources.view(row)) for row in range(len(sources))]
+        self._arrays = arrays = open_arrays(folder / "listings.arrays")
+        self._urls, self._others = items_of(arrays["urls"]), items_of(arrays["others"])
+        self._texts = Texts(arrays, "fates")
+        self._sources = _sources.decode(items_of(arrays["sources"]))
         self._ids, self._endpoints = ids, endpoints
 
-    @property
-    def read_sources(self) -> list[str]:
-        """The public names of the sources of services and resources, each once."""
-        return [*dict.fromkeys(each.name for each in self.sources if each.is_read)]
+    def explain_url(self, url: ParsedUrl) -> ListingReport:
+        """Return the fates of a URL, or of the listed template that it fills in."""
+        own = self.explain(text_hash(url.key), url.identity)
+        template = None if own.listed else self._template_of(url)
+        if template is None:
+            return own
+        report = self.explain(text_hash(template.key), url.identity)
+        report.template = template.identity
+        report.notes += [*own.fates, *(each for each in own.notes if each not in report.notes)]
+        return report
 
-    def find(self, key: int) -> UrlFates:
+    def explain(self, key: int, url: str = "") -> ListingReport:
         """Return the fates of a URL, or of the place of a record, by its hash.
 
         Each source that names the URL has one fate, its best; the others are notes.
         """
-        named, unlisted = self._span("named_urls", key), self._span("unlisted_urls", key)
-        urls = self._span("endpoint_urls", key)
-        rows = [*self._published(named, key), *self._unlisted(unlisted)]
-        best: dict[str, _Row] = {}
-        notes: list[_Row] = []
-        for row in sorted(rows, key=lambda each: each.fate):  # stable: in the order of the rows
-            name = self.sources[row.source].name
-            if row.fate == NOTED or name in best:
+        place = bisect_left(self._urls, key)
+        if place == len(self._urls) or self._urls[place] != key:
+            return ListingReport(url, False, [], self._incomplete({}), [self._invite()])
+        span = slice(*self._arrays["first"][place : place + 2].tolist())
+        rows = [self._fate_of(*row) for row in self._arrays["rows"][span].tolist()]
+        fates: dict[str, ListingFate] = {}
+        notes: list[ListingFate] = []
+        for row in rows:
+            if row.source in fates or row.fate is Fate.NOTED:
                 notes.append(row)
             else:
-                best[name] = row
-        is_listed = named.start < named.stop or urls.start < urls.stop
-        bits = [self._arrays["named_advice"][named], self._arrays["endpoint_advice"][urls]]
-        if not is_listed:
-            bits.append(self._arrays["unlisted_advice"][unlisted])
-        return UrlFates(
-            is_listed,
-            [*best],
-            [row.text for row in best.values()],
-            [row.text for row in notes[:MAX_NOTES]],
-            Advice(int(np.bitwise_or.reduce(np.concatenate(bits), initial=0))),
+                fates[row.source] = row
+        is_listed = not rows or any(each.fate is Fate.PUBLISHED for each in rows)
+        notes = notes[:MAX_NOTES] + self._incomplete(fates)
+        bits = Advice(int(self._arrays["advice"][place]))
+        advice = [ListingAdvice(str(bit.name).lower(), ADVICE[bit]) for bit in bits]
+        return ListingReport(url, is_listed, [*fates.values()], notes, advice)
+
+    def _fate_of(self, source: int, service: int, endpoint: int) -> ListingFate:
+        """Return the fate of a row."""
+        if service < 0:
+            return _fate.decode(self._texts.view(len(self._texts) + service))
+        return ListingFate(
+            source=self._sources[source].name,
+            fate=Fate.PUBLISHED,
+            service=self._ids[service],
+            endpoint=UNSET if endpoint == NO_ENDPOINT else endpoint,
         )
 
-    def incomplete(self, names: Collection[str]) -> Iterator[bytes]:
-        """Yield a note for each source but these that has more records than are kept here."""
-        for each in self.sources:
-            if each.more and each.is_read and each.name not in names:
-                reason = MORE.format(each.more)
-                yield _encode(ListingFate(source=each.name, fate=Fate.NOTED, reason=reason))
+    def _incomplete(self, names: Container[str]) -> list[ListingFate]:
+        """Return a note for each source but these that has more records than are kept here."""
+        return [
+            ListingFate(source=each.name, fate=Fate.NOTED, reason=MORE.format(each.more))
+            for each in self._sources
+            if each.more and each.is_read and each.name not in names
+        ]
+
+    def _invite(self) -> ListingAdvice:
+        names = dict.fromkeys(each.name for each in self._sources if each.is_read)
+        return ListingAdvice(NOT_NAMED, f"{INVITATION}: {', '.join(names)}")
 
     def of_host(self, host: str) -> Integers:
         """Return the endpoints of a host in listing order."""
-        ordinals: Integers = self._arrays["host_ordinals"][
-            self._span("host_names", host_hash(host))
-        ]
-        return ordinals
+        return np.flatnonzero(self._arrays["hosts"] == np.uint64(host_hash(host)))
 
-    def template_of(self, url: ParsedUrl) -> ParsedUrl | None:
+    def _template_of(self, url: ParsedUrl) -> ParsedUrl | None:
         """Return the listed template with the fewest placeholders that a URL fills in, or None."""
         ordinals = self.of_host(url.host)[:MAX_TEMPLATES].tolist()
         urls = filter(None, map(find_url, map(self._endpoints.url_of, ordinals)))
@@ -178,53 +175,6 @@ class Listings:
 
     def count_others(self, key: int) -> dict[str, int]:
         """Count the URLs of a host or a payee, by its hash, that are not listed, by their fate."""
-        fates = self._arrays["other_fates"][self._span("others", key)]
-        return {FATES[fate].value: count for fate, count in sorted(Counter(fates.tolist()).items())}
-
-    def _published(self, named: slice, key: int) -> Iterator[_Row]:
-        """Yield the fates of a published URL, by its resources and by its records."""
-        names = ("named_sources", "named_services", "named_targets")
-        sources, services, targets = (self._arrays[name][named].tolist() for name in names)
-        of_target = {target: self._find_endpoints(target) for target in targets}
-        for source, service, target in zip(sources, services, targets, strict=True):
-            yield from self._places(source, service, of_target[target].get(service, [])[:1])
-        for service, own in self._find_endpoints(key).items():
-            source = int(self._arrays["record_sources"][service])
-            if source != NO_SOURCE:
-                yield from self._places(source, service, own)
-        for source in sorted({*sources}) if len({*sources}) > 1 else ():
-            name = self.sources[source].name
-            merged = ListingFate(source=name, fate=Fate.NOTED, reason=SEVERAL)
-            yield _Row(source, NOTED, _encode(merged))
-
-    def _find_endpoints(self, key: int) -> dict[int, list[int]]:
-        """Return the first endpoints with a URL, by service."""
-        of_service: dict[int, list[int]] = {}
-        ordinals = self._arrays["endpoint_ordinals"][self._span("endpoint_urls", key)]
-        for endpoint in ordinals[:MAX_NOTES].tolist():
-            of_service.setdefault(self._endpoints.service_of(endpoint), []).append(endpoint)
-        return of_service
-
-    def _places(self, source: int, service: int, endpoints: Sequence[int]) -> Iterator[_Row]:
-        """Yield a row for each place of a URL in a service, or one of a URL beyond its record."""
-        first = self._endpoints.of_service(service).start
-        numbers: list[int | UnsetType] = [endpoint - first for endpoint in endpoints]
-        for number in numbers or [UNSET]:
-            fate = ListingFate(
-                source=self.sources[source].name,
-                fate=Fate.PUBLISHED,
-                service=self._ids[service],
-                endpoint=number,
-            )
-            yield _Row(source, PUBLISHED, _encode(fate))
-
-    def _unlisted(self, rows: slice) -> Iterator[_Row]:
-        names = ("unlisted_sources", "unlisted_fates", "unlisted_texts")
-        columns = (self._arrays[name][rows].tolist() for name in names)
-        for source, fate, text in zip(*columns, strict=True):
-            yield _Row(source, fate, self._texts.view(text))
-
-    def _span(self, name: str, key: int) -> slice:
-        """Return the rows of a key."""
-        keys, wanted = self._arrays[name], np.uint64(key)
-        return slice(*(int(np.searchsorted(keys, wanted, side)) for side in ("left", "right")))
+        places = equal_hashes(self._others, key)
+        fates = Counter(self._arrays["other_fates"][places.start : places.stop].tolist())
+        return {FATES[fate].value: count for fate, count in sorted(fates.items())}

@@ -95,11 +95,11 @@ class Records(Texts):
     def __init__(self, folder: Path) -> None:
         arrays = open_arrays(folder / "records.arrays")
         self.texts = _map(folder / "records.json")
-        self._offsets, self._tags = items_of(arrays["offsets"]), items_of(arrays["tags"])
+        self._offsets, self._hashes = items_of(arrays["offsets"]), items_of(arrays["hashes"])
 
     def tag(self, ordinal: int) -> bytes:
         """Return a hash of the text of a service, 16 hexadecimal digits."""
-        return b"%016x" % self._tags[ordinal]
+        return b"%016x" % self._hashes[ordinal, 0]
 
 
 def _map(path: Path) -> memoryview:
@@ -109,10 +109,10 @@ def _map(path: Path) -> memoryview:
         return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
 
 
-def write_places(folder: Path, sizes: Iterable[int], tags: Hashes) -> None:
-    """Write the places of `records.json`: the size of each service, and 64 bits of its hash."""
+def write_places(folder: Path, sizes: Iterable[int], hashes: Hashes) -> None:
+    """Write the places of `records.json`: the size of each service, and 128 bits of its hash."""
     offsets = np.cumsum([0, *(size + 1 for size in sizes)])
-    write_arrays(folder / "records.arrays", {"offsets": offsets, "tags": tags})
+    write_arrays(folder / "records.arrays", {"offsets": offsets, "hashes": hashes})
 
 
 class Summaries:

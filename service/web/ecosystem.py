@@ -11,7 +11,7 @@ import msgspec
 
 from service.schema.demand import PopularService, StoredDemand
 from service.schema.ecosystem import Bucket, Overview, Transaction
-from service.snapshot.payments import DemandTable, Ecosystem
+from service.snapshot.payments import Ecosystem
 
 HEIGHT, TOP = 142, 10
 """Pixels of the plot area of a chart, and of the space above it."""
@@ -50,9 +50,9 @@ def payments_of(tables: Ecosystem, page: int, limit: int) -> list[Transaction]:
     return _transactions.decode(b"[%b]" % items)
 
 
-def demand_facts(table: DemandTable, service: int) -> list[tuple[str, str]]:
+def demand_facts(tables: Ecosystem, service: int) -> list[tuple[str, str]]:
     """Return the facts of the payments for a service in 30 days, each with its label."""
-    demand = _demand.decode(table.of_service(service))
+    demand = _demand.decode(tables.demand_of(service))
     if not demand.payments and not demand.self_payments:
         return []
     rest = demand.without_top_payer
@@ -70,9 +70,9 @@ def demand_facts(table: DemandTable, service: int) -> list[tuple[str, str]]:
     return facts + [(label, format_count(count)) for label, count in apart if count]
 
 
-def popular_services(table: DemandTable) -> list[PopularService]:
+def popular_services(tables: Ecosystem) -> list[PopularService]:
     """Return the services with most payments in 30 days, most first."""
-    return _popular.decode(table.popular)
+    return _popular.decode(tables.popular)
 
 
 def format_count(count: float) -> str:

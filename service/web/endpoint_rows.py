@@ -95,7 +95,7 @@ def details_of(snapshot: Snapshot, ordinals: Sequence[int]) -> list[SimpleNamesp
                 sign_in="; or ".join(" or ".join(each.methods) for each in facts.requires),
                 parameters=[] if is_brief else endpoint.parameters or [],
                 is_brief=is_brief,
-                profile=describe(snapshot.profiles.endpoints.read(ordinal)),
+                profile=describe(snapshot.endpoints.facts_of(ordinal).profile),
             )
         )
     return details
@@ -128,7 +128,7 @@ def _row_of(
 ) -> dict[str, Any]:
     """Return the texts of an endpoint in any list, each of at most `limit` characters."""
     pricing, quality = endpoint.pricing, endpoint.quality
-    observed = snapshot.endpoints.probe_facts(ordinal)
+    observed = snapshot.endpoints.facts_of(ordinal)
     calls = quality.l30_days_total_calls if quality else UNSET
     return _call_of(snapshot, ordinal, endpoint, limit) | {
         "description": (endpoint.description or "")[:limit],

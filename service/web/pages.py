@@ -8,7 +8,6 @@ from functools import partial
 from typing import Any
 from urllib.parse import urlencode
 
-import msgspec
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from msgspec.structs import replace
 from starlette.requests import Request
@@ -17,7 +16,7 @@ from starlette.routing import Route
 
 from service.api.ecosystem import Timeframe
 from service.api.endpoints import find_endpoints
-from service.api.listings import ListingUrl, explain_url
+from service.api.listings import ListingUrl, explain_url, respond
 from service.api.query_string import Offset, Operation, Query, format_pairs, format_query
 from service.api.routes import OperationRoute
 from service.api.services import find, find_service
@@ -26,7 +25,6 @@ from service.errors import RatecardError
 from service.http.context import context_of, snapshot_of
 from service.http.responses import SNAPSHOT, Cacheable, root_of
 from service.networks import network_label
-from service.schema.listings import ListingReport
 from service.schema.profiles import describe
 from service.schema.values import format_timestamp
 from service.snapshot import Snapshot
@@ -58,7 +56,6 @@ DOCS_POLICY = f"{POLICY}connect-src 'self'; img-src 'self' data:"
 DOCS_HEADERS = PAGE_HEADERS | {"content-security-policy": DOCS_POLICY}
 """Swagger UI calls the API, draws its icons from data: URLs and assigns markup to innerHTML."""
 
-_report = msgspec.json.Decoder(ListingReport)
 
 # Overrides, embeddings and isolates reorder the text around them, which can disguise a name.
 _BIDI_CONTROLS = dict.fromkeys([*range(0x202A, 0x202F), *range(0x2066, 0x206A)])
@@ -143,8 +140,8 @@ async def service_page(request: Request, search: BrowseService) -> Cacheable:
         "service.html",
         card=card_of(snapshot.summaries.text(service)),
         endpoints=details_of(snapshot, endpoints),
-        demand=demand_facts(snapshot.demand, service),
-        profile=describe(snapshot.profiles.services.read(service)),
+        demand=demand_facts(snapshot.ecosystem, service),
+        profile=describe(snapshot.endpoints.profile_of(service)),
         beyond=snapshot.resources.beyond(service),
         words=search.q,
         **_paging(search, "offset", ENDPOINTS, total),
@@ -160,7 +157,7 @@ async def ecosystem_page(request: Request, operation: BrowsePayments) -> Cacheab
         "ecosystem.html",
         statistics=statistics_of(tables, operation.timeframe),
         payments=payments_of(tables, operation.page, PAYMENTS),
-        popular=popular_services(snapshot.demand),
+        popular=popular_services(snapshot.ecosystem),
         days=operation.timeframe,
         **_paging(operation, "page", 1, -(-tables.payments // PAYMENTS)),
     )
@@ -171,11 +168,10 @@ async def listed_page(request: Request, operation: BrowseListings) -> Cacheable:
     snapshot = snapshot_of(request)
     if operation.url is None:
         return _page(request, "listed.html", report=None, query="")
-    explanation = explain_url(snapshot, operation.url)
-    report = _report.decode(explanation.body(snapshot))
-    query = urlencode({"url": explanation.url})
+    report = explain_url(snapshot, operation.url)
+    query = urlencode({"url": report.url})
     page = _page(request, "listed.html", report=report, query=query)
-    return explanation.respond(page.content, "text/html", **PAGE_HEADERS)
+    return respond(report, page.content, "text/html", **PAGE_HEADERS)
 
 
 async def docs_page(request: Request) -> Cacheable:

@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 from indexer.cli.main import main
 from indexer.intake import findings
 from indexer.text import drop_ignorable, shorten
-from service.api.listings import ListingExplanation, explain, explain_url
+from service.api.listings import explain_url
 from service.errors import InvalidParameter
-from service.schema.listings import DECLINED, Fate, ListingFate, ListingReport
+from service.schema.listings import DECLINED, Fate, ListingFate
 from service.snapshot.listings import position_hash
 from service.snapshot.snapshot import Snapshot, open_snapshot
 from tests.support.intake import HERE, THERE, CatalogueFolder, source
@@ -89,10 +89,6 @@ sources = st.tuples(
 )
 
 
-def report_of(snapshot: Snapshot, explanation: ListingExplanation) -> ListingReport:
-    return msgspec.json.decode(explanation.body(snapshot), type=ListingReport)
-
-
 def urls_of(record: Json) -> list[Any]:
     if "endpoints" in record:
         return [each["url"] for each in record["endpoints"]]
@@ -127,12 +123,12 @@ def check_records(snapshot: Snapshot, given_records: dict[str, list[Json]]) -> N
     """Each URL of a record has one fate in its source; without a readable one, its position has."""
     for name, given_ in given_records.items():
         for number, record in enumerate(given_, 1):
-            place = report_of(snapshot, explain(snapshot, position_hash(name, str(number))))
+            place = snapshot.listings.explain(position_hash(name, str(number)))
             is_readable = not any(each.path == "$" for each in place.fates)
             is_explained = False
             for url in urls_of(record) if is_readable else ():
                 try:
-                    report = report_of(snapshot, explain_url(snapshot, url))
+                    report = explain_url(snapshot, url)
                 except (InvalidParameter, TypeError):
                     continue
                 assert Counter(each.source for each in report.fates)[name] == 1, (name, url)
@@ -146,14 +142,13 @@ def check_row(snapshot: Snapshot, given_: list[Json], row: Json) -> None:
     """The fate or the note of a row is found by a URL of its record, or by its position."""
     if row["position"]:
         number = int(row["position"].removeprefix("line "))
-        explanations = [explain(snapshot, position_hash(row["source"], row["position"]))]
+        reports = [snapshot.listings.explain(position_hash(row["source"], row["position"]))]
         candidates = urls_of(given_[number - 1])
     else:
-        explanations, candidates = [], [row["id"]]
+        reports, candidates = [], [row["id"]]
     for url in candidates:
         with suppress(InvalidParameter, TypeError):
-            explanations.append(explain_url(snapshot, url))
-    reports = [report_of(snapshot, each) for each in explanations]
+            reports.append(explain_url(snapshot, url))
     shown = {
         (each.source, str(each.fate), each.reason)
         for report in reports
@@ -262,13 +257,11 @@ def test_sources_keep_so_many_urls_and_say_how_many_more_there_are(
     good = v2({}) | {"resource": "https://one.example/", "accepts": [accept()]}
     assert folder.build(source("plain", [*plain, good]), options=OPTIONS) == 0
     snapshot = open_snapshot(folder.artifacts)
-    kept = [
-        bool(report_of(snapshot, explain_url(snapshot, each["resource"])).fates) for each in plain
-    ]
+    kept = [bool(explain_url(snapshot, each["resource"]).fates) for each in plain]
     assert kept == [True, True, False, False, False]
     beyond = explain_url(snapshot, plain[4]["resource"])
-    assert not beyond.is_known
-    assert report_of(snapshot, beyond).notes == [
+    assert not beyond.is_named
+    assert beyond.notes == [
         ListingFate(
             source="plain",
             fate=Fate.NOTED,
@@ -294,7 +287,7 @@ def test_a_source_of_the_command_line_is_named_without_its_path(
     capsys.readouterr()
     snapshot = open_snapshot(artifacts)
     body = b"".join(
-        explain_url(snapshot, url).body(snapshot)
+        msgspec.json.encode(explain_url(snapshot, url))
         for url in ("https://one.example/", "http://one.example/", "https://unknown.example/")
     )
     assert b"private" not in body.replace(b'"service":"private"', b"")
@@ -319,7 +312,7 @@ def test_an_overlay_declines_without_its_name(tmp_path: Path) -> None:
     assert status == 0
     snapshot = open_snapshot(folder.artifacts)
     for url in ("https://gone.example/", "https://one.example/"):
-        report = report_of(snapshot, explain_url(snapshot, url))
+        report = explain_url(snapshot, url)
         (fate,) = report.fates
         assert (fate.fate, fate.reason, fate.path) == (Fate.LEFT_OUT, DECLINED, msgspec.UNSET)
         assert "patch" not in str(report)

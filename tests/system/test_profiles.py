@@ -128,12 +128,12 @@ def test_profiles_merge_and_null_removes_them(artifacts: Path, build: Build) -> 
     patches = PATCHES | {"api-weather-data-example": {"profile": {"tags": None}}, URL: None}
     patches.pop(URL)
     made(artifacts, build, patches)
-    profile = open_snapshot(artifacts).profiles.services.read(0)
+    profile = open_snapshot(artifacts).endpoints.profile_of(0)
     assert profile is not None
     assert (profile.when_to_use, bool(profile.tags)) == ("For narwhal watching", False)
     patches["api-weather-data-example"] = {"profile": None}
     made(artifacts, build, patches)
-    assert open_snapshot(artifacts).profiles.services.read(0) is None
+    assert open_snapshot(artifacts).endpoints.profile_of(0) is None
 
 
 def test_records_are_not_patched_by_profiles_and_keep_members_of_that_name(

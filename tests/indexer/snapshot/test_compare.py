@@ -16,8 +16,10 @@ from hypothesis import strategies as st
 from indexer.errors import Misuse
 from indexer.record_store import write_records
 from indexer.snapshot.compare import (
+    COMPARED_FILES,
     ChangeCounts,
     compare,
+    compare_with_served,
     count_changes,
     find_snapshot,
     summarise_difference,
@@ -316,22 +318,20 @@ def test_the_error_for_an_unknown_snapshot_lists_the_existing_ones(
         find_snapshot(artifacts, str(artifacts / "nope"))
 
 
-def test_a_damaged_snapshot_is_not_compared(artifacts: Path, build: Build) -> None:
+@pytest.mark.parametrize("name", sorted(COMPARED_FILES))
+def test_a_damaged_snapshot_is_not_compared(name: str, artifacts: Path, build: Build) -> None:
     assert build([service("a")]) == 0
     folder = published(artifacts)
-    content = (folder / "records.json").read_bytes()
-    (folder / "records.json").write_bytes(content + b" ")
-    with pytest.raises(SnapshotDamaged, match=r"records\.json has \d+ bytes, not"):
-        find_snapshot(artifacts, folder.name)
-    (folder / "records.json").unlink()
-    with pytest.raises(SnapshotDamaged, match="No such file"):
-        find_snapshot(artifacts, folder.name)
-    with pytest.raises(SnapshotDamaged, match="No such file"):
-        compare(folder, folder)
-    (folder / "records.json").write_bytes(content)
-    (folder / "records.arrays").unlink()
-    with pytest.raises(SnapshotDamaged, match=r"records\.arrays"):
-        count_changes(folder, folder)
+    assert compare_with_served(artifacts, folder) == (folder.name, ChangeCounts(0, 0, 0))
+    content = (folder / name).read_bytes()
+    for damaged, reason in ((content + b" ", r"has \d+ bytes, not"), (None, "No such file")):
+        if damaged is None:
+            (folder / name).unlink()
+        else:
+            (folder / name).write_bytes(damaged)
+        with pytest.raises(SnapshotDamaged, match=rf"{name} .*{reason}"):
+            find_snapshot(artifacts, folder.name)
+        assert compare_with_served(artifacts, folder) == (folder.name, None)
 
 
 def test_a_snapshot_of_another_version_is_not_compared(artifacts: Path, build: Build) -> None:

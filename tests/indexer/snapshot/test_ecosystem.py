@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from indexer.intake.findings import Findings
 from indexer.payments.files import PaymentInput
 from indexer.payments.load import load_payments
-from indexer.snapshot.ecosystem import write_ecosystem
+from indexer.snapshot.ecosystem import count_payments, write_ecosystem
+from service.schema.demand import DemandInputs
 from service.schema.values import format_timestamp
 from service.snapshot.payments import Ecosystem
 from tests.support.running import Json, examples, payment, write_lines
@@ -100,7 +101,9 @@ def write_and_open(folder: Path, rows: list[Json]) -> Ecosystem:
     with duckdb.connect() as connection:
         inputs = [PaymentInput(name, name)]
         load_payments(connection, inputs, folder, Findings(None), datetime(2100, 1, 1, tzinfo=UTC))
-        assert write_ecosystem(folder, connection) == len(rows)
+        statistics = count_payments(connection)
+    assert statistics.payments == len(rows)
+    write_ecosystem(folder, statistics, DemandInputs(), [])
     return Ecosystem(folder)
 
 

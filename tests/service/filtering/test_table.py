@@ -121,11 +121,16 @@ def test_a_count_names_no_more_values_than_it_returns() -> None:
 
 def test_a_value_is_found_among_many_by_few_comparisons() -> None:
     """Nothing is kept of what was looked up, however many values there are."""
-    table, reads = table_of([[f"t{number:05}"] for number in range(70_000)]), []
+    table, reads = table_of([[f"t{number:05}"] for number in range(70_000)]), list[int]()
     values = table.columns["tag"].values
-    read = type(values).__getitem__
+    read = Values.__getitem__
+
+    def count_read(own: Values, number: int) -> str:
+        reads.append(number)
+        return read(own, number)
+
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Values, "__getitem__", lambda own, n: reads.append(n) or read(own, n))
+        patch.setattr(Values, "__getitem__", count_read)
         assert values.find("T69999 ") == 69_999
     assert len(reads) < 20
 

@@ -1,0 +1,79 @@
+"""Writing `annotations.arrays`: the members `ratecard` of endpoints, and the profiles of services.
+
+endpoints: the `Texts` of all endpoints, each what probers saw of it and the words of the operator
+services: the `Texts` of the profiles of services
+
+A text is empty where there is nothing to say.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+from msgspec import UNSET
+from msgspec.structs import asdict
+
+from indexer.columns.annotations import decode_annotations
+from indexer.probes.verdicts import verdict_of
+from service.schema.probes import NO_PROBE_FACTS, ProbeFacts
+from service.schema.profiles import EndpointFacts, Profile
+from service.search.postings import Mask
+from service.storage.container import writing_arrays
+from service.storage.texts import write_texts
+
+_encode = msgspec.json.Encoder().encode
+
+
+class AnnotatedServices(NamedTuple):
+    """The services in listing order.
+
+    profiles: those of services, by ordinal
+    verdicts: int8[endpoints], of probers
+    drifted: bool[endpoints], whether the 402 has other terms than the listing
+    """
+
+    profiles: dict[int, Profile]
+    verdicts: npt.NDArray[np.int8]
+    drifted: Mask
+
+
+def write_annotations(
+    folder: Path, annotations: Iterable[bytes], counts: Sequence[int], probed: Iterator[ProbeFacts]
+) -> AnnotatedServices:
+    """Write the file of services, in listing order.
+
+    annotations, counts: the encoded annotations of each, and the number of its endpoints
+    probed: the observations of the endpoints
+    """
+    profiles: dict[int, Profile] = {}
+    verdicts, drifted = array("b"), bytearray()
+
+    def endpoints() -> Iterator[bytes]:
+        for ordinal, (text, count) in enumerate(zip(annotations, counts, strict=True)):
+            annotated = decode_annotations(text)
+            if annotated.profile is not None:
+                profiles[ordinal] = annotated.profile
+            for number, facts in enumerate(islice(probed, count)):
+                verdicts.append(verdict_of(facts))
+                drifted.append(facts.drift is not UNSET)
+                profile = annotated.endpoint_profiles.get(number)
+                if profile is annotated.profile is None and facts == NO_PROBE_FACTS:
+                    yield b""
+                    continue
+                own, common = profile or UNSET, annotated.profile or UNSET
+                yield _encode(EndpointFacts(**asdict(facts), profile=own, service_profile=common))
+
+    with writing_arrays(folder / "annotations.arrays") as writer:
+        write_texts(writer, "endpoints", endpoints())
+        services = map(profiles.get, range(len(counts)))
+        write_texts(writer, "services", (_encode(each) if each else b"" for each in services))
+    return AnnotatedServices(
+        profiles, np.asarray(verdicts, np.int8), np.frombuffer(drifted, np.bool_)
+    )
