@@ -16,7 +16,7 @@ from service.errors import REBUILD, SnapshotDamaged, SnapshotUnsupported
 from service.schema.responses import Explanation
 from service.search.postings import read_header
 from service.search.query import QueryParser
-from service.search.searcher import Searcher
+from service.search.ranking import Index
 from service.search.semantic.encoder import Encoder
 from service.search.semantic.vectors import VectorIndex
 from service.snapshot.conditions import FilterValue, check_page, read_conditions
@@ -56,8 +56,7 @@ class Snapshot(SnapshotData):
             vectors = VectorIndex(folder / "vectors.arrays", endpoints.groups)
         self.embedded = EmbeddedEngine(
             QueryParser(folder / "postings", header, encoder),
-            Searcher(folder / "postings", header, groups),
-            vectors,
+            Index(folder / "postings", header, groups, vectors),
             endpoints.groups,
             self.filters,
             endpoints.filters,
