@@ -18,9 +18,7 @@ from service.filtering.table import FacetCounts, Table
 from service.search.groups import Groups
 from service.search.postings import Integers, Mask
 from service.search.query import ParsedQuery, QueryParser
-from service.search.ranking import Ranking
-from service.search.searcher import Searcher
-from service.search.semantic.vectors import VectorIndex
+from service.search.ranking import Index, Ranking
 from service.search.top_k import NO_ORDINALS, unpack
 
 THREAD_FROM = 1 << 18
@@ -52,23 +50,20 @@ class EmbeddedEngine:
     """Searches the files of a snapshot; safe to use from several threads.
 
     parser: has the lexicon
-    searcher: has the postings
-    vectors: of the documents, None for ranking by words alone
+    index: has the postings and the vectors
     groups: the documents of each service
     """
 
     def __init__(
         self,
         parser: QueryParser,
-        searcher: Searcher,
-        vectors: VectorIndex | None,
+        index: Index,
         groups: Groups,
         services: Table,
         endpoints: EndpointTable,
         resources: ResourceIndex,
     ) -> None:
-        self.parser, self.searcher, self.vectors = parser, searcher, vectors
-        self._groups = groups
+        self.parser, self.index, self._groups = parser, index, groups
         self._services, self._endpoints, self._resources = services, endpoints, resources
 
     async def search_services(self, search: Search[Filters]) -> Answer:
@@ -92,11 +87,20 @@ class EmbeddedEngine:
 
     def rank_services(self, search: Search[Filters], query: ParsedQuery | None = None) -> Answer:
         """Return what `search_services` does, in this thread."""
-        filters, services, groups = search.filters, self._services, self.searcher.groups
-        given, is_ranked = filters.given(), filters.sort == "relevance"
-        mask = services.mask(given)
-        is_filled = is_ranked and not given and filters.match == "any"
-        ranking = self._rank(search, query, mask, by_group=True, is_filled=is_filled)
+        filters, services, groups = search.filters, self._services, self.index.groups
+        given, is_ranked, match_all = (
+            filters.given(),
+            filters.sort == "relevance",
+            filters.match == "all",
+        )
+        ranking = Ranking(
+            self.index,
+            query or self.parser.parse(search.query),
+            services.mask(given),
+            by_group=True,
+            match_all=match_all,
+            is_filled=is_ranked and not given and not match_all,
+        )
         is_explained = filters.explain or filters.best_endpoints
         if is_ranked:
             total, documents, similar = ranking.page(search.limit, search.offset)
@@ -106,28 +110,33 @@ class EmbeddedEngine:
             total = int(np.count_nonzero(matches))
             page = services.page(matches, filters.sort, search.limit, search.offset).tolist()
             documents = ranking.best_documents(page) if is_explained else NO_ORDINALS
-        endpoints = self.parser.header.endpoints
-        return Answer(
-            total,
-            page,
-            total,
-            similar,
-            self._count(services, filters.facets, ranking),
-            [each if each < endpoints else None for each in documents.tolist()]
-            if is_explained
-            else (),
-            ranking.explain(documents, self.parser.term) if filters.explain else None,
-        )
+        best: Sequence[int | None] = ()
+        if is_explained:
+            endpoints = self.parser.header.endpoints
+            best = [each if each < endpoints else None for each in documents.tolist()]
+        facets = _count(services, filters.facets, ranking)
+        explanations = ranking.explain(documents, self.parser.term) if filters.explain else None
+        return Answer(total, page, total, similar, facets, best, explanations)
 
     def rank_endpoints(
         self, search: Search[EndpointFilters], query: ParsedQuery | None = None
     ) -> Answer:
         """Return what `search_endpoints` does, in this thread."""
         filters, limit, offset = search.filters, search.limit, search.offset
-        (endpoints, offers), similar = self._endpoints.select(filters), 0
-        mask, is_ranked = self._of_documents(endpoints), filters.sort == "relevance"
-        is_filled = is_ranked and not filters.has_conditions and filters.match == "any"
-        ranking = self._rank(search, query, mask, by_group=False, is_filled=is_filled)
+        (mask, offers), header = self._endpoints.select(filters), self.parser.header
+        is_ranked, match_all = filters.sort == "relevance", filters.match == "all"
+        if header.documents > header.endpoints:  # the others are no endpoints
+            endpoints, mask = mask, np.zeros(header.documents, np.bool_)
+            mask[: header.endpoints] = True if endpoints is None else endpoints
+        ranking = Ranking(
+            self.index,
+            query or self.parser.parse(search.query),
+            mask,
+            by_group=False,
+            match_all=match_all,
+            is_filled=is_ranked and not filters.has_conditions and not match_all,
+        )
+        similar = 0
         if not is_ranked:
             matches = unpack(ranking.matches(), len(self._endpoints))
             total, listed, page, _ = self._endpoints.listing(
@@ -140,7 +149,7 @@ class EmbeddedEngine:
         else:
             total, page, similar = ranking.page(limit, offset)
             listed = total
-        facets = self._count(self._endpoints, filters.facets, ranking)
+        facets = _count(self._endpoints, filters.facets, ranking)
         explanations = ranking.explain(page, self.parser.term) if filters.explain else None
         return Answer(total, page.tolist(), listed, similar, facets, explanations=explanations)
 
@@ -148,59 +157,29 @@ class EmbeddedEngine:
         self, search: Search[ResourceFilters], query: ParsedQuery | None = None
     ) -> Answer:
         """Return what `search_resources` does, in this thread."""
-        mask = self._resources.documents(search.filters)
-        is_filled = not search.filters.has_conditions
-        ranking = self._rank(search, query, mask, by_group=False, is_filled=is_filled)
+        filters = search.filters
+        ranking = Ranking(
+            self.index,
+            query or self.parser.parse(search.query),
+            self._resources.documents(filters),
+            by_group=False,
+            match_all=filters.match == "all",
+            is_filled=not filters.has_conditions,
+        )
         total, documents, similar = ranking.page(search.limit, search.offset)
         return Answer(total, self._resources.of_documents(documents).tolist(), total, similar)
-
-    def _rank(
-        self,
-        search: Search[Any],
-        query: ParsedQuery | None,
-        mask: Mask | None,
-        *,
-        by_group: bool,
-        is_filled: bool,
-    ) -> Ranking:
-        """Rank services, with `by_group`, or else documents."""
-        query, filters, searcher = (
-            query or self.parser.parse(search.query),
-            search.filters,
-            self.searcher,
-        )
-        scorer = searcher.scorer(query, mask, by_group=by_group, match_all=filters.match == "all")
-        return Ranking(
-            query,
-            scorer,
-            self.parser.header.config,
-            self.vectors,
-            mask,
-            searcher.groups if by_group else None,
-            by_group=by_group,
-            is_filled=is_filled,
-        )
-
-    def _count(self, index: Table, facets: Sequence[str], ranking: Ranking) -> FacetCounts | None:
-        """Return the counts of facets over the matches."""
-        return index.count(facets, unpack(ranking.matches(), len(index))) if facets else None
-
-    def _of_documents(self, endpoints: Mask | None) -> Mask | None:
-        """Return a mask of endpoints as one of documents, None where all are allowed endpoints."""
-        header = self.parser.header
-        others = header.documents - header.endpoints
-        if endpoints is None and others:
-            endpoints = np.ones(header.endpoints, np.bool_)
-        if endpoints is None or not others:
-            return endpoints
-        return np.concatenate((endpoints, np.zeros(others, np.bool_)))
 
     async def _run(
         self, rank: Callable[[Search[F], ParsedQuery], Answer], search: Search[F], cost: int
     ) -> Answer:
         query = self.parser.parse(search.query)
-        cost += self.searcher.postings_of(query)
+        cost += sum(each.frequency for each in self.index.lists_of(query))
         return await run(partial(rank, search, query), cost)
+
+
+def _count(index: Table, facets: Sequence[str], ranking: Ranking) -> FacetCounts | None:
+    """Return the counts of facets over the matches."""
+    return index.count(facets, unpack(ranking.matches(), len(index))) if facets else None
 
 
 async def run(search: Callable[[], T], cost: int) -> T:

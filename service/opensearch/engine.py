@@ -51,7 +51,7 @@ class ClusterEngine:
 
     def __init__(self, snapshot: Snapshot, cluster: Cluster, index: str) -> None:
         self._cluster, self._index = cluster, index
-        self._parser, self._vectors = snapshot.embedded.parser, snapshot.embedded.vectors
+        self._parser, self._vectors = snapshot.embedded.parser, snapshot.embedded.index.vectors
         self._header, self._config = self._parser.header, self._parser.header.config
         self._services, self._endpoints = snapshot.filters, snapshot.endpoints.filters
         self._groups, self._offers = snapshot.endpoints.groups, snapshot.offers

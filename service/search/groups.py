@@ -38,15 +38,6 @@ class ListedPage(NamedTuple):
     similar: int = 0
 
 
-class _Across(NamedTuple):
-    """Groups that lie across words: the first and the last word of each, and its bits in both."""
-
-    words: Integers
-    low: Bits
-    last_words: Integers
-    high: Bits
-
-
 class Groups:
     """The groups of documents.
 
@@ -62,22 +53,21 @@ class Groups:
         of_document: npt.NDArray[np.int32],
         penalties: npt.NDArray[np.integer],
     ) -> None:
-        self.penalties = penalties.astype(np.int64)
-        self.largest = int(np.diff(first).max(initial=0))
+        self.penalties, self.of_document = penalties.astype(np.int64), of_document
         self._first = first
         others = of_document[first[-1] :]
         self.is_split = bool((first[others + 1] > first[others]).any())
-        self.of_document = of_document
         starts, stops = first[:-1][first[1:] > first[:-1]], first[1:][first[1:] > first[:-1]]
         words, last_words = starts >> BLOCK_BITS, (stops - 1) >> BLOCK_BITS
         low = ONES << (starts & LAST_BIT).astype(np.uint64)
         high = ONES >> (LAST_BIT - ((stops - 1) & LAST_BIT)).astype(np.uint64)
         within = words == last_words
-        across = ~within
-        self._across = _Across(words[across], low[across], last_words[across], high[across])
-        lowest, highest = _flags(len(of_document), starts), _flags(len(of_document), stops - 1)
+        # Of groups across words: the first and the last word of each, and its bits in both.
+        across = np.flatnonzero(~within)
+        self._across = words[across], low[across], last_words[across], high[across]
         # Of the groups within a word: their bits, the last bit of each, the bits to subtract from
         # groups of several bits, and the last bits of those groups.
+        lowest, highest = _flags(len(of_document), starts), _flags(len(of_document), stops - 1)
         self._members = np.zeros_like(lowest)
         np.bitwise_or.at(self._members, words[within], (low & high)[within])
         self._last = highest & self._members
@@ -111,19 +101,13 @@ class Groups:
             borrowed &= self._last
             less_one ^= borrowed
             remaining &= less_one
-        excess = int(np.add.reduce(np.bitwise_count(remaining), dtype=np.int64))
-        return excess + self._count_excess_across(bits, per_group)
-
-    def _count_excess_across(self, bits: Bits, per_group: int) -> int:
+        excess = int(np.bitwise_count(remaining).sum(dtype=np.int64))
         words, low, last_words, high = self._across
-        if not len(words):
-            return 0
         through = np.cumsum(np.bitwise_count(bits), dtype=np.int64)
         counts = through.take(last_words - 1) - through.take(words)
         counts += np.bitwise_count(bits.take(words) & low)
         counts += np.bitwise_count(bits.take(last_words) & high)
-        counts -= per_group
-        return int(np.add.reduce(np.maximum(counts, 0)))
+        return excess + int(np.maximum(counts - per_group, 0).sum())
 
 
 def list_groups(
@@ -159,7 +143,8 @@ def _flags(documents: int, ordinals: Integers) -> Bits:
 
 def is_among_first(groups: npt.NDArray[np.integer], per_group: int) -> Mask:
     """Return for each item whether fewer than `per_group` earlier items are of its group."""
-    order = np.argsort(groups, kind="stable")
+    order = groups.argsort(kind="stable")
+    ordered = groups.take(order)
     kept = np.ones(len(groups), np.bool_)
-    kept[order[per_group:]] = groups[order[per_group:]] != groups[order[:-per_group]]
+    kept[order[per_group:]] = ordered[per_group:] != ordered[:-per_group]
     return kept

@@ -147,8 +147,8 @@ class PostingLists:
         frequencies = np.bitwise_count(arrays["bits"]).sum(axis=1, dtype=np.int64).tolist()
         self._dense = [DenseTerm(*own) for own in zip(*columns, frequencies, strict=True)]
 
-    def of_word(self, terms: Sequence[WeightedTerm]) -> list[ImpactList]:
-        """Return the impacts of each of the terms that a query word was expanded to."""
+    def of_terms(self, terms: Sequence[WeightedTerm]) -> list[ImpactList]:
+        """Return the weighted impacts of each of some terms."""
         lists: list[ImpactList] = []
         for term, weight in terms:
             row = self._rows[term]

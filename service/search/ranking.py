@@ -3,35 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from service.schema.responses import Explanation, WordScore
-from service.search.config import SearchConfig
-from service.search.groups import (
-    Groups,
-    ListedPage,
-    Ranked,
-    Units,
-    is_among_first,
-    list_groups,
-    units_of,
-)
-from service.search.postings import Bits, Integers, Mask
+from service.search.groups import Groups, ListedPage, Ranked, is_among_first, list_groups, units_of
+from service.search.postings import Bits, Header, ImpactList, Integers, Mask, PostingLists
 from service.search.query import ParsedQuery
-from service.search.searcher import Scorer
 from service.search.semantic.vectors import VectorIndex
 from service.search.top_k import (
     NO_ORDINALS,
     ORDINAL_MASK,
     SUM_BITS,
+    Matches,
     TopDocs,
     count_bits,
     pack,
     unpack,
 )
+from service.storage.container import Arrays
 
 EXACT_NAMES = 3
 """Services whose name is the query that come first: anybody may name a service so."""
@@ -39,51 +30,61 @@ DEEP_OFFSET = 1000
 """Offsets from here on are compared with the number of matches before so many are ranked."""
 
 
-class _Exact(NamedTuple):
-    """The best documents of units whose name is the query; `unmatched` have no word of it."""
+class Index:
+    """The postings and the vectors of a snapshot.
 
-    documents: Integers
-    unmatched: int
+    groups: the documents of each service, None where each service has one
+    vectors: of the documents, None for ranking by words alone
+    """
 
+    def __init__(
+        self, arrays: Arrays, header: Header, groups: Groups | None, vectors: VectorIndex | None
+    ) -> None:
+        self.postings = PostingLists(arrays)
+        self.documents, self.config = header.documents, header.config
+        self.groups, self.vectors = groups, vectors
 
-class _Near(NamedTuple):
-    """The sort keys by words of the nearest documents, of which the last `similar` are no match."""
-
-    keys: Integers
-    similar: int
+    def lists_of(self, query: ParsedQuery) -> list[ImpactList]:
+        """Return the impacts of each term of a query."""
+        return self.postings.of_terms([term for each in query.expansions for term in each.terms])
 
 
 class Ranking:
-    """The ranking of one query; keeps the answers of the postings and of the vectors.
+    """The ranking of one query: of services, with `by_group`, or else of documents.
 
     mask: the units that may match, None for all
-    groups: of the documents, None where each document is a group or where documents are ranked
-    by_group: whether services are ranked, and match by their names, too
+    match_all: whether a document must have every required word
     is_filled: whether few matches are filled up with similar rows, the nearest documents
     """
 
     def __init__(
         self,
+        index: Index,
         query: ParsedQuery,
-        scorer: Scorer,
-        config: SearchConfig,
-        vectors: VectorIndex | None,
-        mask: Mask | None,
-        groups: Groups | None,
+        mask: Mask | None = None,
         *,
         by_group: bool,
-        is_filled: bool,
+        match_all: bool = False,
+        is_filled: bool = False,
     ) -> None:
+        self._query, self._mask, self._config = query, mask, index.config
+        self._by_group, self._is_filled = by_group, is_filled
+        self._groups = groups = index.groups if by_group else None
+        self._vectors = None if query.vector is None else index.vectors
+        words = None
+        if match_all:
+            of_terms = index.postings.of_terms
+            required = [each.terms for each in query.expansions if each.required]
+            words = [of_terms(terms) for terms in required] if query.is_satisfiable else []
+        units = index.documents if groups is None else groups.count
+        self._matches = Matches(index.lists_of(query), units, groups, mask, words)
+        self.impacts_at = self._matches.impacts_at
         names = query.names if by_group else NO_ORDINALS
-        self._by_group = by_group
         self._names = names if mask is None else names[mask.take(names)]
-        self._query, self._scorer, self._config = query, scorer, config
-        self._mask, self._groups = mask, groups
-        self._vectors = None if query.vector is None else vectors
-        self._is_filled = is_filled
         self._top: TopDocs | None = None
-        self._exact = None if len(self._names) else _Exact(NO_ORDINALS, 0)
-        self._near: _Near | None = None
+        self._exact = NO_ORDINALS
+        self._unmatched: int | None = None if len(self._names) else 0
+        self._near: tuple[Integers, int] | None = None
         self._reranked = NO_ORDINALS
 
     def page(self, limit: int, offset: int = 0) -> Ranked:
@@ -93,8 +94,7 @@ class Ranking:
 
     def listing(self, groups: Groups, per_group: int, limit: int, offset: int) -> ListedPage:
         """Return one page of the best documents, of each group at most `per_group`."""
-        stop = self._stop(limit, offset)
-        page = list_groups(self._first, groups, per_group, stop)[offset : offset + limit]
+        page = list_groups(self._first, groups, per_group, self._stop(limit, offset))[offset:]
         total, documents, similar = self._first(0)
         if len(documents) >= total:
             own = groups.of_document.take(documents)
@@ -105,12 +105,11 @@ class Ranking:
 
     def matches(self) -> Bits:
         """Return the bits of the units that match, read-only: similar rows are none."""
-        exact = self._exact or self._find_exact()  # ranks, which overwrites the buffer of bits
-        bits = self._scorer.matches()
-        if exact.unmatched:
+        bits, exact = self._matches.bits(), self._find_exact()
+        if self._unmatched:
             mask = unpack(bits)
-            mask[self._units_of(exact.documents)] = True
-            bits = pack(mask, len(bits))
+            mask[self._units_of(exact)] = True
+            bits = pack(mask)
         return bits
 
     def best_documents(self, units: Sequence[int]) -> Integers:
@@ -118,7 +117,7 @@ class Ranking:
         if self._groups is None or not units:
             return np.array(units, np.int64)
         owned = [self._groups.documents_of(unit) for unit in units]
-        sums = self._scorer.impacts_at(np.concatenate(owned)).sum(axis=0)
+        sums = self.impacts_at(np.concatenate(owned)).sum(axis=0)
         parts = np.split(sums, np.cumsum([len(own) for own in owned])[:-1])
         return np.array([own[part.argmax()] for own, part in zip(owned, parts, strict=True)])
 
@@ -128,7 +127,7 @@ class Ranking:
         words = [
             (each.word, text_of(term)) for each in self._query.expansions for term, _ in each.terms
         ]
-        impacts = self._scorer.impacts_at(documents)
+        impacts = self.impacts_at(documents)
         sums = impacts.sum(axis=0)
         similarities, added = np.zeros(len(documents)), np.zeros_like(sums)
         if self._vectors is not None:
@@ -136,9 +135,8 @@ class Ranking:
             similarities, added = self._similarities(self._vectors, documents)
             added = np.where(np.isin(documents, self._reranked), added, 0)
         penalties = self._penalties_of(documents)
-        is_exact = np.isin(documents, self._find_exact().documents)
+        is_exact = np.isin(documents, self._find_exact())
         parts = (impacts.T, sums, similarities, added, penalties, is_exact)
-        columns = [part.tolist() for part in parts]
         return [
             Explanation(
                 score=(lexical + similar - penalty) / unit,
@@ -152,7 +150,9 @@ class Ranking:
                 size_penalty=penalty / unit,
                 is_exact_name=exact,
             )
-            for own, lexical, similarity, similar, penalty, exact in zip(*columns, strict=True)
+            for own, lexical, similarity, similar, penalty, exact in zip(
+                *(part.tolist() for part in parts), strict=True
+            )
         ]
 
     def _stop(self, limit: int, offset: int) -> int:
@@ -166,26 +166,53 @@ class Ranking:
         if len(self._names) or self._vectors is not None:
             k = max(k + EXACT_NAMES + config.filled_up_to, config.reranked)
         total, keys = self._best(k)
-        exact = self._exact or self._find_exact()
-        total += exact.unmatched
+        exact = self._find_exact()
+        total += self._unmatched or 0
         if self._vectors is not None:
-            near = self._near = self._near or self._find_near(self._vectors, total)
-            keys, similar = self._rerank(self._vectors, keys, near.keys), near.similar
+            if self._near is None:
+                self._near = self._find_near(self._vectors, total)
+            near, similar = self._near
+            keys = self._rerank(self._vectors, keys, near)
         documents = keys & ORDINAL_MASK
-        if len(exact.documents):
-            is_exact = _is_any(self._units_of(documents), self._units_of(exact.documents))
-            documents = np.concatenate((exact.documents, documents[~is_exact]))
+        if len(exact):
+            is_exact = self._are_of(documents, exact)
+            documents = np.concatenate((exact, documents[~is_exact]))
         return Ranked(total + similar, documents, similar)
 
-    def _find_near(self, vectors: VectorIndex, total: int) -> _Near:
-        """Return the nearest documents of units that match, and similar ones where few match.
+    def _best(self, k: int) -> TopDocs:
+        """Return the best documents of at least the k best units by words."""
+        if self._top is None or len(self._top.keys) < min(k, self._top.total):
+            self._top = self._matches.top(k)
+        return self._top
 
-        In a large catalogue they are looked for only where few match.
+    def _find_exact(self) -> Integers:
+        """Return the documents of units whose name is the query, in the order of their sums.
+
+        Returns at most EXACT_NAMES: first the best by words, then the best known. Sets the count of
+        those that have no word of the query.
+        """
+        if self._unmatched is None:
+            best = self._best(self._config.reranked).ordinals[: self._config.reranked]
+            units = self._units_of(best)
+            exact = best[np.isin(units, self._names)][:EXACT_NAMES]
+            others = self._names[: len(best) + EXACT_NAMES]
+            others = others[~np.isin(others, units)][: EXACT_NAMES - len(exact)]
+            added = self.best_documents(others.tolist())
+            sums = self.impacts_at(added).sum(axis=0)
+            self._exact = np.concatenate((exact, added))
+            self._unmatched = int(np.count_nonzero(sums == 0))
+        return self._exact
+
+    def _find_near(self, vectors: VectorIndex, total: int) -> tuple[Integers, int]:
+        """Return the sort keys by words of the nearest documents, of which the last are similar.
+
+        The others are of units that match; the second value is the count of similar ones, where few
+        match. In a large catalogue the nearest are looked for only where few match.
         """
         config, vector = self._config, self._query.vector
-        missing = config.filled_up_to - total if self._is_filled else 0
-        if vector is None or (missing <= 0 and not vectors.is_small):
-            return _Near(NO_ORDINALS, 0)
+        missing = max(config.filled_up_to - total, 0) if self._is_filled else 0
+        if vector is None or not (missing or vectors.is_small):
+            return NO_ORDINALS, 0
         mask = self._mask
         if mask is not None and self._groups is not None:
             mask = mask.take(self._groups.of_document)
@@ -195,81 +222,48 @@ class Ranking:
         )
         units, bits = self._units_of(nearest), self.matches()
         is_match = (bits[units >> 6] >> (units & 63).astype(np.uint64) & np.uint64(1)).astype(bool)
-        similar = nearest[~is_match][: max(missing, 0)]
+        similar = nearest[~is_match][:missing]
         nearest = np.concatenate((nearest[is_match], similar))
-        sums = self._scorer.impacts_at(nearest).sum(axis=0)
-        return _Near(nearest - (sums - self._penalties_of(nearest) << SUM_BITS), len(similar))
+        sums = self.impacts_at(nearest).sum(axis=0)
+        return nearest - (sums - self._penalties_of(nearest) << SUM_BITS), len(similar)
 
     def _rerank(self, vectors: VectorIndex, keys: Integers, near: Integers) -> Integers:
         """Return sort keys in hybrid order: the best matches by words, and the nearest documents.
 
         Further matches by words follow in their order.
         """
-        best, rest = (
-            np.concatenate((keys[: self._config.reranked], near)),
-            keys[self._config.reranked :],
-        )
-        _, added = self._similarities(vectors, best & ORDINAL_MASK)
-        best -= added << SUM_BITS
+        best, rest = keys[: self._config.reranked], keys[self._config.reranked :]
+        best = np.concatenate((best, near)) if len(near) else best.copy()
+        best -= self._similarities(vectors, best & ORDINAL_MASK)[1] << SUM_BITS
         best.sort()
         if len(near):
-            _, first = np.unique(self._units_of(best & ORDINAL_MASK), return_index=True)
-            first.sort()
-            best = best[first]
-            rest = rest[
-                ~_is_any(self._units_of(rest & ORDINAL_MASK), self._units_of(near & ORDINAL_MASK))
-            ]
+            best = best[is_among_first(self._units_of(best & ORDINAL_MASK), 1)]
+            rest = rest[~self._are_of(rest & ORDINAL_MASK, near & ORDINAL_MASK)]
         self._reranked = best & ORDINAL_MASK
         return np.concatenate((best, rest)) if len(rest) else best
 
     def _similarities(
         self, vectors: VectorIndex, documents: Integers
-    ) -> tuple[npt.NDArray[np.float64], Integers]:
+    ) -> tuple[npt.NDArray[np.float32], Integers]:
         """Return the cosine of each document, and what it adds to the sum of its impacts."""
         if self._query.vector is None:
-            return np.zeros(len(documents)), np.zeros(len(documents), np.int64)
+            return np.zeros(len(documents), np.float32), np.zeros(len(documents), np.int64)
         cosines = vectors.similarities(self._query.vector, documents)
-        added = np.rint(cosines * np.float32(self._query.similarity_weight)).astype(np.int64)
-        return cosines.astype(np.float64), added
-
-    def _best(self, k: int) -> TopDocs:
-        """Return the best documents of at least the k best units by words."""
-        if self._top is None or len(self._top.keys) < min(k, self._top.total):
-            self._top = self._scorer.top(k)
-        return self._top
-
-    def _find_exact(self) -> _Exact:
-        """Return the documents of units whose name is the query, in the order of their sums.
-
-        Returns at most EXACT_NAMES: first the best by words, then the best known.
-        """
-        if self._exact is None:
-            documents, unmatched = NO_ORDINALS, 0
-            if len(self._names):
-                top = self._best(self._config.reranked)
-                best = top.ordinals[: self._config.reranked]
-                units = self._units_of(best)
-                places = self._names.searchsorted(units) % len(self._names)
-                documents = best[self._names.take(places) == units][:EXACT_NAMES]
-                others = self._names[: len(best) + EXACT_NAMES]
-                others = others[~_is_any(others, units)][: EXACT_NAMES - len(documents)]
-                added = self.best_documents(others.tolist())
-                sums = self._scorer.impacts_at(added).sum(axis=0)
-                documents = np.concatenate((documents, added))
-                unmatched = int(np.count_nonzero(sums == 0))
-            self._exact = _Exact(documents, unmatched)
-        return self._exact
+        return cosines, np.rint(cosines * np.float32(self._query.similarity_weight)).astype(
+            np.int64
+        )
 
     def _penalties_of(self, documents: Integers) -> Integers:
         if self._groups is None:
             return np.zeros(len(documents), np.int64)
         return self._groups.penalties.take(units_of(documents, self._groups))
 
-    def _units_of(self, documents: Integers) -> Units:
+    def _units_of(self, documents: Integers) -> Integers:
         return units_of(documents, self._groups)
 
-
-def _is_any(units: Units, few: Units) -> Mask:
-    """Return which units are any of a few others; for these, `np.isin` takes longer."""
-    is_any: Mask = (units[:, np.newaxis] == few).any(axis=1)
-    return is_any
+    def _are_of(self, documents: Integers, few: Integers) -> Mask:
+        """Return which documents are of the units of a few others."""
+        # `np.isin` takes longer for these.
+        units, others = self._units_of(documents), self._units_of(few)
+        is_any: Mask = (units[:, np.newaxis] == others).any(axis=1)
+        return is_any

@@ -23,7 +23,7 @@ from service.errors import REBUILD, SnapshotDamaged, SnapshotUnsupported
 from service.schema.responses import Explanation
 from service.search.postings import read_header
 from service.search.query import QueryParser
-from service.search.searcher import Searcher
+from service.search.ranking import Index
 from service.search.semantic.encoder import Encoder
 from service.search.semantic.vectors import VectorIndex
 from service.snapshot.data import EndpointHits, Hits, ResourceDocuments, SnapshotData
@@ -62,8 +62,7 @@ class Snapshot(SnapshotData):
             vectors = VectorIndex(folder / "vectors.arrays", endpoints.groups)
         self.embedded = EmbeddedEngine(
             QueryParser(self.index, header, encoder),
-            Searcher(self.index, header, groups),
-            vectors,
+            Index(self.index, header, groups, vectors),
             endpoints.groups,
             self.filters,
             endpoints.filters,

@@ -27,8 +27,7 @@ from service.search.groups import Groups, Ranked
 from service.search.postings import Mask, read_header
 from service.search.query import QueryParser
 from service.search.ranking import EXACT_NAMES, Ranking
-from service.search.searcher import Searcher
-from service.search.semantic.vectors import VectorIndex
+from service.search.ranking import Index as SearchIndex
 from service.snapshot.data import EndpointHits
 from service.snapshot.snapshot import Snapshot, open_snapshot
 from service.storage.container import open_arrays
@@ -112,10 +111,13 @@ class Index(NamedTuple):
     """The compiled postings of services; `services` has that of each document."""
 
     parser: QueryParser
-    searcher: Searcher
-    groups: Groups | None
+    searched: SearchIndex
     services: npt.NDArray[np.int32]
-    vectors: VectorIndex | None = None
+
+    @property
+    def groups(self) -> Groups | None:
+        """The documents of each service, None where each service has one."""
+        return self.searched.groups
 
     def ranking(
         self,
@@ -126,16 +128,12 @@ class Index(NamedTuple):
         match_all: bool = False,
     ) -> Ranking:
         """Return the ranking of services, as a search for them does, or else of documents."""
-        parsed = self.parser.parse(query)
-        scorer = self.searcher.scorer(parsed, mask, by_group=by_group, match_all=match_all)
         return Ranking(
-            parsed,
-            scorer,
-            self.parser.header.config,
-            self.vectors,
+            self.searched,
+            self.parser.parse(query),
             mask,
-            self.groups if by_group else None,
             by_group=by_group,
+            match_all=match_all,
             is_filled=not match_all and mask is None,
         )
 
@@ -174,14 +172,13 @@ def open_index(path: Path, first: npt.NDArray[np.int64], services: npt.NDArray[n
     if not np.array_equal(services, np.arange(header.groups)):
         penalties = index["penalties"]
         groups = Groups(first, services, penalties)
-    return Index(QueryParser(index, header), Searcher(index, header, groups), groups, services)
+    return Index(QueryParser(index, header), SearchIndex(index, header, groups, None), services)
 
 
 def index_of(snapshot: Snapshot) -> Index:
     """Return the index of a snapshot."""
     services, engine = snapshot.endpoints.groups.of_document, snapshot.embedded
-    searcher = engine.searcher
-    return Index(engine.parser, searcher, searcher.groups, services, engine.vectors)
+    return Index(engine.parser, engine.index, services)
 
 
 def write_segment(path: Path, services: Sequence[Service | Document]) -> Segment:

@@ -18,7 +18,7 @@ from service.conditions import NO_RESOURCE_FILTERS, EndpointFilters, Filters
 from service.engines import embedded
 from service.engines.embedded import MAX_WAITING
 from service.errors import Overloaded
-from service.search.top_k import Accumulator
+from service.search.top_k import Matches
 from service.settings import Settings
 from service.snapshot.data import Hits
 from service.snapshot.snapshot import Snapshot
@@ -76,7 +76,7 @@ class Gate:
 @pytest.fixture
 def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[Gate]:
     gate = Gate()
-    monkeypatch.setattr(Accumulator, "rank", gate.wrap(Accumulator.rank))
+    monkeypatch.setattr(Matches, "top", gate.wrap(Matches.top))
     monkeypatch.setattr(embedded, "_thread", ThreadPoolExecutor(1, "search"))
     monkeypatch.setattr(embedded, "_waiting", set())
     yield gate
@@ -203,13 +203,17 @@ def test_a_cheap_search_runs_in_the_event_loop(snapshot: Snapshot, gate: Gate) -
     assert gate.threads == [threading.current_thread().name]
 
 
+def postings_of(snapshot: Snapshot, query: str) -> int:
+    engine = snapshot.embedded
+    return sum(each.frequency for each in engine.index.lists_of(engine.parser.parse(query)))
+
+
 @pytest.mark.parametrize("query", ["tides", "sun", "tides sun", "tide 17 x 30", "tid", "zzzz", ""])
 def test_a_search_whose_words_have_many_postings_runs_in_the_thread(
     snapshot: Snapshot, gate: Gate, monkeypatch: pytest.MonkeyPatch, query: str
 ) -> None:
     gate.opened.set()
-    engine = snapshot.embedded
-    postings = engine.searcher.postings_of(engine.parser.parse(query))
+    postings = postings_of(snapshot, query)
     words = {each for each in query.split() if each in ("tides", "sun", "tide", "tid")}
     assert (postings > 0) == bool(words)
     for threshold, is_apart in ((postings + 1, False), (postings, postings > 0)):
@@ -223,8 +227,7 @@ def test_filters_and_facets_count_as_the_numbers_that_they_scan(
     snapshot: Snapshot, gate: Gate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gate.opened.set()
-    engine = snapshot.embedded
-    postings = engine.searcher.postings_of(engine.parser.parse("tides"))
+    postings = postings_of(snapshot, "tides")
     monkeypatch.setattr(embedded, "THREAD_FROM", postings + len(snapshot.filters))
     every = (Filters(), Filters(category=("c1",)), Filters(facets=("category", "tag")))
     for filters, is_apart in zip(every, (False, True, True), strict=True):
@@ -250,8 +253,7 @@ def test_an_expensive_list_without_a_query_runs_in_the_thread(
     assert [name.startswith("search") for name in threads] == [False, True]
 
 
-def test_threads_have_buffers_of_their_own(snapshot: Snapshot) -> None:
-    """A search in the thread does not disturb those in the loop."""
+def test_a_search_in_the_thread_does_not_disturb_those_in_the_loop(snapshot: Snapshot) -> None:
     queries: Sequence[str] = ["tides", "sun", "tides sun", "17", "tides 30"] * 20
     expected = [snapshot.search(query, 24).ids for query in queries]
     with ThreadPoolExecutor(4) as pool:

@@ -18,7 +18,7 @@ from service.search.config import SEARCH_CONFIG
 from service.search.groups import Ranked
 from service.search.postings import Integers, Mask
 from service.search.ranking import EXACT_NAMES
-from service.search.top_k import Accumulator, TopDocs, count_bits, unpack
+from service.search.top_k import Matches, TopDocs, count_bits, unpack
 from tests.support.running import endpoint, examples, service
 from tests.support.searching import (
     ALL,
@@ -211,17 +211,17 @@ def test_a_listing_has_some_documents_of_each_service_and_counts_them(
 
 
 class Spy:
-    """Counts the documents that rankings ask an accumulator for."""
+    """Notes how many of the best matches rankings ask for."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.ks: list[int] = []
-        rank = Accumulator.rank
+        top = Matches.top
 
-        def spied(own: Accumulator, lists: Sequence[object], k: int, mask: object) -> TopDocs:
+        def spied(matches: Matches, k: int) -> TopDocs:
             self.ks.append(k)
-            return rank(own, lists, k, mask)  # type: ignore[arg-type]  # passed on
+            return top(matches, k)
 
-        monkeypatch.setattr(Accumulator, "rank", spied)
+        monkeypatch.setattr(Matches, "top", spied)
 
 
 @pytest.mark.parametrize("by_group", [False, True])
@@ -258,14 +258,13 @@ def test_the_well_known_one_of_2000_services_named_alike_is_first(
 ) -> None:
     index = named_alike(tmp_path, 2000, 1777)
     looked_up: list[int] = []
-    scorer = type(index.searcher.scorer(index.parser.parse("weather"), None, by_group=True))
-    impacts_at = scorer.impacts_at
+    impacts_at = Matches.impacts_at
 
-    def spied(own: object, documents: Integers) -> Integers:
+    def spied(matches: Matches, documents: Integers) -> Integers:
         looked_up.append(len(documents))
-        return impacts_at(own, documents)  # type: ignore[arg-type]  # passed on
+        return impacts_at(matches, documents)
 
-    monkeypatch.setattr(scorer, "impacts_at", spied)
+    monkeypatch.setattr(Matches, "impacts_at", spied)
     spy = Spy(monkeypatch)
     page = rank(index, "weather", 24)
     assert page.total == 2050

@@ -373,7 +373,7 @@ def test_completions_of_frequent_words_are_not_turned_into_postings(
     lists = PostingLists(open_arrays(tmp_path / "index.arrays"))
     terms = index.parser.parse("databa").expansions[0].terms
     assert len(terms) == len(frequent)
-    assert all(isinstance(each, DenseList) for each in lists.of_word(terms))
+    assert all(isinstance(each, DenseList) for each in lists.of_terms(terms))
 
     def fail(_: DenseList) -> NoReturn:
         raise AssertionError("a dense column was turned into postings")

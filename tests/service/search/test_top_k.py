@@ -27,7 +27,7 @@ from service.search.top_k import (
     FIRST_BLOCKS,
     ORDINAL_MASK,
     SUM_BITS,
-    Accumulator,
+    Matches,
     TopDocs,
     count_bits,
     intersect,
@@ -161,11 +161,10 @@ def test_the_top_documents_and_their_count_are_exact(
 ) -> None:
     own, mask = each_alone(), mask_of(DOCUMENTS, random)
     lists, sums = case(rare, dense, own.groups)
-    accumulator = Accumulator(DOCUMENTS)
+    matches = Matches(lists, DOCUMENTS, None, array_of(mask))
     expected = best_of_groups(sums, own, mask)
-    assert_top(accumulator.rank(lists, k, array_of(mask)), expected, k)
-    matches = accumulator.matches(lists, array_of(mask))
-    assert np.flatnonzero(unpack(matches)).tolist() == sorted(
+    assert_top(matches.top(k), expected, k)
+    assert np.flatnonzero(unpack(matches.bits())).tolist() == sorted(
         key & ORDINAL_MASK for key in expected
     )
 
@@ -182,27 +181,47 @@ def test_the_top_groups_by_their_best_documents_are_exact(
 ) -> None:
     own, mask = grouping(sizes, drawn), mask_of(len(sizes), random)
     lists, sums = case(rare, dense, own.groups)
-    accumulator = Accumulator(DOCUMENTS, own.groups)
+    matches = Matches(lists, len(sizes), own.groups, array_of(mask))
     expected = best_of_groups(sums, own, mask)
-    assert_top(accumulator.rank(lists, k, array_of(mask)), expected, k)
-    matches = accumulator.matches(lists, array_of(mask))
+    assert_top(matches.top(k), expected, k)
     found = {own.of_document[key & ORDINAL_MASK] for key in expected}
-    assert np.flatnonzero(unpack(matches)).tolist() == sorted(found)
-    assert count_bits(matches) == len(expected)
-    assert accumulator.rank(lists, 0, array_of(mask)).total == len(expected)
+    assert np.flatnonzero(unpack(matches.bits())).tolist() == sorted(found)
+    assert count_bits(matches.bits()) == len(expected)
+    assert matches.top(0).total == len(expected)
 
 
 @settings(max_examples=examples(300), deadline=None)
-@given(lists_of_impacts, ks, sizes, st.randoms(use_true_random=False))
-def test_the_best_of_given_documents_are_those_of_their_groups(
-    rare: list[tuple[int, int, int]], k: int, sizes: list[int], drawn: Random
+@given(
+    st.lists(st.tuples(lists_of_impacts, lists_of_impacts), max_size=3),
+    ks,
+    sizes,
+    st.randoms(use_true_random=False),
+    allowed,
+)
+def test_the_top_groups_of_documents_that_have_every_word_are_exact(
+    words: list[tuple[list[tuple[int, int, int]], list[tuple[int, int, int]]]],
+    k: int,
+    sizes: list[int],
+    drawn: Random,
+    random: Random | None,
 ) -> None:
-    own = grouping(sizes, drawn)
-    _, sums = case(rare, [], own.groups)
-    documents = np.array(sorted(sums), np.int64)
-    given_sums = np.array([sums[document] for document in documents.tolist()], np.int64)
-    top = Accumulator(DOCUMENTS, own.groups).best(documents, given_sums, k)
-    assert_top(top, best_of_groups(sums, own, None), k)
+    own, mask = grouping(sizes, drawn), mask_of(len(sizes), random)
+    cases = [case(rare, dense, own.groups) for rare, dense in words]
+    common = set.intersection(*(set(each.sums) for each in cases)) if cases else set()
+    sums = {n: sum(each.sums[n] for each in cases) for n in common}
+    matches = Matches(
+        [each for own in cases for each in own.lists],
+        len(sizes),
+        own.groups,
+        array_of(mask),
+        [each.lists for each in cases],
+    )
+    expected = best_of_groups(sums, own, mask)
+    assert_top(matches.top(k), expected, k)
+    assert count_bits(matches.bits()) == len(expected)
+    assert (matches.impacts_at(np.arange(DOCUMENTS)).sum(axis=0) > 0).sum() == sum(
+        mask is None or mask[own.of_document[n]] for n in common
+    )
 
 
 def assert_top(top: TopDocs, expected: list[int], k: int) -> None:
@@ -252,7 +271,7 @@ def test_few_blocks_are_summed_where_the_best_stand_together(
         return read(own, numbers)
 
     monkeypatch.setattr(DenseList, "blocks", blocks_of)
-    accumulator = Accumulator(documents, groups if grouped else None)
-    top = accumulator.rank([DenseList(term, 200)] * dense_terms, 20, None)
+    lists = [DenseList(term, 200)] * dense_terms
+    top = Matches(lists, count, groups if grouped else None).top(20)
     assert (top.total, len(top.keys)) == (count, 20)
     assert sum(summed) == dense_terms * max(top_k.FIRST_BLOCKS, 20)

@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from service.app import create_app
-from service.search.searcher import Scorer, Searcher
+from service.search.ranking import Ranking
 from service.settings import Settings
 from service.web.card import MAX_NAMES, MAX_TEXT
 from service.web.endpoint_rows import MAX_DETAILED
@@ -72,13 +72,13 @@ async def _get(artifacts: Path, path: str) -> str:
 )
 def test_a_page_is_made_by_one_search(path: str, get: Get, monkeypatch: pytest.MonkeyPatch) -> None:
     searches: list[str] = []
-    scorer = Searcher.scorer
+    make = Ranking.__init__
 
-    def counting(self: Searcher, query: Any, *arguments: Any, **options: Any) -> Scorer:
+    def counting(self: Ranking, index: Any, query: Any, *arguments: Any, **options: Any) -> None:
         searches.append(query.expansions[0].word)
-        return scorer(self, query, *arguments, **options)
+        make(self, index, query, *arguments, **options)
 
-    monkeypatch.setattr(Searcher, "scorer", counting)
+    monkeypatch.setattr(Ranking, "__init__", counting)
     get(path)
     assert len([word for word in searches if word in path]) == 1  # others warm up
 

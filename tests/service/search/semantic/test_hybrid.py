@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from service.api.services import SearchServices, find, list_body
 from service.conditions import EndpointFilters, Filters
 from service.search.config import SEARCH_CONFIG
+from service.search.ranking import Ranking
 from service.snapshot.data import EndpointHits
 from service.snapshot.snapshot import Snapshot
 from tests.support.running import Json, endpoint, service
@@ -107,13 +108,14 @@ def scores_of(snapshot: Snapshot, query: str, *, match_all: bool) -> Scores:
     assert index.groups is not None
     every = np.arange(index.parser.header.documents)
     parsed = index.parser.parse(query)
-    scorer = index.searcher.scorer(parsed, None, by_group=True, match_all=match_all)
-    sums = scorer.impacts_at(every).sum(axis=0)
+    ranking = Ranking(index.searched, parsed, by_group=True, match_all=match_all)
+    sums = ranking.impacts_at(every).sum(axis=0)
     words = ((sums - index.groups.penalties[index.services]) / unit).tolist()
     if parsed.vector is None:
         return Scores(words, [], 0)
-    assert index.vectors is not None
-    cosines = index.vectors.similarities(parsed.vector, every).tolist()
+    vectors = index.searched.vectors
+    assert vectors is not None
+    cosines = vectors.similarities(parsed.vector, every).tolist()
     return Scores(words, cosines, parsed.similarity_weight / unit)
 
 
