@@ -29,14 +29,13 @@ from service.artifacts.manager import SnapshotManager, open_served
 from service.settings import Settings
 from service.snapshot import Snapshot
 from tests.support.artifacts import folder
-from tests.support.running import ROOT, Build, eventually, serve
+from tests.support.running import ROOT, Build, eventually, in_process, serve
 from tests.support.running import service as record
 
 
-async def fetch(app: ASGIApp, path: str, root_path: str = "") -> httpx.Response:
-    transport = httpx.ASGITransport(app, root_path=root_path)
-    async with httpx.AsyncClient(transport=transport, base_url="http://a.example") as client:
-        return await client.get(path)
+def fetch(app: ASGIApp, path: str, root_path: str = "") -> httpx.Response:
+    with in_process(app, root_path) as client:
+        return client.get(path)
 
 
 def test_without_a_snapshot_operations_are_503_and_health_is_200(tmp_path: Path) -> None:
@@ -76,9 +75,9 @@ def test_a_request_does_not_wait_for_the_watcher_to_open_the_first_snapshot(
     snapshots.start()
     try:
         assert opening.wait(20)
-        assert asyncio.run(fetch(app, "/v1/services")).status_code == 503
+        assert fetch(app, "/v1/services").status_code == 503
         may_open.set()
-        eventually(lambda: asyncio.run(fetch(app, "/v1/services")).status_code == 200)
+        eventually(lambda: fetch(app, "/v1/services").status_code == 200)
     finally:
         may_open.set()
         snapshots.stop()
@@ -155,7 +154,7 @@ def test_the_application_of_the_module_is_created_once(
     monkeypatch.setenv("RATECARD_ARTIFACTS", str(sample))
     monkeypatch.delitem(vars(service.app), "app", raising=False)
     app = service.app.app
-    assert asyncio.run(fetch(app, "/readyz")).status_code == 200
+    assert fetch(app, "/readyz").status_code == 200
     assert service.app.app is app
     with pytest.raises(AttributeError, match="no attribute `nothing`"):
         service.app.nothing  # noqa: B018  # the look-up is the test
@@ -180,21 +179,16 @@ def test_make_passes_a_port_only_when_one_is_given(target: str) -> None:
 
 def test_a_mounted_application_serves_its_paths_under_the_prefix(sample: Path) -> None:
     outer = Starlette(routes=[Mount("/shop", create_app(Settings(artifacts=str(sample))))])
-
-    async def check() -> None:
-        transport = httpx.ASGITransport(outer)
-        async with httpx.AsyncClient(transport=transport, base_url="http://a.example") as client:
-            listing = await client.get("/shop/v1/services?limit=1")
-            assert listing.status_code == 200
-            service_id = listing.json()["services"][0]["id"]
-            assert (await client.get(f"/shop/v1/services/{service_id}")).status_code == 200
-            assert (await client.get("/shop/healthz")).json() == {"status": "ok"}
-            assert (await client.get("/shop/nowhere")).json()["error"]["code"] == "path_not_found"
-            openapi = (await client.get("/shop/openapi.json")).json()
-            assert openapi["servers"] == [{"url": "/shop"}]
-            assert (await client.get("/v1/services")).status_code == 404
-
-    asyncio.run(check())
+    with in_process(outer) as client:
+        listing = client.get("/shop/v1/services?limit=1")
+        assert listing.status_code == 200
+        service_id = listing.json()["services"][0]["id"]
+        assert client.get(f"/shop/v1/services/{service_id}").status_code == 200
+        assert client.get("/shop/healthz").json() == {"status": "ok"}
+        assert client.get("/shop/nowhere").json()["error"]["code"] == "path_not_found"
+        openapi = client.get("/shop/openapi.json").json()
+        assert openapi["servers"] == [{"url": "/shop"}]
+        assert client.get("/v1/services").status_code == 404
 
 
 @pytest.mark.parametrize("path", ["/healthz", "/api/healthz"])
@@ -202,8 +196,8 @@ def test_health_is_served_with_and_without_the_root_path_in_the_path(
     path: str, tmp_path: Path
 ) -> None:
     app = create_app(Settings(artifacts=str(tmp_path)))
-    assert asyncio.run(fetch(app, path, root_path="/api")).status_code == 200
-    assert asyncio.run(fetch(app, "/api/readyz", root_path="/api")).status_code == 503
+    assert fetch(app, path, root_path="/api").status_code == 200
+    assert fetch(app, "/api/readyz", root_path="/api").status_code == 503
 
 
 @pytest.mark.parametrize(
@@ -228,7 +222,7 @@ def test_the_openapi_document_names_the_tenant_in_a_mount_path(sample: Path) -> 
     app = create_app(Settings(artifacts=str(sample)))
     outer = Starlette(routes=[Mount("/t/{tenant}", app)])
     for tenant in ("a", "b", "ü"):
-        response = asyncio.run(fetch(outer, f"/t/{tenant}/openapi.json"))
+        response = fetch(outer, f"/t/{tenant}/openapi.json")
         assert response.json()["servers"] == [{"url": f"/t/{quote(tenant)}"}]
 
 

@@ -15,13 +15,13 @@ import tarfile
 import tracemalloc
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 import stamina
@@ -48,14 +48,6 @@ NGINX = Path("/usr/sbin/nginx")
 ROOT_ONLY = "mounting a small file system needs root"
 
 
-class Editions(NamedTuple):
-    """The artifacts of an origin that published `one`, and then `two`."""
-
-    artifacts: Path
-    one: str
-    two: str
-
-
 def publish(artifacts: Path, edition: int) -> str:
     """Build an edition of a small catalogue; returns the id of the snapshot."""
     artifacts.mkdir(exist_ok=True)
@@ -69,10 +61,12 @@ def publish(artifacts: Path, edition: int) -> str:
 
 
 @pytest.fixture(scope="module")
-def editions(tmp_path_factory: pytest.TempPathFactory) -> Editions:
+def editions(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The artifacts of an origin that published two editions."""
     artifacts = tmp_path_factory.mktemp("editions") / "origin"
-    one = publish(artifacts, 1)
-    return Editions(artifacts, one, publish(artifacts, 2))
+    publish(artifacts, 1)
+    publish(artifacts, 2)
+    return artifacts
 
 
 @pytest.fixture(autouse=True)
@@ -84,9 +78,9 @@ def retries() -> Iterator[None]:
 
 
 @pytest.fixture
-def home(editions: Editions, tmp_path: Path) -> Path:
+def home(editions: Path, tmp_path: Path) -> Path:
     """The artifacts of an origin, for a test to change."""
-    return Path(shutil.copytree(editions.artifacts, tmp_path / "origin"))
+    return Path(shutil.copytree(editions, tmp_path / "origin"))
 
 
 @pytest.fixture
@@ -107,8 +101,9 @@ def files_of(folder: Path) -> dict[str, bytes]:
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
 
 
-def check_equal(copy: Path, home: Path, snapshot: str) -> None:
-    """Check that a copy has the bytes of a snapshot and of its downloads."""
+def check_equal(copy: Path, home: Path) -> None:
+    """Check that a copy has the bytes of the current snapshot and of its downloads."""
+    snapshot = current(home)
     assert current(copy) == snapshot
     verify(folder(copy))
     here, there = files_of(folder(copy)), files_of(home / "snapshots" / snapshot)
@@ -122,6 +117,12 @@ def check_equal(copy: Path, home: Path, snapshot: str) -> None:
     assert len(downloads) >= 5
     left = {path.name for path in copy.iterdir()}
     assert left == {".lock", "CURRENT", "downloads", "snapshots"}
+
+
+def check_copy(url: str, copy: Path, home: Path) -> None:
+    """Fetch, and check that the copy is equal."""
+    assert fetch(url, copy) == current(home)
+    check_equal(copy, home)
 
 
 def refusal(url: str, artifacts: Path, captured: pytest.CaptureFixture[str]) -> str:
@@ -152,16 +153,15 @@ def test_a_copy_of_a_folder_is_equal_and_a_second_look_transfers_nothing(
     origin: FolderServer,
     home: Path,
     copy: Path,
-    editions: Editions,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert fetched(origin.url, copy, capsys) == f"published {editions.two}"
-    check_equal(copy, home, editions.two)
+    assert fetched(origin.url, copy, capsys) == f"published {current(home)}"
+    check_equal(copy, home)
     assert read_current(copy).checked_at == checked_at(home)
     origin.served.clear()
     assert fetched(origin.url, copy, capsys) == "nothing new"
     assert [each.path for each in origin.served] == ["current.json"]
-    check_equal(copy, home, editions.two)
+    check_equal(copy, home)
 
 
 def checked_at(home: Path) -> datetime:
@@ -171,53 +171,33 @@ def checked_at(home: Path) -> datetime:
 
 
 def test_a_copy_of_a_service_is_equal_and_so_is_a_copy_of_the_copy(
-    home: Path, copy: Path, tmp_path: Path, editions: Editions
+    home: Path, copy: Path, tmp_path: Path
 ) -> None:
     with serve(home) as client:
-        assert fetch(str(client.base_url), copy) == editions.two
+        assert fetch(str(client.base_url), copy) == current(home)
         offered = client.get("/v1/snapshots/current").content
-    check_equal(copy, home, editions.two)
+    check_equal(copy, home)
     with serve(copy) as client:
         assert client.get("/v1/snapshots/current").content == offered
-        assert fetch(str(client.base_url) + "/", tmp_path / "second") == editions.two
-    check_equal(tmp_path / "second", home, editions.two)
-
-
-def test_a_folder_that_any_static_host_serves_can_be_copied(
-    home: Path, copy: Path, tmp_path: Path, editions: Editions
-) -> None:
-    with static_host("python", home / "downloads", tmp_path) as url:
-        assert fetch(url, copy) == editions.two
-    check_equal(copy, home, editions.two)
+        check_copy(str(client.base_url) + "/", tmp_path / "second", home)
 
 
 @pytest.mark.skipif(not NGINX.exists(), reason="nginx is not installed")
-def test_a_folder_that_nginx_serves_can_be_copied(
-    home: Path, copy: Path, tmp_path: Path, editions: Editions
-) -> None:
-    with static_host("nginx", home / "downloads", tmp_path) as url:
-        assert fetch(url, copy) == editions.two
-    check_equal(copy, home, editions.two)
-
-
-@contextmanager
-def static_host(kind: str, downloads: Path, tmp_path: Path) -> Iterator[str]:
-    """Serve a folder with the server of Python or with nginx; yields the URL of `current.json`."""
+def test_a_folder_that_nginx_serves_can_be_copied(home: Path, copy: Path, tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    command = [sys.executable, "-m", "http.server", str(port), "--bind", "127.0.0.1"]
-    if kind == "nginx":
-        user = "user root;" if os.geteuid() == 0 else ""  # who may read the folders of tests
-        configuration = tmp_path / "nginx.conf"
-        configuration.write_text(
-            f"daemon off; {user} pid {tmp_path}/nginx.pid; error_log stderr; events {{}}\n"
-            f"http {{ access_log off; server {{ listen 127.0.0.1:{port}; root {downloads}; }} }}\n"
-        )
-        command = [str(NGINX), "-p", str(tmp_path), "-c", str(configuration)]
-    with subprocess.Popen(command, cwd=downloads, stderr=subprocess.DEVNULL) as process:
+    user = "user root;" if os.geteuid() == 0 else ""  # who may read the folders of tests
+    root = home / "downloads"
+    configuration = tmp_path / "nginx.conf"
+    configuration.write_text(
+        f"daemon off; {user} pid {tmp_path}/nginx.pid; error_log stderr; events {{}}\n"
+        f"http {{ access_log off; server {{ listen 127.0.0.1:{port}; root {root}; }} }}\n"
+    )
+    command = [str(NGINX), "-p", str(tmp_path), "-c", str(configuration)]
+    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:
         try:
             eventually(lambda: is_open(port))
-            yield f"http://127.0.0.1:{port}/current.json"
+            check_copy(f"http://127.0.0.1:{port}/current.json", copy, home)
         finally:
             process.terminate()
 
@@ -286,12 +266,10 @@ def test_redirects_are_followed_but_not_out_of_http(
     origin: FolderServer,
     home: Path,
     copy: Path,
-    editions: Editions,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     origin.status, origin.location = lambda path: 302 if "old/" in path else None, "/*"
-    assert fetch(origin.url.replace("current", "old/current"), copy) == editions.two
-    check_equal(copy, home, editions.two)
+    check_copy(origin.url.replace("current", "old/current"), copy, home)
     origin.status = lambda _: 302
     for location in ("file:///etc/passwd", "ftp://127.0.0.1/x", origin.url):
         origin.location = location
@@ -308,26 +286,25 @@ def test_redirects_are_followed_but_not_out_of_http(
 @example(1, ".tar.zst", True)
 @example(10**9 - 1, ".tar.zst", True)
 def test_a_download_that_is_cut_at_any_byte_goes_on_there(
-    editions: Editions, place: int, suffix: str, has_ranges: bool
+    editions: Path, place: int, suffix: str, has_ranges: bool
 ) -> None:
-    home = editions.artifacts
-    size = (home / "downloads" / f"{editions.two}{suffix}").stat().st_size
-    name, end = f"{editions.two}{suffix}", place * size // 10**9
-    with TemporaryDirectory() as tmp, serve_folder(home / "downloads") as origin:
+    name = f"{current(editions)}{suffix}"
+    size = (editions / "downloads" / name).stat().st_size
+    end = place * size // 10**9
+    with TemporaryDirectory() as tmp, serve_folder(editions / "downloads") as origin:
         cuts = iter([end])
         origin.has_ranges = has_ranges
         origin.cut = lambda path: next(cuts, None) if path == name else None
-        assert fetch(origin.url, Path(tmp)) == editions.two
-        check_equal(Path(tmp), home, editions.two)
+        check_copy(origin.url, Path(tmp), editions)
         starts = [each.start for each in origin.served if each.path == name]
         assert starts == [0, end if has_ranges else 0]
         assert origin.bytes_of(name) == size + (0 if has_ranges else end)
 
 
 def test_a_connection_that_is_always_cut_ends_with_a_copy_after_some_looks(
-    origin: FolderServer, home: Path, copy: Path, editions: Editions
+    origin: FolderServer, home: Path, copy: Path
 ) -> None:
-    size = (home / "downloads" / f"{editions.two}.tar.zst").stat().st_size
+    size = (home / "downloads" / f"{current(home)}.tar.zst").stat().st_size
     origin.cut = lambda path: size // 20 if path.endswith(".tar.zst") else None
     looks = 0
     while not copy.exists() or current_or_none(copy) is None:
@@ -335,9 +312,9 @@ def test_a_connection_that_is_always_cut_ends_with_a_copy_after_some_looks(
         assert looks < 15
         with suppress(FetchFailed):
             fetch(origin.url, copy)
-    check_equal(copy, home, editions.two)
+    check_equal(copy, home)
     assert looks > 1
-    assert origin.bytes_of(f"{editions.two}.tar.zst") == size
+    assert origin.bytes_of(f"{current(home)}.tar.zst") == size
 
 
 def current_or_none(artifacts: Path) -> str | None:
@@ -358,7 +335,7 @@ def test_a_response_that_does_not_end_is_given_up_and_continued(
         assert looks < 30
         with suppress(FetchFailed):
             fetch(origin.url, copy)
-    check_equal(copy, home, current(home))
+    check_equal(copy, home)
     assert len([each for each in origin.served if each.path.endswith(".tar.zst")]) > 1
 
 
@@ -375,7 +352,7 @@ def publish_large(home: Path) -> None:
 
 @pytest.mark.parametrize("status", [500, 502, 503, 429, 408])
 def test_a_fault_of_the_server_is_retried(
-    status: int, origin: FolderServer, home: Path, copy: Path, editions: Editions
+    status: int, origin: FolderServer, home: Path, copy: Path
 ) -> None:
     seen = Counter[str]()
 
@@ -384,8 +361,7 @@ def test_a_fault_of_the_server_is_retried(
         return status if seen[path] == 1 else None
 
     origin.status = fail_first
-    assert fetch(origin.url, copy) == editions.two
-    check_equal(copy, home, editions.two)
+    check_copy(origin.url, copy, home)
     assert set(seen.values()) == {2}
 
 
@@ -417,12 +393,11 @@ def test_what_was_left_of_another_snapshot_is_removed(
 ) -> None:
     origin.cut = lambda path: 1000 if path.endswith(".tar.zst") else None
     for edition in (3, 4, 5):
-        snapshot = publish(home, edition)
+        publish(home, edition)
         refusal(origin.url, copy, capsys)
         assert len([*(copy / "incoming").iterdir()]) == 1
     origin.cut = lambda _: None
-    assert fetch(origin.url, copy) == snapshot
-    check_equal(copy, home, snapshot)
+    check_copy(origin.url, copy, home)
 
 
 @pytest.mark.parametrize("suffix", [".tar.zst", ".index.jsonl.zst", ".jsonl.zst"])
@@ -433,11 +408,10 @@ def test_a_file_that_is_not_the_described_one_is_refused_and_fetched_again(
     origin: FolderServer,
     home: Path,
     copy: Path,
-    editions: Editions,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     def spoil(path: str, body: bytes) -> bytes:
-        if path != f"{editions.two}{suffix}":
+        if path != f"{current(home)}{suffix}":
             return body
         middle = len(body) // 2
         flipped = body[:middle] + bytes([body[middle] ^ 1]) + body[middle + 1 :]
@@ -447,8 +421,7 @@ def test_a_file_that_is_not_the_described_one_is_refused_and_fetched_again(
     refusal(origin.url, copy, capsys)
     assert not (copy / "CURRENT").exists()
     origin.spoil = lambda _, body: body
-    assert fetch(origin.url, copy) == editions.two
-    check_equal(copy, home, editions.two)
+    check_copy(origin.url, copy, home)
 
 
 # Archives and descriptions that are refused
@@ -518,17 +491,18 @@ def special(kind: bytes, name: str, target: str = "") -> tarfile.TarInfo:
     return info
 
 
+Spoil = Callable[[Offer], list[Member] | None]
+
+
 def flip_in_content(offer: Offer) -> None:
     name, text = max(offer.files.items(), key=lambda each: len(each[1]))
     offer.files[name] = text[:-1] + bytes([text[-1] ^ 1])
-    offer.publish()
 
 
 def flip_in_archive(offer: Offer) -> None:
     content = bytearray(zstd.compress(tar(offer.members())))
     content[len(content) // 2] ^= 1
     offer.content = bytes(content)
-    offer.publish()
 
 
 def flip_in_checksummed_archive(offer: Offer) -> None:
@@ -536,17 +510,14 @@ def flip_in_checksummed_archive(offer: Offer) -> None:
     content = bytearray(zstd.compress(tar(offer.members()), options=options))
     content[-1] ^= 1
     offer.content = bytes(content)
-    offer.publish()
 
 
 def truncate(offer: Offer) -> None:
     offer.content = zstd.compress(tar(offer.members()))[:-100]
-    offer.publish()
 
 
 def truncate_tar(offer: Offer) -> None:
     offer.content = zstd.compress(tar(offer.members())[:-30_000])
-    offer.publish()
 
 
 def break_header(offer: Offer) -> None:
@@ -554,28 +525,24 @@ def break_header(offer: Offer) -> None:
     place = content.rfind(b"ustar")
     content[place - 100] ^= 1
     offer.content = zstd.compress(bytes(content))
-    offer.publish()
 
 
 def send_no_zstd(offer: Offer) -> None:
     offer.content = tar(offer.members())
-    offer.publish()
 
 
 def send_no_tar(offer: Offer) -> None:
     offer.content = zstd.compress(b"no archive " * 10_000)
-    offer.publish()
 
 
 def send_nothing(offer: Offer) -> None:
     offer.content = zstd.compress(b"")
-    offer.publish()
 
 
-def add(*members: Member, at: int = 99) -> Callable[[Offer], None]:
+def add(*members: Member, at: int = 99) -> Spoil:
     """Return a function that adds members; `ID` is the id of the snapshot."""
 
-    def spoil(offer: Offer) -> None:
+    def spoil(offer: Offer) -> list[Member]:
         added: list[Member] = []
         for name, content in members:
             if isinstance(name, str):
@@ -583,78 +550,74 @@ def add(*members: Member, at: int = 99) -> Callable[[Offer], None]:
             else:
                 name.name = name.name.replace("ID", offer.id)
                 added.append((name, content))
-        offer.publish([*offer.members()[:at], *added, *offer.members()[at:]])
+        return [*offer.members()[:at], *added, *offer.members()[at:]]
 
     return spoil
 
 
-def name_file(path: str, content: bytes = b"x", **changes: Any) -> Callable[[Offer], None]:
+def name_file(path: str, content: bytes = b"x", **changes: Any) -> Spoil:
     """Return a function that names a file in the manifest, and packs it."""
 
     def spoil(offer: Offer) -> None:
         offer.name(path, content, **changes)
-        offer.publish()
 
     return spoil
 
 
-def omit_file(offer: Offer) -> None:
-    offer.publish(offer.members()[:-1])
+def omit_file(offer: Offer) -> list[Member]:
+    return offer.members()[:-1]
 
 
-def put_manifest_last(offer: Offer) -> None:
-    offer.publish([*offer.members()[1:], offer.members()[0]])
+def put_manifest_last(offer: Offer) -> list[Member]:
+    return [*offer.members()[1:], offer.members()[0]]
 
 
-def send_another(offer: Offer) -> None:
-    offer.publish([("00" * 10 + "/" + MANIFEST, b"{}"), *offer.members()])
+def send_another(offer: Offer) -> list[Member]:
+    return [("00" * 10 + "/" + MANIFEST, b"{}"), *offer.members()]
 
 
-def name_another_id(offer: Offer) -> None:
+def name_another_id(offer: Offer) -> list[Member]:
     members = offer.members()
     text = json.dumps(offer.manifest | {"id": "00" * 10}).encode()
-    offer.publish([(f"{offer.id}/{MANIFEST}", text), *members[1:]])
+    return [(f"{offer.id}/{MANIFEST}", text), *members[1:]]
 
 
 def take_a_foreign_id(offer: Offer) -> None:
     offer.manifest["id"] = "00" * 10
-    offer.publish()
 
 
-def change_manifest(**changes: object) -> Callable[[Offer], None]:
+def change_manifest(**changes: object) -> Spoil:
     def spoil(offer: Offer) -> None:
         offer.manifest |= changes
-        offer.publish()
 
     return spoil
 
 
-def send_no_manifest(offer: Offer) -> None:
-    offer.publish([(f"{offer.id}/{MANIFEST}", b"<html>"), *offer.members()[1:]])
+def send_no_manifest(offer: Offer) -> list[Member]:
+    return [(f"{offer.id}/{MANIFEST}", b"<html>"), *offer.members()[1:]]
 
 
-def nest_manifest(offer: Offer) -> None:
+def nest_manifest(offer: Offer) -> list[Member]:
     text = b"[" * 1_000_000
-    offer.publish([(f"{offer.id}/{MANIFEST}", text), *offer.members()[1:]])
+    return [(f"{offer.id}/{MANIFEST}", text), *offer.members()[1:]]
 
 
 BOMB = 2**27
 
 
-def inflate_manifest(offer: Offer) -> None:
-    offer.publish([(f"{offer.id}/{MANIFEST}", bytes(BOMB)), *offer.members()[1:]])
+def inflate_manifest(offer: Offer) -> list[Member]:
+    return [(f"{offer.id}/{MANIFEST}", bytes(BOMB)), *offer.members()[1:]]
 
 
 def inflate_file(offer: Offer) -> None:
     offer.name("bomb", bytes(BOMB))
-    offer.publish()
 
 
-def inflate_unnamed(offer: Offer) -> None:
-    offer.publish([*offer.members(), (f"{offer.id}/bomb", bytes(BOMB))])
+def inflate_unnamed(offer: Offer) -> list[Member]:
+    return [*offer.members(), (f"{offer.id}/bomb", bytes(BOMB))]
 
 
-def inflate_header(kind: bytes) -> Callable[[Offer], None]:
+def inflate_header(kind: bytes) -> Spoil:
     """Return a function that adds an extended header, which tarfile reads into memory."""
 
     def spoil(offer: Offer) -> None:
@@ -663,7 +626,6 @@ def inflate_header(kind: bytes) -> Callable[[Offer], None]:
         block = header.tobuf(tarfile.USTAR_FORMAT)
         plain = tar(offer.members())
         offer.content = zstd.compress(block + bytes(BOMB) + plain)
-        offer.publish()
         assert len(offer.content) < 1_000_000
 
     return spoil
@@ -672,16 +634,14 @@ def inflate_header(kind: bytes) -> Callable[[Offer], None]:
 def lengthen_file(offer: Offer) -> None:
     name = max(offer.files, key=lambda each: len(offer.files[each]))
     offer.files[name] += bytes(2**20)
-    offer.publish()
 
 
-def describe_sizes(size: int) -> Callable[[Offer], None]:
+def describe_sizes(size: int) -> Spoil:
     """Return a function that has the manifest state a size of one file."""
 
     def spoil(offer: Offer) -> None:
         first = min(offer.files)
         offer.manifest["files"][first]["bytes"] = size
-        offer.publish()
 
     return spoil
 
@@ -689,16 +649,14 @@ def describe_sizes(size: int) -> Callable[[Offer], None]:
 def offset_sizes(offer: Offer) -> None:
     offer.name("huge", b"", bytes=10**15)
     offer.name("negative", b"", bytes=-(10**15))
-    offer.publish()
 
 
 def nest_files(offer: Offer) -> None:
     offer.name("a", b"x")
     offer.name("a/b", b"x")
-    offer.publish()
 
 
-REFUSED: dict[str, tuple[Callable[[Offer], None], str]] = {
+REFUSED: dict[str, tuple[Spoil, str]] = {
     "a bit of a file": (flip_in_content, "is not what was published"),
     "a bit of the archive": (flip_in_archive, "."),
     "a bit of a checksum": (flip_in_checksummed_archive, "cannot be read"),
@@ -764,15 +722,16 @@ def test_an_archive_that_is_not_the_snapshot_is_refused_and_the_served_one_stays
     home: Path,
     copy: Path,
     tmp_path: Path,
-    editions: Editions,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     (copy / "snapshots").mkdir(parents=True)
-    shutil.copytree(home / "snapshots" / editions.one, copy / "snapshots" / editions.one)
-    (copy / "CURRENT").write_text(f"{editions.one}\n")
+    (one,) = snapshots(home) - {current(home)}
+    shutil.copytree(home / "snapshots" / one, copy / "snapshots" / one)
+    (copy / "CURRENT").write_text(f"{one}\n")
     (copy / ".lock").touch()
     spoil, reason = REFUSED[fault]
-    spoil(Offer(home))
+    offer = Offer(home)
+    offer.publish(spoil(offer))
     before = files_of(tmp_path)
     tracemalloc.start()
     try:
@@ -787,7 +746,7 @@ def test_an_archive_that_is_not_the_snapshot_is_refused_and_the_served_one_stays
     after = files_of(tmp_path)
     changed = {name for name in before | after if before.get(name) != after.get(name)}
     assert {name for name in changed if not name.startswith("copy/incoming/")} == set()
-    assert current(copy) == editions.one
+    assert current(copy) == one
     assert not (copy / "staging").exists()
     assert not Path("/tmp/escaped-copy").exists()  # noqa: S108
 
@@ -819,6 +778,13 @@ def changed(described: Json, **changes: object) -> Json:
     return described | {"files": [first | changes, *rest]}
 
 
+def describe(home: Path, change: Callable[[Json], Any]) -> None:
+    """Change the description of the current snapshot."""
+    path = home / "downloads" / "current.json"
+    described = json.loads(path.read_bytes())["snapshot"]
+    path.write_text(json.dumps({"snapshot": change(described)}))
+
+
 @pytest.mark.parametrize("fault", DESCRIPTIONS)
 def test_a_description_that_is_none_is_refused(
     fault: str,
@@ -828,9 +794,7 @@ def test_a_description_that_is_none_is_refused(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     change, reason = DESCRIPTIONS[fault]
-    path = home / "downloads" / "current.json"
-    described = json.loads(path.read_bytes())["snapshot"]
-    path.write_text(json.dumps({"snapshot": change(described)}))
+    describe(home, change)
     assert reason in refusal(origin.url, copy, capsys)
     assert {each.path for each in origin.served} == {"current.json"}
     assert not (copy / "CURRENT").exists()
@@ -855,13 +819,11 @@ def test_a_description_that_is_no_json_is_refused(
 
 @pytest.mark.parametrize("moment", ["0001-01-01T00:00:00Z", "9999-12-31T23:59:59.999Z"])
 def test_a_time_at_the_end_of_all_times_does_no_harm(
-    moment: str, origin: FolderServer, home: Path, copy: Path, editions: Editions
+    moment: str, origin: FolderServer, home: Path, copy: Path
 ) -> None:
-    path = home / "downloads" / "current.json"
-    described = json.loads(path.read_bytes())["snapshot"] | {"checked_at": moment}
-    path.write_text(json.dumps({"snapshot": described}))
+    describe(home, lambda each: each | {"checked_at": moment})
     before = datetime.now(UTC)
-    assert fetch(origin.url, copy) == editions.two
+    assert fetch(origin.url, copy) == current(home)
     found = read_current(copy).checked_at
     assert found <= datetime.now(UTC)
     assert (found < before) == moment.startswith("0001")
@@ -943,8 +905,7 @@ def test_a_full_disk_leaves_what_was_served_and_more_room_ends_it(
         assert current(copy) == served
         verify(folder(copy))
         assert not run_mount("-o", "remount,size=100m", str(disk))
-        assert fetch(origin.url, copy) == current(home)
-        check_equal(copy, home, current(home))
+        check_copy(origin.url, copy, home)
     finally:
         subprocess.run(["umount", str(disk)], check=True)  # noqa: S607
 
@@ -962,7 +923,6 @@ def test_a_crash_at_any_step_is_made_good_without_another_download(
     origin: FolderServer,
     home: Path,
     copy: Path,
-    editions: Editions,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     act = getattr(fetching, step)
@@ -979,24 +939,24 @@ def test_a_crash_at_any_step_is_made_good_without_another_download(
     origin.served.clear()
     fetch(origin.url, copy)
     assert {each.path for each in origin.served} == {"current.json"}
-    check_equal(copy, home, editions.two)
+    check_equal(copy, home)
 
 
 @pytest.mark.parametrize("damage", ["a file", "a download", "CURRENT", "the snapshot"])
 def test_a_damaged_copy_is_made_good_by_the_next_run(
-    damage: str, origin: FolderServer, home: Path, copy: Path, editions: Editions
+    damage: str, origin: FolderServer, home: Path, copy: Path
 ) -> None:
     fetch(origin.url, copy)
     if damage == "a file":
         flip_a_bit(max(folder(copy).glob("*.arrays")))
     elif damage == "a download":
-        (copy / "downloads" / f"{editions.two}.jsonl.zst").unlink()
+        (copy / "downloads" / f"{current(home)}.jsonl.zst").unlink()
     elif damage == "CURRENT":
         (copy / "CURRENT").write_text("nothing")
     else:
         shutil.rmtree(folder(copy))
     fetch(origin.url, copy)
-    check_equal(copy, home, editions.two)
+    check_equal(copy, home)
 
 
 def test_a_build_keeps_a_copy_waiting(
@@ -1011,11 +971,10 @@ def test_looking_again_outlives_failures_and_says_a_repeated_one_once(
     origin: FolderServer,
     home: Path,
     copy: Path,
-    editions: Editions,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    looks = count(1)
+    first, looks = current(home), count(1)
 
     def sleep(seconds: float) -> None:
         assert seconds == 7
@@ -1035,9 +994,7 @@ def test_looking_again_outlives_failures_and_says_a_repeated_one_once(
     monkeypatch.setattr("time.sleep", sleep)
     assert main([origin.url, "--artifacts", str(copy), "--every", "7"]) == 130
     output = capsys.readouterr()
-    assert output.out.splitlines() == [
-        f"published {each}" for each in (editions.two, current(home))
-    ]
+    assert output.out.splitlines() == [f"published {each}" for each in (first, current(home))]
     assert re.findall(r"answers (\d+)", output.err) == ["404", "403", "404"]
     assert len(output.err.splitlines()) == 3
 
@@ -1056,15 +1013,14 @@ def test_a_rollback_of_the_origin_is_followed_without_a_download(
     origin.served.clear()
     assert fetch(origin.url, copy) == first
     assert {each.path for each in origin.served} == {"current.json"}
-    check_equal(copy, home, first)
+    check_equal(copy, home)
     assert read_current(copy).checked_at == checked_at(home)
     assert snapshots(copy) == {first, second}
     roll_back(copy)
     assert current(copy) == second
     assert fetch(origin.url, copy) == first
     late = tmp_path / "late"
-    assert fetch(origin.url, late) == first
-    check_equal(late, home, first)
+    check_copy(origin.url, late, home)
 
 
 def test_a_snapshot_was_checked_when_the_origin_checked_it(
@@ -1076,10 +1032,8 @@ def test_a_snapshot_was_checked_when_the_origin_checked_it(
     assert checked_at(home) > before
     assert fetched(origin.url, copy, capsys) == "nothing new"
     assert read_current(copy).checked_at == checked_at(home)
-    path = home / "downloads" / "current.json"
     later = (datetime.now(UTC) + timedelta(days=1)).isoformat()
-    described = json.loads(path.read_bytes())["snapshot"] | {"checked_at": later}
-    path.write_text(json.dumps({"snapshot": described}))
+    describe(home, lambda each: each | {"checked_at": later})
     fetch(origin.url, copy)
     assert read_current(copy).checked_at <= datetime.now(UTC)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import json
 import multiprocessing
@@ -20,6 +21,7 @@ from tempfile import TemporaryDirectory
 from typing import IO, Any
 
 import httpx
+from starlette.types import ASGIApp
 
 from indexer.cli.main import main as index
 from service.serve import main as run_service
@@ -167,6 +169,33 @@ def open_client(address: str | httpx.URL, **options: Any) -> httpx.Client:
     """Return a client of a server on this machine, without authorities of TLS: they take 30 ms."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     return httpx.Client(base_url=address, verify=context, timeout=30, **options)
+
+
+class _InProcess(httpx.BaseTransport):
+    """Calls an application in this process, on an event loop of its own between the requests."""
+
+    def __init__(self, app: ASGIApp, root_path: str) -> None:
+        self._transport = httpx.ASGITransport(app, root_path=root_path)
+        self._runner = asyncio.Runner()
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        return self._runner.run(self._answer(request))
+
+    async def _answer(self, request: httpx.Request) -> httpx.Response:
+        response = await self._transport.handle_async_request(request)
+        assert isinstance(response.stream, httpx.AsyncByteStream)
+        body = b"".join([part async for part in response.stream])
+        return httpx.Response(
+            response.status_code, headers=response.headers, stream=httpx.ByteStream(body)
+        )
+
+    def close(self) -> None:
+        self._runner.close()
+
+
+def in_process(app: ASGIApp, root_path: str = "") -> httpx.Client:
+    """Return a client of an application in this process."""
+    return httpx.Client(transport=_InProcess(app, root_path), base_url="http://a.example")
 
 
 def plain_environment() -> dict[str, str]:

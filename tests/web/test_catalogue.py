@@ -42,8 +42,9 @@ def test_a_search_has_an_address_and_a_place_in_the_history(
     shows(page, response)
     expect(page).to_have_title("weather · Ratecard")
     expect(page).to_have_url("/?q=weather&sort=relevance")
-    total = response.json()["total"]
-    expect(page.get_by_role("status")).to_have_text(f"1–{total} of {total} services")
+    total, similar = response.json()["total"], response.headers["ratecard-similar"]
+    said = f"1–{total} of {total} services, {similar} of them similar"
+    expect(page.get_by_role("status")).to_have_text(said)
     search_box(page).fill("maps")
     page.get_by_role("button", name="Search").click()
     shows(page, client.get(SEARCH, params={"q": "maps"}))

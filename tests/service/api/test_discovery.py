@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ import pytest
 from service.app import create_app
 from service.schema.discovery import DiscoveryError, MerchantResources, ResourceList
 from service.settings import Settings
-from tests.support.running import Build, Json, build_records, serve, service
+from tests.support.running import Build, Json, build_records, in_process, serve, service
 from tests.support.sources.x402 import TEST_USDC, accept, resource, v1, v2
 
 PREFIXES = ("", "/v2/x402", "/platform/v2/x402")
@@ -119,18 +118,12 @@ def test_the_limit_of_a_page_that_is_cut_is_its_number_of_resources(
     assert build([resource(f"https://many.example/{number}") for number in range(9)]) == 0
     monkeypatch.setattr("service.snapshot.resources.MAX_PAGE", 2000)
     app = create_app(Settings(artifacts=str(artifacts)))
-
-    async def walk() -> list[tuple[int, int]]:
-        pages: list[tuple[int, int]] = []
-        transport = httpx.ASGITransport(app)
-        async with httpx.AsyncClient(transport=transport, base_url="http://a.example") as client:
-            while (offset := sum(limit for _, limit in pages)) < 9:
-                path = f"/discovery/resources?limit=20&offset={offset}"
-                body = (await client.get(path)).json()
-                pages.append((len(body["items"]), body["pagination"]["limit"]))
-        return pages
-
-    *cut, (_, last) = asyncio.run(walk())
+    pages: list[tuple[int, int]] = []
+    with in_process(app) as client:
+        while (offset := sum(limit for _, limit in pages)) < 9:
+            body = client.get(f"/discovery/resources?limit=20&offset={offset}").json()
+            pages.append((len(body["items"]), body["pagination"]["limit"]))
+    *cut, (_, last) = pages
     assert cut, "all resources are on one page"
     assert all(found == limit for found, limit in cut)
     assert last == 20

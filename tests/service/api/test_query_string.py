@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
 
-import httpx
 import msgspec
 import pytest
 from hypothesis import given
@@ -27,7 +25,7 @@ from service.app import create_app
 from service.errors import InvalidParameter
 from service.settings import Settings
 from service.web.filters import BrowseEndpoints, BrowseServices
-from tests.support.running import Json
+from tests.support.running import Json, in_process
 
 PAGES = {"/": BrowseServices, "/endpoints": BrowseEndpoints}
 SEARCHES: tuple[type[Operation], ...] = (SearchServices, SearchEndpoints, SearchDiscoveryResources)
@@ -191,15 +189,10 @@ def test_only_filters_and_counts_make_a_list_expensive(query: bytes, is_expensiv
 
 def test_invalid_parameters_are_named_where_there_is_no_snapshot(tmp_path: Path) -> None:
     app = create_app(Settings(artifacts=str(tmp_path)))
-
-    async def ask() -> None:
-        transport = httpx.ASGITransport(app)
-        async with httpx.AsyncClient(transport=transport, base_url="http://a.example") as client:
-            for path in ("/v1/search/services", "/discovery/search", "/discovery/merchant"):
-                assert (await client.get(path)).status_code == 400
-                assert (await client.get(f"{path}?q=a&query=a&payTo=a")).status_code == 503
-
-    asyncio.run(ask())
+    with in_process(app) as client:
+        for path in ("/v1/search/services", "/discovery/search", "/discovery/merchant"):
+            assert client.get(path).status_code == 400
+            assert client.get(f"{path}?q=a&query=a&payTo=a").status_code == 503
 
 
 def misspellings(name: str) -> set[str]:
@@ -213,33 +206,26 @@ def test_a_name_that_differs_by_case_or_punctuation_is_refused_with_the_right_on
     sample: Path,
 ) -> None:
     app = create_app(Settings(artifacts=str(sample), max_lag=0))
-
-    async def check() -> None:
-        transport = httpx.ASGITransport(app)
-        async with httpx.AsyncClient(transport=transport, base_url="http://a.example") as client:
-            document = (await client.get("/openapi.json")).json()
-            known = {
-                path: [
-                    each["name"]
-                    for each in operations["get"]["parameters"]
-                    if each["in"] == "query"
-                ]
-                for path, operations in document["paths"].items()
-                if "{" not in path and "parameters" in operations.get("get", {})
-            }
-            known |= {path: [*parameters_of(kind)] for path, kind in PAGES.items()}
-            assert {"/v1/services", "/v1/services/search", "/discovery/search"} < known.keys()
-            for path, names in known.items():
-                given = f"{path}?q=tide&query=tide"
-                await client.get(given)  # what the cache now has must not hide the misspelt name
-                right = {misspelt: name for name in names for misspelt in misspellings(name)}
-                for misspelt, name in right.items():
-                    response = await client.get(f"{given}&{quote(misspelt)}=1")
-                    assert response.status_code == 400, (path, misspelt)
-                    body = response.json()
-                    message = body.get("errorMessage") or body["error"]["message"]
-                    assert message == f"{misspelt} is no parameter here; write {name}"
-            page = await client.get("/?q=tide&max_price=1", headers={"accept": "text/html"})
-            assert (page.status_code, "write maxPrice" in page.text) == (400, True)
-
-    asyncio.run(check())
+    with in_process(app) as client:
+        document = client.get("/openapi.json").json()
+        known = {
+            path: [
+                each["name"] for each in operations["get"]["parameters"] if each["in"] == "query"
+            ]
+            for path, operations in document["paths"].items()
+            if "{" not in path and "parameters" in operations.get("get", {})
+        }
+        known |= {path: [*parameters_of(kind)] for path, kind in PAGES.items()}
+        assert {"/v1/services", "/v1/services/search", "/discovery/search"} < known.keys()
+        for path, names in known.items():
+            given = f"{path}?q=tide&query=tide"
+            client.get(given)  # what the cache now has must not hide the misspelt name
+            right = {misspelt: name for name in names for misspelt in misspellings(name)}
+            for misspelt, name in right.items():
+                response = client.get(f"{given}&{quote(misspelt)}=1")
+                assert response.status_code == 400, (path, misspelt)
+                body = response.json()
+                message = body.get("errorMessage") or body["error"]["message"]
+                assert message == f"{misspelt} is no parameter here; write {name}"
+        page = client.get("/?q=tide&max_price=1", headers={"accept": "text/html"})
+        assert (page.status_code, "write maxPrice" in page.text) == (400, True)

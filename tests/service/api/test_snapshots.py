@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from pathlib import Path
 
@@ -17,7 +16,7 @@ from service.schema.snapshots import SnapshotEnvelope
 from service.settings import Settings
 from service.web.pages import PAGES
 from tests.support.artifacts import current
-from tests.support.running import Build, eventually, serve, service
+from tests.support.running import Build, eventually, in_process, serve, service
 
 PATH = "/v1/snapshots/current"
 REMOVED = (
@@ -103,18 +102,13 @@ def test_a_served_snapshot_that_was_removed_is_still_described(
 ) -> None:
     assert build([service("a")]) == 0
     app = create_app(Settings(artifacts=str(artifacts)))
-
-    async def ask() -> None:
-        transport = httpx.ASGITransport(app)
-        async with httpx.AsyncClient(transport=transport, base_url="http://a.example") as client:
-            await client.get("/healthz")
-            artifacts.rename(artifacts.with_name("moved"))
-            app.state.context.snapshots.poll()
-            described = (await client.get(PATH)).json()["snapshot"]
-            assert described["id"] == app.state.context.snapshots.opened.id
-            assert described["files"] == []
-
-    asyncio.run(ask())
+    with in_process(app) as client:
+        client.get("/healthz")
+        artifacts.rename(artifacts.with_name("moved"))
+        app.state.context.snapshots.poll()
+        described = client.get(PATH).json()["snapshot"]
+        assert described["id"] == app.state.context.snapshots.opened.id
+        assert described["files"] == []
 
 
 def test_without_a_snapshot_it_is_unavailable(tmp_path: Path) -> None:
@@ -131,19 +125,14 @@ def test_a_path_of_an_earlier_release_is_410_with_the_new_address(
     app: Starlette = create_app(Settings(artifacts=str(sample)))
     if prefix:
         app = Starlette(routes=[Mount(prefix, app)])
-
-    async def ask() -> None:
-        transport = httpx.ASGITransport(app)
-        async with httpx.AsyncClient(transport=transport, base_url="http://a.example") as client:
-            response = await client.get(prefix + path.format(id=current(sample)))
-            status, code, message = error(response)
-            assert (status, code) == (410, "path_removed")
-            assert response.headers["cache-control"] == "no-store"
-            (address,) = re.findall(r"(/\S+/v1/\S+|/v1/\S+)", message)
-            assert address == f"{prefix}{PATH}"
-            assert (await client.get(address)).status_code == 200
-
-    asyncio.run(ask())
+    with in_process(app) as client:
+        response = client.get(prefix + path.format(id=current(sample)))
+        status, code, message = error(response)
+        assert (status, code) == (410, "path_removed")
+        assert response.headers["cache-control"] == "no-store"
+        (address,) = re.findall(r"(/\S+/v1/\S+|/v1/\S+)", message)
+        assert address == f"{prefix}{PATH}"
+        assert client.get(address).status_code == 200
 
 
 def targets() -> list[str]:

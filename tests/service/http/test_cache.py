@@ -14,7 +14,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 from prometheus_client.parser import text_string_to_metric_families
-from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -26,7 +25,7 @@ from service.http.context import Context
 from service.http.responses import Cacheable
 from service.settings import Settings
 from tests.support.artifacts import folder
-from tests.support.running import Build, examples, serve, service
+from tests.support.running import Build, examples, in_process, serve, service
 
 
 def client_of(app: ASGIApp) -> httpx.AsyncClient:
@@ -160,13 +159,13 @@ targets = st.tuples(
 @settings(max_examples=examples(40), deadline=None)
 @given(st.lists(targets, min_size=2, max_size=8))
 def test_the_cache_changes_no_response(sample: Path, sequence: list[str]) -> None:
-    async def responses(cache_bytes: int) -> list[tuple[int, bytes, str | None]]:
+    def responses(cache_bytes: int) -> list[tuple[int, bytes, str | None]]:
         app = create_app(Settings(artifacts=str(sample), cache_bytes=cache_bytes, max_lag=0))
-        async with client_of(app) as client:
-            given = [await client.get(target) for target in sequence * 2]
+        with in_process(app) as client:
+            given = [client.get(target) for target in sequence * 2]
         return [(each.status_code, each.content, each.headers.get("etag")) for each in given]
 
-    assert asyncio.run(responses(1 << 20)) == asyncio.run(responses(0))
+    assert responses(1 << 20) == responses(0)
 
 
 def test_responses_of_a_damaged_snapshot_go_when_it_is_replaced(
@@ -175,17 +174,13 @@ def test_responses_of_a_damaged_snapshot_go_when_it_is_replaced(
     assert build([service("a", description="Tides")]) == 0
     records = folder(artifacts) / "records.json"
     app = create_app(Settings(artifacts=str(artifacts)))
-
-    async def check() -> None:
-        async with client_of(app) as client:
-            assert (await client.get("/healthz")).status_code == 200
-            records.write_bytes(records.read_bytes().replace(b"Tides", b"Tydes"))
-            assert "Tydes" in (await client.get("/v1/services/a")).text
-            assert build([service("a", description="Tides")]) == 0
-            await asyncio.to_thread(app.state.context.snapshots.poll)
-            assert "Tides" in (await client.get("/v1/services/a")).text
-
-    asyncio.run(check())
+    with in_process(app) as client:
+        assert client.get("/healthz").status_code == 200
+        records.write_bytes(records.read_bytes().replace(b"Tides", b"Tydes"))
+        assert "Tydes" in client.get("/v1/services/a").text
+        assert build([service("a", description="Tides")]) == 0
+        app.state.context.snapshots.poll()
+        assert "Tides" in client.get("/v1/services/a").text
 
 
 def test_a_late_response_of_an_old_snapshot_leaves_the_cache_alone(
@@ -228,22 +223,17 @@ QUERIES = {
 def test_an_entity_tag_names_one_body_whatever_the_settings(sample: Path) -> None:
     pytest.importorskip("mcp", reason="the extra `mcp` is not installed")
     bodies = defaultdict[tuple[str, str], set[bytes]](set)
-
-    async def visit(app: Starlette, root_path: str) -> None:
-        transport = httpx.ASGITransport(app, root_path=root_path)
-        async with httpx.AsyncClient(transport=transport, base_url="http://a.example") as client:
-            for path in {route.path for route in app.routes if isinstance(route, Route)}:
-                target = path.replace("{id}", "tidewatch-example")
-                target += f"?{QUERIES[path]}" if path in QUERIES else ""
-                response = await client.get(f"{root_path}{target}")
-                if response.status_code == 200 and "etag" in response.headers:
-                    bodies[path, response.headers["etag"]].add(response.content)
-
     assert {"mcp", "page", "downloads"} <= set(SWITCHES)
     for values in product((False, True), repeat=len(SWITCHES)):
         switches = dict(zip(SWITCHES, values, strict=True))
         for root_path in ("", "/api"):
             app = create_app(replace(Settings(artifacts=str(sample)), **switches))
-            asyncio.run(visit(app, root_path))
+            with in_process(app, root_path) as client:
+                for path in {route.path for route in app.routes if isinstance(route, Route)}:
+                    target = path.replace("{id}", "tidewatch-example")
+                    target += f"?{QUERIES[path]}" if path in QUERIES else ""
+                    response = client.get(f"{root_path}{target}")
+                    if response.status_code == 200 and "etag" in response.headers:
+                        bodies[path, response.headers["etag"]].add(response.content)
     assert {"/", "/llms.txt", "/v1/search/services"} <= {path for path, _ in bodies}
     assert {key: found for key, found in bodies.items() if len(found) > 1} == {}

@@ -25,7 +25,15 @@ from service.app import create_app
 from service.artifacts.manager import SnapshotManager
 from service.http.middleware import LARGE_BODY
 from service.settings import Settings
-from tests.support.running import ROOT, Build, eventually, open_client, serve_process, service
+from tests.support.running import (
+    ROOT,
+    Build,
+    eventually,
+    in_process,
+    open_client,
+    serve_process,
+    service,
+)
 
 PATHS = (
     "/healthz",
@@ -90,41 +98,29 @@ def client_of(app: ASGIApp) -> httpx.AsyncClient:
 def test_middleware_of_a_host_applies_to_every_path(path: str, sample: Path) -> None:
     app = create_app(Settings(artifacts=str(sample)))
     app.add_middleware(DenyAll)
-
-    async def check() -> None:
-        async with client_of(app) as client:
-            for _ in range(2):
-                assert (await client.get(path)).status_code == 401
-
-    asyncio.run(check())
+    with in_process(app) as client:
+        for _ in range(2):
+            assert client.get(path).status_code == 401
 
 
 def test_middleware_of_a_host_applies_to_cached_responses_once_each(sample: Path) -> None:
     app = create_app(Settings(artifacts=str(sample)))
     app.add_middleware(AddHeader)
-
-    async def check() -> None:
-        async with client_of(app) as client:
-            for path in PATHS * 3:
-                response = await client.get(path)
-                assert response.headers.get_list("x-host") == ["host"]
-                assert len(response.headers.get_list("x-request-id")) == 1
-
-    asyncio.run(check())
+    with in_process(app) as client:
+        for path in PATHS * 3:
+            response = client.get(path)
+            assert response.headers.get_list("x-host") == ["host"]
+            assert len(response.headers.get_list("x-request-id")) == 1
 
 
 def test_middleware_of_a_host_may_change_messages_without_changing_the_cache(sample: Path) -> None:
     app = create_app(Settings(artifacts=str(sample)))
     app.add_middleware(ReplaceBody)
-
-    async def check() -> None:
-        async with client_of(app) as client:
-            client.headers["accept-encoding"] = "identity"
-            first, *others = [(await client.get("/v1/services?limit=1")).text for _ in range(3)]
-            assert first.endswith("}!")
-            assert others == [first, first]
-
-    asyncio.run(check())
+    with in_process(app) as client:
+        client.headers["accept-encoding"] = "identity"
+        first, *others = [client.get("/v1/services?limit=1").text for _ in range(3)]
+        assert first.endswith("}!")
+        assert others == [first, first]
 
 
 @pytest.mark.parametrize("path", PATHS)
@@ -134,18 +130,12 @@ def test_the_cors_policy_of_a_host_replaces_that_of_the_application(
     app = create_app(Settings(artifacts=str(sample)), allows_any_origin=False)
     policy = Middleware(CORSMiddleware, allow_origins=["https://shop.example"])
     outer = Starlette(routes=[Mount("/shop", app)], middleware=[policy])
-
-    async def check() -> None:
-        async with client_of(outer) as client:
-            for origin, allowed in (("https://shop.example", True), ("https://x.example", False)):
-                for method in ("GET", "OPTIONS") * 2:
-                    response = await client.request(
-                        method, f"/shop{path}", headers={"origin": origin}
-                    )
-                    given = {name for name in response.headers if name.startswith("access-con")}
-                    assert given == ({"access-control-allow-origin"} if allowed else set())
-
-    asyncio.run(check())
+    with in_process(outer) as client:
+        for origin, allowed in (("https://shop.example", True), ("https://x.example", False)):
+            for method in ("GET", "OPTIONS") * 2:
+                response = client.request(method, f"/shop{path}", headers={"origin": origin})
+                given = {name for name in response.headers if name.startswith("access-con")}
+                assert given == ({"access-control-allow-origin"} if allowed else set())
 
 
 def test_no_part_of_a_path_has_two_parameters() -> None:
@@ -277,17 +267,13 @@ def test_searches_and_filtered_lists_are_shed_and_plain_lists_are_not(sample: Pa
         "/?maxPrice=0.01",
         "/?q=tide",
     )
-
-    async def check() -> None:
-        async with client_of(app) as client:
-            assert (await client.get(expensive[0])).status_code == 503  # any lag exceeds the limit
-            for path in cheap:
-                assert (await client.get(path)).status_code == 200
-            for path in expensive:
-                response = await client.get(path)
-                assert (response.status_code, response.headers["retry-after"]) == (503, "1")
-
-    asyncio.run(check())
+    with in_process(app) as client:
+        assert client.get(expensive[0]).status_code == 503  # any lag exceeds the limit
+        for path in cheap:
+            assert client.get(path).status_code == 200
+        for path in expensive:
+            response = client.get(path)
+            assert (response.status_code, response.headers["retry-after"]) == (503, "1")
 
 
 def test_a_stalled_reader_of_the_access_log_does_not_block_the_service(sample: Path) -> None:

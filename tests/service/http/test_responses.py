@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import gzip
 import json
 import logging
@@ -21,7 +20,7 @@ from hypothesis import strategies as st
 from service.app import create_app
 from service.http.compression import CODINGS, MIN_SIZE
 from service.settings import Settings
-from tests.support.running import Build, endpoint, eventually, examples, serve, service
+from tests.support.running import Build, endpoint, eventually, examples, in_process, serve, service
 
 LARGE, SMALL = "/v1/services", "/v1/services?limit=1&endpoints=none"
 CACHEABLE = (
@@ -228,20 +227,12 @@ def test_responses_are_cacheable_for_a_minute(client: httpx.Client, path: str) -
 
 def test_the_maximum_age_is_a_setting(sample: Path) -> None:
     expected = {0: "no-cache", 1: "public, max-age=1", 86400: "public, max-age=86400"}
-
-    async def cache_control(max_age: int) -> str:
-        app = create_app(Settings(artifacts=str(sample), max_age=max_age))
-        transport = httpx.ASGITransport(app)
-        async with httpx.AsyncClient(transport=transport, base_url="http://a.example") as client:
-            response = await client.get(SMALL)
-            revalidated = await client.get(
-                SMALL, headers={"if-none-match": response.headers["etag"]}
-            )
-            assert revalidated.status_code == 304
-            assert revalidated.headers["cache-control"] == response.headers["cache-control"]
-            return str(response.headers["cache-control"])
-
-    assert {seconds: asyncio.run(cache_control(seconds)) for seconds in expected} == expected
+    for max_age, value in expected.items():
+        with in_process(create_app(Settings(artifacts=str(sample), max_age=max_age))) as client:
+            first = client.get(SMALL)
+            again = client.get(SMALL, headers={"if-none-match": first.headers["etag"]})
+        assert again.status_code == 304
+        assert [each.headers["cache-control"] for each in (first, again)] == [value, value]
 
 
 @pytest.mark.parametrize("path", NOT_CACHEABLE)
@@ -258,13 +249,8 @@ def test_responses_to_other_methods_and_503_are_not_cacheable(
 ) -> None:
     assert client.post(LARGE).headers["cache-control"] == "no-store"
     assert client.options(LARGE).headers["cache-control"] == "no-store"
-
-    async def get() -> httpx.Response:
-        transport = httpx.ASGITransport(create_app(Settings(artifacts=str(tmp_path))))
-        async with httpx.AsyncClient(transport=transport, base_url="http://a.example") as client:
-            return await client.get(LARGE)
-
-    unavailable = asyncio.run(get())
+    with in_process(create_app(Settings(artifacts=str(tmp_path)))) as empty:
+        unavailable = empty.get(LARGE)
     assert (unavailable.status_code, unavailable.headers["cache-control"]) == (503, "no-store")
 
 
@@ -476,13 +462,9 @@ def test_an_unexpected_error_is_500_and_logged_with_its_request_id(
 
     monkeypatch.setattr("service.api.services.list_body", fail)
 
-    async def get() -> httpx.Response:
-        transport = httpx.ASGITransport(create_app(Settings(artifacts=str(sample))))
-        async with httpx.AsyncClient(transport=transport, base_url="http://a.example") as client:
-            return await client.get("/v1/services", headers={"x-request-id": "find-me"})
-
-    with caplog.at_level(logging.ERROR):
-        response = asyncio.run(get())
+    app = create_app(Settings(artifacts=str(sample)))
+    with caplog.at_level(logging.ERROR), in_process(app) as client:
+        response = client.get("/v1/services", headers={"x-request-id": "find-me"})
     assert response.status_code == 500
     assert response.headers["x-request-id"] == "find-me"
     assert response.headers["cache-control"] == "no-store"

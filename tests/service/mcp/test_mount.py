@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import AsyncIterator, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Iterator
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ from service.settings import Settings, parse_hosts
 from tests.support.artifacts import current
 from tests.support.clients.mcp import ACCEPT, ERAS, call, headers_of, message_of, post
 from tests.support.processes import run_service
-from tests.support.running import Build, Json, endpoint, eventually, serve, service
+from tests.support.running import Build, Json, endpoint, eventually, in_process, serve, service
 
 INTERNAL_ERROR = -32603
 TOOL_CALL: Json = {"name": "search_endpoints", "arguments": {"query": "tide"}}
@@ -42,17 +42,9 @@ def mounted(artifacts: Path) -> Starlette:
     return create_app(Settings(artifacts=str(artifacts), mcp=True, mcp_hosts="a.example"))
 
 
-@asynccontextmanager
-async def client_of(app: Starlette) -> AsyncIterator[httpx.AsyncClient]:
-    transport = httpx.ASGITransport(app)
-    async with httpx.AsyncClient(transport=transport, base_url="http://a.example") as client:
-        yield client
-
-
-async def post_to(
-    client: httpx.AsyncClient, path: str = "/mcp", headers: dict[str, str] | None = None
-) -> httpx.Response:
-    return await client.post(
+def post_to(client: Any, path: str = "/mcp", headers: dict[str, str] | None = None) -> Any:
+    """Send a call of a tool by a client of either kind."""
+    return client.post(
         path,
         json=message_of("stateless", "tools/call", **TOOL_CALL),
         headers=headers_of("stateless", "tools/call", TOOL_CALL["name"]) | (headers or {}),
@@ -135,19 +127,15 @@ def test_only_the_hosts_of_the_setting_and_pages_from_them_are_answered(sample: 
     answered = [{"host": host} for host in ("mcp.example.com:8443", "[::1]:8000")]
     answered += [own, own | {"origin": "https://mcp.example.com"}]
     others = ("127.0.0.1", "localhost:8000", "evil.example", "mcp.example.com.evil.example")
-
-    async def check() -> None:
-        async with client_of(app) as client:
-            for headers in answered:
-                assert (await post_to(client, headers=headers)).status_code == 200
-            for host in others:
-                assert (await post_to(client, headers={"host": host})).status_code == 421
-            evil = own | {"origin": "https://evil.example"}
-            assert (await post_to(client, headers=evil)).status_code == 403
-            listing = await client.get("/v1/services", headers={"host": "evil.example"})
-            assert listing.status_code == 200
-
-    asyncio.run(check())
+    with in_process(app) as client:
+        for headers in answered:
+            assert post_to(client, headers=headers).status_code == 200
+        for host in others:
+            assert post_to(client, headers={"host": host}).status_code == 421
+        evil = own | {"origin": "https://evil.example"}
+        assert post_to(client, headers=evil).status_code == 403
+        listing = client.get("/v1/services", headers={"host": "evil.example"})
+        assert listing.status_code == 200
 
 
 @pytest.mark.parametrize(
@@ -296,15 +284,11 @@ def test_calls_are_counted_and_logged_by_route(sample: Path) -> None:
 
 def test_calls_are_shed_as_searches_are(sample: Path) -> None:
     app = create_app(Settings(artifacts=str(sample), mcp=True, mcp_hosts="a.example", max_lag=1e-9))
-
-    async def check() -> None:
-        async with client_of(app) as client:
-            refused = await post_to(client)  # any lag exceeds the limit
-            assert refused.status_code == 503
-            assert refused.json()["error"]["code"] == "overloaded"
-            assert int(refused.headers["retry-after"]) > 0
-
-    asyncio.run(check())
+    with in_process(app) as client:
+        refused = post_to(client)  # any lag exceeds the limit
+        assert refused.status_code == 503
+        assert refused.json()["error"]["code"] == "overloaded"
+        assert int(refused.headers["retry-after"]) > 0
 
 
 def test_without_a_snapshot_calls_are_503_until_one_is_published(
@@ -351,7 +335,8 @@ def test_mounted_without_a_lifespan_it_answers_in_any_event_loop(sample: Path) -
     outer = Starlette(routes=[Mount("/shop", mounted(sample))])
 
     async def check() -> None:
-        async with client_of(outer) as client:
+        transport = httpx.ASGITransport(outer)
+        async with httpx.AsyncClient(transport=transport, base_url="http://a.example") as client:
             responses = await asyncio.gather(*(post_to(client, "/shop/mcp") for _ in range(5)))
             assert [response.status_code for response in responses] == [200] * 5
             assert (await client.get("/shop/mcp")).headers["allow"] == "POST, OPTIONS"

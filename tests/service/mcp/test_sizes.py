@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 
 pytest.importorskip("mcp", reason="the extra `mcp` is not installed")
@@ -15,6 +13,7 @@ pytest.importorskip("mcp", reason="the extra `mcp` is not installed")
 from service.app import create_app
 from service.settings import Settings
 from tests.support.clients.mcp import ERAS, headers_of, message_of, run_client, text_of
+from tests.support.running import in_process
 
 MAX_DEFINITIONS = 4800
 MAX_ROWS = 900
@@ -29,14 +28,9 @@ QUERIES = (
 def test_all_definitions_fit_as_a_client_receives_them(sample: Path, era: str) -> None:
     """Measure the body of the response, with its envelope."""
     app = create_app(Settings(artifacts=str(sample), mcp=True))
-
-    async def list_tools() -> httpx.Response:
-        transport = httpx.ASGITransport(app)
-        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
-            message, headers = message_of(era, "tools/list"), headers_of(era, "tools/list")
-            return await client.post("/mcp", json=message, headers=headers)
-
-    response = asyncio.run(list_tools())
+    message, headers = message_of(era, "tools/list"), headers_of(era, "tools/list")
+    with in_process(app) as client:
+        response = client.post("http://localhost/mcp", json=message, headers=headers)
     assert len(response.json()["result"]["tools"]) == 5
     assert len(response.content) <= MAX_DEFINITIONS
 

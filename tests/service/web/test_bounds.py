@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Callable, Iterator
 from typing import Any
 
-import httpx
 import pytest
 
 from service.app import create_app
@@ -15,7 +12,7 @@ from service.search.ranking import Ranking
 from service.settings import Settings
 from service.web.card import MAX_NAMES, MAX_TEXT
 from service.web.endpoint_rows import MAX_DETAILED
-from tests.support.running import Json, build_records, endpoint, service
+from tests.support.running import Json, build_records, endpoint, in_process, service
 
 LONG = "weather at a harbour, its tides and winds and swell, by hour and day " * 14
 LONGER = "ferries of a harbour and their berths, by hour and day " * 1000
@@ -46,16 +43,11 @@ RECORDS = [
 
 
 @pytest.fixture(scope="module")
-def get(tmp_path_factory: pytest.TempPathFactory) -> Get:
+def get(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Get]:
     """Return a function that gets a page in this process."""
     artifacts = build_records(tmp_path_factory.mktemp("bounds"), RECORDS)
-    return lambda path: asyncio.run(_get(artifacts, path))
-
-
-async def _get(artifacts: Path, path: str) -> str:
-    transport = httpx.ASGITransport(create_app(Settings(artifacts=str(artifacts))))
-    async with httpx.AsyncClient(transport=transport, base_url="http://a.example") as client:
-        return (await client.get(path)).raise_for_status().text
+    with in_process(create_app(Settings(artifacts=str(artifacts)))) as client:
+        yield lambda path: client.get(path).raise_for_status().text
 
 
 @pytest.mark.parametrize(

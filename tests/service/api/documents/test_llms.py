@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from itertools import product
 from pathlib import Path
@@ -16,6 +15,7 @@ from starlette.types import ASGIApp
 
 from service.app import create_app
 from service.settings import Settings
+from tests.support.running import in_process
 
 
 def test_the_text_fits_one_screen_and_all_its_links_answer(
@@ -40,20 +40,14 @@ def test_the_text_fits_one_screen_and_all_its_links_answer(
 
 def test_the_text_and_the_documentation_work_where_they_are_mounted(sample: Path) -> None:
     outer = Starlette(routes=[Mount("/shop", create_app(Settings(artifacts=str(sample))))])
-
-    async def ask() -> None:
-        transport = httpx.ASGITransport(outer)
-        base = "http://a.example"
-        async with httpx.AsyncClient(transport=transport, base_url=base) as client:
-            page = (await client.get("/shop/docs")).text
-            text = (await client.get("/shop/llms.txt")).text
-            addresses = re.findall(r'(?:href|src)="([^"]+)"', page)
-            assert all(address.startswith(("/shop/", "#")) for address in addresses)
-            for address in {*addresses, *links(text)}:
-                found = await client.get(urljoin("/shop/docs", address))
-                assert found.status_code == 200, address
-
-    asyncio.run(ask())
+    with in_process(outer) as client:
+        page = client.get("/shop/docs").text
+        text = client.get("/shop/llms.txt").text
+        addresses = re.findall(r'(?:href|src)="([^"]+)"', page)
+        assert all(address.startswith(("/shop/", "#")) for address in addresses)
+        for address in {*addresses, *links(text)}:
+            found = client.get(urljoin("/shop/docs", address))
+            assert found.status_code == 200, address
 
 
 @pytest.mark.parametrize("prefix", ["", "/shop", "/api"])
@@ -68,24 +62,18 @@ def test_the_text_and_the_advice_of_errors_name_only_addresses_that_answer(
     app: ASGIApp = create_app(settings)
     if prefix == "/shop":
         app = Starlette(routes=[Mount(prefix, app)])
-    transport = httpx.ASGITransport(app, root_path="" if prefix == "/shop" else prefix)
-
-    async def ask() -> None:
-        async with httpx.AsyncClient(transport=transport, base_url="http://a.example") as client:
-            text = (await client.get(f"{prefix}/llms.txt")).text
-            addresses = [urljoin(f"{prefix}/llms.txt", link) for link in links(text)]
-            for path in ("/nowhere", f"/v1/snapshots/{'0' * 20}", "/discovery/nowhere"):
-                answer = await client.get(f"{prefix}{path}")
-                assert answer.status_code in {404, 410}
-                error = answer.json().get("errorMessage") or answer.json()["error"]["message"]
-                addresses += re.findall(r"see (\S+)$", error)
-            assert {f"{prefix}/openapi.json", f"{prefix}/v1/snapshots/current"} < {*addresses}
-            for address in addresses:
-                assert (await client.get(address)).status_code == 200, address
-            has_mcp = (await client.post(f"{prefix}/mcp")).status_code != 404
-            assert has_mcp == ("`mcp`" in text)
-
-    asyncio.run(ask())
+    with in_process(app, "" if prefix == "/shop" else prefix) as client:
+        text = client.get(f"{prefix}/llms.txt").text
+        addresses = [urljoin(f"{prefix}/llms.txt", link) for link in links(text)]
+        for path in ("/nowhere", f"/v1/snapshots/{'0' * 20}", "/discovery/nowhere"):
+            answer = client.get(f"{prefix}{path}")
+            assert answer.status_code in {404, 410}
+            error = answer.json().get("errorMessage") or answer.json()["error"]["message"]
+            addresses += re.findall(r"see (\S+)$", error)
+        assert {f"{prefix}/openapi.json", f"{prefix}/v1/snapshots/current"} < {*addresses}
+        for address in addresses:
+            assert client.get(address).status_code == 200, address
+        assert (client.post(f"{prefix}/mcp").status_code != 404) == ("`mcp`" in text)
 
 
 def test_no_cacheable_document_depends_on_the_host_header(client: httpx.Client) -> None:

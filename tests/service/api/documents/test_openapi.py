@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 from pathlib import Path
 
-import httpx
 import pytest
 
 from service.api.documents.openapi import document
 from service.app import create_app
 from service.errors import RatecardError
 from service.settings import Settings
-from tests.support.running import Build, Json, service
+from tests.support.running import Build, Json, in_process, service
 
 
 def _example(document: Json, path: str) -> str | None:
@@ -37,18 +35,13 @@ def test_the_examples_find_something_in_the_catalogue_served(
 ) -> None:
     assert build([service("only", name=name)]) == 0
     app = create_app(Settings(artifacts=str(artifacts)))
-
-    async def ask() -> None:
-        transport = httpx.ASGITransport(app)
-        async with httpx.AsyncClient(transport=transport, base_url="http://a.example") as client:
-            served = (await client.get("/openapi.json")).json()
-            assert _example(served, "/v1/services/{id}") == "only"
-            assert (await client.get("/v1/services/only")).status_code == 200
-            assert _example(served, "/v1/search/services") == query
-            found = await client.get("/v1/search/services", params={"q": query})
-            assert found.json()["total"] == (1 if name.strip() else 0)
-
-    asyncio.run(ask())
+    with in_process(app) as client:
+        served = client.get("/openapi.json").json()
+        assert _example(served, "/v1/services/{id}") == "only"
+        assert client.get("/v1/services/only").status_code == 200
+        assert _example(served, "/v1/search/services") == query
+        found = client.get("/v1/search/services", params={"q": query})
+        assert found.json()["total"] == (1 if name.strip() else 0)
 
 
 def test_an_empty_catalogue_has_no_example_of_an_id(artifacts: Path, build: Build) -> None:
@@ -56,15 +49,10 @@ def test_an_empty_catalogue_has_no_example_of_an_id(artifacts: Path, build: Buil
     empty.write_text("[]")
     assert build(empty) == 0
     app = create_app(Settings(artifacts=str(artifacts)))
-
-    async def ask() -> None:
-        transport = httpx.ASGITransport(app)
-        async with httpx.AsyncClient(transport=transport, base_url="http://a.example") as client:
-            served = json.loads((await client.get("/openapi.json")).content)
-            assert _example(served, "/v1/services/{id}") is None
-            assert "0 services" in (await client.get("/llms.txt")).text
-
-    asyncio.run(ask())
+    with in_process(app) as client:
+        served = json.loads(client.get("/openapi.json").content)
+        assert _example(served, "/v1/services/{id}") is None
+        assert "0 services" in client.get("/llms.txt").text
 
 
 def test_the_document_has_every_code_of_503() -> None:
