@@ -15,8 +15,7 @@ from typing import IO
 import numpy as np
 import numpy.typing as npt
 
-from service.storage.container import SUFFIX
-from service.storage.texts import write_places
+from service.storage.container import SUFFIX, write_arrays
 
 KEY_SIZE = 16
 """The bytes of the hash of a record."""
@@ -78,7 +77,9 @@ def write_records(folder: Path, texts: Iterable[bytes]) -> Keys:
             sizes.append(len(text))
             digests += record_key(text)
     keys = np.frombuffer(bytes(digests), np.uint8).reshape(-1, KEY_SIZE)
-    write_places(folder, sizes, keys.view("<u8"))
+    offsets = np.cumsum([0, *(size + 1 for size in sizes)])
+    arrays = {"offsets": offsets, "hashes": keys.view("<u8")}
+    write_arrays(folder / "records.arrays", arrays)
     return keys
 
 
