@@ -18,7 +18,7 @@ from indexer.encoder.packaged import StaticEncoder, write_encoder
 from indexer.encoder.quantising import EncodedTexts
 from indexer.processes.pool import wait_for
 from indexer.processes.resources import release_memory
-from indexer.search.filters import write_filters
+from indexer.search.filters import write_services
 from indexer.search.parts import Documents, segment_parts
 from indexer.search.popularity import Popularity, popularity_of
 from indexer.search.postings import compile_postings
@@ -163,7 +163,7 @@ def _write_listing(built: Path, kept: Path, popularity: Popularity) -> None:
     """Write the summaries and filters of services from columns."""
     columns = open_columns(kept)
     write_summaries(built, columns)
-    write_filters(built / "filters.arrays", columns, popularity)
+    write_services(built / "services.arrays", columns, popularity)
 
 
 def _compile(

@@ -67,7 +67,7 @@ def store_services(context: BuildContext, assembled: Assembled) -> StoredService
     offers, named = OfferWriter(), NamedUrls()
     listings = _listings(assembled, probed.profiles, named)
     with progress.stage("write the resources"):
-        resources = write_resources(built / "resources", listings, len(ids), offers)
+        resources = write_resources(built / "resources.arrays", listings, len(ids), offers)
     assembled.decisions.write(built)
     names = [each.source for each in context.findings.tallies]
     return StoredServices(

@@ -1,19 +1,21 @@
-"""The conditions that requests put on services and on endpoints, each declared once.
+"""The columns of the tables of a snapshot, and the conditions of requests on them.
 
-The name and the type of a field are those of a parameter. Its column is what a snapshot has to
-compare it with. Parameters, facets and masks derive from these declarations.
+A filter is one field: its name and type are those of a parameter, its `Column` says what rows have
+to compare, and where that comes from. Parameters, facets, files and masks follow from it.
 """
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, TypeAlias, TypeVar
 
+import msgspec
 from msgspec import Meta, Struct, inspect
 
-from service.networks import network_key
+from service.networks import network_key, network_label
 from service.schema.values import NonEmpty
 
 DECIMAL = r"^[0-9]{1,100}(?:\.[0-9]{1,100})?$(?!\n)"
@@ -26,7 +28,10 @@ Values = tuple[str, ...]
 PriceBound = Annotated[
     float, Meta(title="a decimal such as 0.05, from 0", extra_json_schema={"pattern": DECIMAL})
 ]
+Text = NonEmpty | None
 PayerCount = Annotated[int, Meta(ge=1, le=2**32 - 1)]  # more are not stored
+FilterValue: TypeAlias = Sequence[str] | float | bool | None
+"""A list of texts, a number, a flag or a word; None is no condition."""
 
 
 def folded(value: str) -> str:
@@ -39,43 +44,49 @@ def has_verdict(alive: Any, wanted: bool) -> Any:
     return alive > 0 if wanted else alive < 0
 
 
-class TextColumn(NamedTuple):
-    """Texts that are compared by their keys.
+def _methods(text: str) -> Values:
+    """Return the methods of an endpoint, which may be several, as in `GET, POST`."""
+    names = map(str.strip, re.split(r"[,/|]", text.upper()))
+    return tuple(name for name in names if name)
 
-    of_offer: whether endpoints have them by their offers, one of which must satisfy all conditions
+
+def _labels(network: str) -> Values:
+    return (network_label(network),)
+
+
+class Column(NamedTuple):
+    """What rows of a table have: texts with a key, or else numbers or flags.
+
+    name: of its arrays, and of the facet
+    source: the members of a record that have the texts: the first of the endpoint, or else of its
+        service, that is not empty; attributes of offers and of listed resources
+    key: maps the spellings of a text to the key that is compared
+    holds: returns which numbers satisfy a condition; a build gives them by the name of the column
+    split: returns the values of one text of a record
+    of_offer: whether endpoints and resources have it by their offers, one of which must satisfy all
+        such conditions
     is_facet: whether the values are counted
-    is_stored: whether a file of filters has them
+    takes_all: whether a row must have all values of a condition
+    is_part: whether a condition is a part of the text
     """
 
+    name: str
+    source: Values = ()
     key: Normaliser = folded
+    holds: Callable[[Any, Any], Any] | None = None
+    split: Callable[[str], Values] | None = None
     of_offer: bool = False
     is_facet: bool = True
-    is_stored: bool = True
-
-
-TEXT = TextColumn()
-
-
-class ValueColumn(NamedTuple):
-    """An array of numbers or flags.
-
-    holds: returns which of the values satisfy a condition
-    """
-
-    array: str
-    dtype: str
-    text: str
-    holds: Callable[[Any, Any], Any] = operator.eq
-    of_offer: bool = False
-    is_stored: bool = True
+    takes_all: bool = False
+    is_part: bool = False
 
 
 class ConditionField(NamedTuple):
-    """A field, the name of its parameter, and what it is compared with."""
+    """A field, the name of its parameter, and the column that it is compared with."""
 
     field: str
     name: str
-    column: TextColumn | ValueColumn
+    column: Column
 
 
 Given: TypeAlias = tuple[ConditionField, Any]
@@ -98,39 +109,78 @@ def _values_of(kind: type[Struct]) -> Callable[[Struct], tuple[Any, ...]]:
     return operator.attrgetter(*(each.field for each in conditions_of(kind)))
 
 
-def about(description: str, column: TextColumn | ValueColumn | None = None) -> Meta:
+def about(description: str, column: Column | None = None) -> Meta:
     """Return the metadata of a parameter."""
     return Meta(description=description, extra=None if column is None else {"column": column})
 
 
-def any_of(name: str, example: str, column: TextColumn = TEXT, more: str = "") -> Meta:
+def any_of(example: str, column: Column, more: str = "") -> Meta:
     """Return the metadata of a condition that allows several values."""
-    text = f"Only those with this {name}, such as `{example}`, or any of several.{more}"
+    text = f"Only those with this {column.name}, such as `{example}`, or any of several.{more}"
     return about(text, column)
 
 
-PRICES = ValueColumn("prices", "<f8", "the price, or the lowest, or NaN", operator.le)
-PAYERS = ValueColumn("payers", "<u4", "how many payers each had in 30 days", operator.ge)
-ALIVE = ValueColumn("alive", "|i1", "1 for one that is alive, -1 for a dead one, or 0", has_verdict)
-ENRICHED = ValueColumn("enriched", "|b1", "whether the service is enriched")
-REGISTRATION = ValueColumn(
-    "registration", "|b1", "whether a listing requires a registration or sign-in"
+# Of services and endpoints.
+CATEGORY = Column("category", ("category",))
+TAG = Column("tag", ("tags",))
+PROVIDER = Column("provider", ("provider_name", "provider"))
+ENRICHED = Column("enriched", holds=operator.eq)
+PRICE = Column("price", holds=operator.le)
+PAYERS = Column("payers", holds=operator.ge)
+ALIVE = Column("alive", holds=has_verdict)
+# Of services.
+NETWORK = Column("network", ("networks", "priced_networks"), network_key, split=_labels)
+SCHEME = Column("scheme", ("schemes",))
+INTEGRATION_TYPE = Column("integrationType", ("integration_type",))
+# Of endpoints.
+METHOD = Column("method", ("method",), split=_methods)
+SERVICE = Column("service", key=str)
+REGISTRATION = Column("registration", holds=operator.eq)  # and of listed resources
+# Of offers.
+OFFER_NETWORK = Column("network", ("network",), network_key, split=_labels, of_offer=True)
+OFFER_SCHEME = Column("scheme", ("scheme",), of_offer=True)
+ASSET = Column("asset", ("asset",), of_offer=True, is_facet=False)
+PAYEE = Column("payTo", ("pay_to",), of_offer=True, is_facet=False)
+STATED_NETWORK = Column("stated_network", ("network",), str, of_offer=True)
+STATED_SCHEME = Column("stated_scheme", ("scheme",), str, of_offer=True)
+CURRENCY = Column("currency", ("currency",), str, of_offer=True)
+USD_PRICE = Column("usd_price", holds=operator.le, of_offer=True)
+# Of listed resources.
+TYPE = Column("type", ("listed_type",), str)
+EXTENSIONS = Column("extensions", ("extensions",), str, takes_all=True)
+TAGS = Column("tags", ("listed_tags",), str)
+URL = Column("url", ("stated_url",), str.lower, is_part=True)
+REGISTERED = (
+    "Only those whose listing requires a registration or a sign-in before payment, or with `false` "
+    "only the others."
 )
-USD_PRICES = ValueColumn("usd_prices", "<f8", "", operator.le, of_offer=True, is_stored=False)
-NETWORK = TextColumn(network_key)
-OFFER_NETWORK = NETWORK._replace(of_offer=True)
-OFFER_FACET = TextColumn(of_offer=True)
-SERVICE = TextColumn(str, is_stored=False)
-OFFER_TEXT = TextColumn(of_offer=True, is_facet=False, is_stored=False)
-OFFER = " Those of an entry of `accepts` must hold together."
+SAME = " Those of an entry of `accepts` must hold together."
 
 
 class Conditions(Struct, frozen=True, kw_only=True, rename="camel"):
-    """Conditions that a service or an endpoint must all satisfy; None and empty ones are none."""
+    """Conditions that a row must all satisfy; None and empty ones are none."""
 
-    category: Annotated[Values, any_of("category", "Data")] = ()
-    tag: Annotated[Values, any_of("tag", "weather")] = ()
-    provider: Annotated[Values, any_of("provider", "Tidewatch")] = ()
+    def given(self) -> list[Given]:
+        """Return the conditions that there are, with their values."""
+        kind = type(self)
+        values = _values_of(kind)(self)
+        if not any(values) and 0 not in values:  # as False is
+            return []
+        pairs = zip(conditions_of(kind), values, strict=True)
+        return [pair for pair in pairs if pair[1] or pair[1] == 0]
+
+    @property
+    def has_conditions(self) -> bool:
+        """Whether any row might be left out."""
+        return bool(self.given())
+
+
+class SearchConditions(Conditions, frozen=True, kw_only=True):
+    """Conditions of services and of endpoints, and how they match a query."""
+
+    category: Annotated[Values, any_of("Data", CATEGORY)] = ()
+    tag: Annotated[Values, any_of("weather", TAG)] = ()
+    provider: Annotated[Values, any_of("Tidewatch", PROVIDER)] = ()
     enriched: Annotated[
         bool | None, about("Only curated services and their endpoints, or only others.", ENRICHED)
     ] = None
@@ -141,7 +191,7 @@ class Conditions(Struct, frozen=True, kw_only=True, rename="camel"):
             "price of a service; the price of an endpoint, or its ceiling for the scheme `upto`. "
             "With a network, scheme, asset or payTo of endpoints, the price of the cheapest entry "
             "of `accepts` that has these.",
-            PRICES,
+            PRICE,
         ),
     ] = None
     min_payers: Annotated[
@@ -159,81 +209,61 @@ class Conditions(Struct, frozen=True, kw_only=True, rename="camel"):
         bool, about("Whether to add the parts of the score of each result of a query.")
     ] = False
 
-    def given(self) -> list[Given]:
-        """Return the conditions that there are, with their values."""
-        kind = type(self)
-        values = _values_of(kind)(self)
-        if not any(values) and 0 not in values:  # as False is
-            return []
-        pairs = zip(conditions_of(kind), values, strict=True)
-        return [pair for pair in pairs if pair[1] or pair[1] == 0]
 
-    @property
-    def has_conditions(self) -> bool:
-        """Whether any document might be left out."""
-        return bool(self.given())
-
-    @property
-    def texts(self) -> dict[str, Values]:
-        """The conditions on texts, by the names of parameters."""
-        given = self.given()
-        return {each.name: values for each, values in given if isinstance(each.column, TextColumn)}
-
-
-class ServiceConditions(Conditions, frozen=True, kw_only=True):
+class ServiceConditions(SearchConditions, frozen=True, kw_only=True):
     """Conditions of services."""
 
-    network: Annotated[Values, any_of("network", "base", NETWORK)] = ()
-    scheme: Annotated[Values, any_of("scheme", "exact")] = ()
+    network: Annotated[Values, any_of("base", NETWORK)] = ()
+    scheme: Annotated[Values, any_of("exact", SCHEME)] = ()
     integration_type: Annotated[
-        tuple[Literal["1P", "3P", ""], ...],
-        about("Only services of this type, or of any of several.", TEXT),
+        tuple[Literal["1P", "3P", ""], ...], any_of("1P", INTEGRATION_TYPE)
     ] = ()
 
 
-class EndpointConditions(Conditions, frozen=True, kw_only=True):
+class EndpointConditions(SearchConditions, frozen=True, kw_only=True):
     """Conditions of endpoints; those of offers must hold together on one way to pay."""
 
-    network: Annotated[Values, any_of("network", "base", OFFER_NETWORK, OFFER)] = ()
-    scheme: Annotated[Values, any_of("scheme", "exact", OFFER_FACET, OFFER)] = ()
-    asset: Annotated[Values, any_of("asset", "0x8335…", OFFER_TEXT, OFFER)] = ()
-    pay_to: Annotated[Values, any_of("payTo", "0x1a2b…", OFFER_TEXT, OFFER)] = ()
-    method: Annotated[Values, any_of("method", "GET")] = ()
-    service: Annotated[Values, any_of("service", "tidewatch-example", SERVICE)] = ()
+    network: Annotated[Values, any_of("base", OFFER_NETWORK, SAME)] = ()
+    scheme: Annotated[Values, any_of("exact", OFFER_SCHEME, SAME)] = ()
+    asset: Annotated[Values, any_of("0x8335…", ASSET, SAME)] = ()
+    pay_to: Annotated[Values, any_of("0x1a2b…", PAYEE, SAME)] = ()
+    method: Annotated[Values, any_of("GET", METHOD)] = ()
+    service: Annotated[Values, any_of("tidewatch-example", SERVICE)] = ()
     max_usd_price: Annotated[
-        PriceBound | None, about("The most that an offer may cost in US dollars.", USD_PRICES)
+        PriceBound | None, about("The most that an offer may cost in US dollars.", USD_PRICE)
     ] = None
-    registration: Annotated[
-        bool | None,
-        about(
-            "Only endpoints whose listing requires a registration or a sign-in before payment, or "
-            "with `false` only the others.",
-            REGISTRATION,
-        ),
-    ] = None
+    registration: Annotated[bool | None, about(REGISTERED, REGISTRATION)] = None
 
 
-def _keys_of(
-    kind: type[Conditions], is_wanted: Callable[[TextColumn], bool]
-) -> dict[str, Normaliser]:
+def text_columns(*kinds: type[Conditions]) -> dict[str, Column]:
+    """Return the columns of texts that conditions are compared with, by name."""
     return {
-        name: column.key
-        for _, name, column in conditions_of(kind)
-        if isinstance(column, TextColumn) and is_wanted(column)
+        column.name: column
+        for kind in kinds
+        for _, _, column in conditions_of(kind)
+        if column.holds is None and not column.is_part
     }
 
 
-SERVICE_KEYS: Mapping[str, Normaliser] = _keys_of(ServiceConditions, lambda _: True)
-"""Normalisers of the values that services have, by the names of parameters."""
-ENDPOINT_KEYS: Mapping[str, Normaliser] = _keys_of(
-    EndpointConditions,
-    lambda column: column.is_stored and not column.of_offer,
+def record_columns(kind: type[Conditions]) -> dict[str, Column]:
+    """Return the columns of texts that records have, besides those of their offers, by name."""
+    return {
+        name: column
+        for name, column in text_columns(kind).items()
+        if not column.of_offer and column.source
+    }
+
+
+SERVICE_KEYS: Mapping[str, Normaliser] = {
+    name: column.key for name, column in record_columns(ServiceConditions).items()
+}
+ENDPOINT_KEYS: Mapping[str, Normaliser] = {
+    name: column.key for name, column in record_columns(EndpointConditions).items()
+}
+SERVICE_FACETS = tuple(text_columns(ServiceConditions))
+ENDPOINT_FACETS = tuple(
+    name for name, column in text_columns(EndpointConditions).items() if column.is_facet
 )
-"""Normalisers of the values that endpoints have, besides those of their offers."""
-OFFER_KEYS: Mapping[str, Normaliser] = _keys_of(EndpointConditions, lambda column: column.of_offer)
-"""Normalisers of the values that must hold together on one offer of an endpoint."""
-SERVICE_FACETS = tuple(SERVICE_KEYS)
-ENDPOINT_FACETS = tuple(_keys_of(EndpointConditions, lambda column: column.is_facet))
 
 if TYPE_CHECKING:
     ServiceFacet: TypeAlias = str
@@ -272,75 +302,87 @@ class EndpointFilters(EndpointConditions, frozen=True, kw_only=True):
     ] = 3
     facets: Annotated[tuple[EndpointFacet, ...], COUNTED] = ()
 
-    @property
-    def offers(self) -> dict[str, Values]:
-        """The conditions on texts of offers, by the names of parameters."""
-        return {name: values for name, values in self.texts.items() if name in OFFER_KEYS}
+
+class ResourceConditions(Conditions, frozen=True, kw_only=True):
+    """Conditions of listed resources; those of entries of `accepts` must hold together on one."""
+
+    type: Annotated[Text, about("Only with this type, such as `http` or `mcp`.", TYPE)] = None
+    pay_to: Annotated[Text, about(f"Only paid to this address, in any case.{SAME}", PAYEE)] = None
+    registration: Annotated[bool | None, about(REGISTERED, REGISTRATION)] = None
+
+
+class StatedFilters(ResourceConditions, frozen=True, kw_only=True):
+    """Conditions of listed resources that compare networks and schemes as entries spell them."""
+
+    network: Annotated[
+        Text, about(f"Only with this network, as an entry has it.{SAME}", STATED_NETWORK)
+    ] = None
+    scheme: Annotated[
+        Text, about(f"Only with this scheme, as an entry has it.{SAME}", STATED_SCHEME)
+    ] = None
+    extensions: Annotated[Text, about("Only with this key in `extensions`.", EXTENSIONS)] = None
+
+
+class ResourceFilters(ResourceConditions, frozen=True, kw_only=True):
+    """Conditions of listed resources that match a query."""
+
+    network: Annotated[
+        Text, about(f"Only with this network, by any of its names.{SAME}", OFFER_NETWORK)
+    ] = None
+    scheme: Annotated[Text, about(f"Only with this scheme.{SAME}", OFFER_SCHEME)] = None
+    asset: Annotated[Text, about(f"Only with this asset, in any case.{SAME}", ASSET)] = None
+    max_usd_price: Annotated[
+        PriceBound | None,
+        about("The most to pay in US dollars, in a known stablecoin." + SAME, USD_PRICE),
+    ] = None
+    extensions: Annotated[
+        tuple[NonEmpty, ...],
+        about("Only with this key in `extensions`, or with all of several.", EXTENSIONS),
+    ] = ()
+    tags: Annotated[
+        tuple[NonEmpty, ...], about("Only with this tag, or with any of several.", TAGS)
+    ] = ()
+    url_substring: Annotated[
+        Annotated[str, Meta(min_length=3, max_length=2048)] | None,
+        about("Only with this in their URL, in any case.", URL),
+    ] = None
+    alive: Annotated[
+        bool | None, about("Only with an endpoint that probers found alive, or dead.", ALIVE)
+    ] = None
+    match: ClassVar[str] = "any"
 
 
 NO_FILTERS = Filters()
-
-
-ResourceType = Annotated[
-    NonEmpty | None, about("Only resources of this type, such as `http` or `mcp`.")
-]
-EntryScheme = Annotated[NonEmpty | None, about("Only with this scheme, on the same entry.")]
-EntryPayee = Annotated[
-    NonEmpty | None,
-    about("Only paid to this address, in any case, on the same entry of `accepts`."),
-]
-Registration = Annotated[
-    bool | None,
-    about(
-        "Only resources that require a registration or a sign-in before payment, or with `false` "
-        "only the others."
-    ),
-]
-
-
-class ResourceFilters(Struct, frozen=True, kw_only=True, rename="camel"):
-    """Conditions that a listed resource must all satisfy; None and empty ones are none.
-
-    Those of entries of `accepts` must hold together on one. `is_verbatim` compares networks and
-    schemes as entries spell them.
-    """
-
-    type: ResourceType = None
-    network: Annotated[
-        NonEmpty | None,
-        about("Only with this network on an entry of `accepts`, by any of its names."),
-    ] = None
-    scheme: EntryScheme = None
-    asset: Annotated[
-        NonEmpty | None, about("Only with this asset, in any case, on the same entry.")
-    ] = None
-    pay_to: EntryPayee = None
-    max_usd_price: Annotated[
-        PriceBound | None,
-        about("The most that the same entry may cost in US dollars, paid in a known stablecoin."),
-    ] = None
-    extensions: Annotated[
-        tuple[NonEmpty, ...], about("Only with this key in `extensions`, or with all of several.")
-    ] = ()
-    tags: Annotated[tuple[NonEmpty, ...], about("Only with this tag, or with any of several.")] = ()
-    url_substring: Annotated[
-        Annotated[str, Meta(min_length=3, max_length=2048)] | None,
-        about("Only with this in their URL, in any case."),
-    ] = None
-    alive: Annotated[
-        bool | None, about("Only with an endpoint that probers found alive, or dead.")
-    ] = None
-    registration: Registration = None
-    is_verbatim: bool = False
-    match: ClassVar[str] = "any"
-
-    @property
-    def offers(self) -> dict[str, Values]:
-        """The conditions on offers that are compared by keys, by the names of parameters."""
-        names = {"asset": self.asset, "payTo": self.pay_to}
-        if not self.is_verbatim:
-            names |= {"network": self.network, "scheme": self.scheme}
-        return {name: (value,) for name, value in names.items() if value is not None}
-
-
 NO_RESOURCE_FILTERS = ResourceFilters()
+OFFER_COLUMNS = {
+    name: column
+    for name, column in text_columns(EndpointConditions, StatedFilters, ResourceFilters).items()
+    if column.of_offer
+}
+"""The columns of texts of offers, by name."""
+RESOURCE_COLUMNS = [
+    column
+    for column in text_columns(StatedFilters, ResourceFilters).values()
+    if not column.of_offer
+]
+"""The columns of texts of listed resources."""
+T = TypeVar("T", bound=Conditions)
+
+
+def read_conditions(kind: type[T], conditions: Mapping[str, FilterValue]) -> T:
+    """Return the filters of keyword arguments: the parameters of HTTP, in snake case.
+
+    Raises TypeError for an unknown condition, and ValueError that names a faulty one.
+    """
+    names = dict(zip(kind.__struct_fields__, kind.__struct_encode_fields__, strict=True))
+    if unknown := conditions.keys() - names.keys():
+        known = ", ".join(sorted(names))
+        raise TypeError(f"{', '.join(sorted(unknown))} is no condition; there are {known}")
+    values = {names[name]: value for name, value in conditions.items() if value is not None}
+    try:
+        return msgspec.convert(values, kind)
+    except msgspec.ValidationError as error:
+        message = str(error).replace("$.", "")
+        for name, alias in names.items():
+            message = message.replace(f"`{alias}`", f"`{name}`")
+        raise ValueError(message) from error

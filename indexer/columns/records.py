@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from hashlib import sha256
-from itertools import chain, repeat
+from itertools import chain, product, repeat
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Raw, Struct, defstruct
 
 from indexer.columns.annotations import NO_ANNOTATIONS, Annotations
 from indexer.record_store import KEY_SIZE
@@ -19,8 +18,13 @@ from indexer.resources.names import host_labels
 from indexer.resources.parameters import path_parameters, read_output
 from indexer.text import is_own_text
 from indexer.untrusted import string_of
-from service.conditions import folded
-from service.networks import network_label
+from service.conditions import (
+    Column,
+    EndpointConditions,
+    ServiceConditions,
+    folded,
+    record_columns,
+)
 from service.prices import CEILINGS
 from service.schema.listings import Advice
 from service.schema.profiles import Profile, searched_text
@@ -169,12 +173,6 @@ class IndexedEndpoint(Struct, rename="camel", gc=False):
         return read_output(*map(_output_of, declared)) if declared else ""
 
 
-@lru_cache(maxsize=1024)
-def _methods(text: str) -> list[str]:
-    """Return the methods of an endpoint, which may be several, as in `GET, POST`."""
-    return [name.strip() for name in _separator.split(text.upper()) if name.strip()]
-
-
 class IndexedService(Struct, rename="camel", gc=False):
     """The part of a service that is searched, filtered and ordered by."""
 
@@ -192,27 +190,23 @@ class IndexedService(Struct, rename="camel", gc=False):
     status: Raw = NULL
 
     @property
+    def priced_networks(self) -> list[str]:
+        """The networks of the prices of its endpoints."""
+        return [each.pricing.network for each in self.endpoints if each.pricing.network]
+
+    @property
+    def schemes(self) -> list[str]:
+        """The schemes of the prices of its endpoints."""
+        return [each.pricing.scheme for each in self.endpoints if each.pricing.scheme]
+
+    @property
     def values(self) -> dict[str, Sequence[str]]:
-        """The values of the facets of a service."""
-        prices = [endpoint.pricing for endpoint in self.endpoints]
-        networks = self.networks or [price.network for price in prices if price.network]
-        return {
-            "category": [self.category],
-            "network": [*map(_network_label, networks)],
-            "scheme": [price.scheme for price in prices if price.scheme],
-            "integrationType": [self.integration_type],
-            "tag": self.tags,
-            "provider": [self.provider],
-        }
+        """The values of the columns of a service."""
+        return {name: _values(column, self) for name, column in _columns[0].items()}
 
     def values_of(self, endpoint: IndexedEndpoint) -> dict[str, Sequence[str]]:
-        """Return the values of the facets of an endpoint, besides those of its offers."""
-        return {
-            "method": _methods(endpoint.method),
-            "category": [self.category],
-            "tag": endpoint.tags or self.tags,
-            "provider": [endpoint.provider_name or self.provider],
-        }
+        """Return the values of the columns of an endpoint, besides those of its offers."""
+        return {name: _values(column, endpoint, self) for name, column in _columns[1].items()}
 
     def contents(self, annotations: Annotations = NO_ANNOTATIONS) -> Contents:
         """Return the searched texts; without a domain the first endpoint gives the host."""
@@ -239,10 +233,40 @@ def _is_null(raw: Raw) -> bool:
 
 
 _encode = msgspec.msgpack.Encoder().encode
-_separator = re.compile(r"[,/|]")
-_network_label = lru_cache(maxsize=1024)(network_label)
 _any = msgspec.json.Decoder(float_hook=str)
-decode_service = msgspec.json.Decoder(IndexedService).decode
+_columns = (record_columns(ServiceConditions), record_columns(EndpointConditions))
+_split = lru_cache(maxsize=4096)(lambda split, text: split(text))
+
+
+def _values(column: Column, *owners: Struct) -> Sequence[str]:
+    """Return the values of a column: of the first source that is not empty, of the first owner."""
+    found: Any = []
+    for owner, source in product(owners, column.source):
+        found = getattr(owner, source, found)
+        if found:
+            break
+    texts = [found] if isinstance(found, str) else _texts_of(found)
+    return (
+        texts if column.split is None else [*chain(*(_split(column.split, text) for text in texts))]
+    )
+
+
+def _texts_of(found: Any) -> list[str]:
+    return [each for each in found if isinstance(each, str)] if isinstance(found, list) else []
+
+
+def _make_decoder() -> Callable[[bytes], IndexedService]:
+    """Return the decoder of services, with the members that columns alone read."""
+    known = {*dir(IndexedService), *dir(IndexedEndpoint)}
+    sources = {source for each in _columns for column in each.values() for source in column.source}
+    members = [(name, Any, "") for name in sorted(sources - known)]
+    endpoint: Any = defstruct("Endpoint", members, bases=(IndexedEndpoint,), rename="camel")
+    fields: list[Any] = [("endpoints", list[endpoint]), *members]
+    kind: Any = defstruct("Service", fields, bases=(IndexedService,), rename="camel", kw_only=True)
+    return msgspec.json.Decoder[Any](kind).decode
+
+
+decode_service = _make_decoder()
 decode_list = msgspec.json.Decoder(list[Raw]).decode
 decode_members = msgspec.json.Decoder(dict[str, Raw]).decode
 

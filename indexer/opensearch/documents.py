@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from math import isnan
 
 import numpy as np
@@ -11,12 +11,12 @@ from indexer.columns.annotations import decode_annotations
 from indexer.columns.records import ENDPOINT_FIELDS, SERVICE_FIELDS, decode_service
 from indexer.search.parts import FIELDS_OF_ENDPOINTS, FIELDS_OF_SERVICES
 from indexer.snapshot.endpoints import listed_contents
+from service.filtering.table import Table
 from service.opensearch.clauses import DOCUMENTS, LONGEST_TERM, ORDINAL, text_fields
 from service.schema.values import Json
 from service.search.analysis import term_of, words_of
 from service.search.postings import read_header
 from service.snapshot.data import SnapshotData
-from service.storage.container import Arrays, open_arrays
 from service.storage.texts import Texts
 
 OWNER = "owner"
@@ -30,7 +30,7 @@ LIMITS = (
 )
 MOST = 2**31 - 1
 """No service is too large, and no page too far."""
-OF_OFFERS = ("network", "scheme", "asset", "payTo", "prices", "usd_prices", "shadowed")
+OF_OFFERS = ("network", "scheme", "asset", "payTo", "price", "usd_price", "shadowed")
 
 
 class ClusterDocuments:
@@ -41,11 +41,9 @@ class ClusterDocuments:
         folder = data.folder
         self._config = read_header(folder / "postings").config
         self._fields = text_fields(self._config)
-        self._services = _Rows(open_arrays(folder / "filters.arrays"))
-        self._endpoints = _Rows(open_arrays(folder / "endpoints" / "filters.arrays"))
-        offers = open_arrays(folder / "offers" / "offers.arrays")
-        self._offers = _Rows({name: offers[name] for name in OF_OFFERS})
-        self._bounds = offers["bounds"]
+        self._services = _Rows(data.filters)
+        self._endpoints = _Rows(data.endpoints.filters)
+        self._offers = _Rows(data.offers, OF_OFFERS)
 
     def __len__(self) -> int:
         return len(self._data.services)
@@ -98,7 +96,7 @@ class ClusterDocuments:
                     zip(ENDPOINT_FIELDS, contents.endpoints[document - first], strict=True)
                 )
                 fields |= self._endpoints.read(document)
-                offers = range(*self._bounds[document : document + 2].tolist())
+                offers = data.offers.of_endpoint(document)
                 fields["offers"] = [*map(self._offers.read, offers)]
             elif resource is not None:
                 listed = listed_contents(data.resources.texts.text(resource))
@@ -118,17 +116,16 @@ class ClusterDocuments:
 
 
 class _Rows:
-    """The values and the places in orders of the rows of a filter layout."""
+    """The values of the rows of a table, and their places in its orders."""
 
-    def __init__(self, arrays: Arrays) -> None:
+    def __init__(self, table: Table, names: Collection[str] = ()) -> None:
         self._values = {
             name: np.argsort(array) if name.startswith("by_") else array * 1  # no flags
-            for name, array in arrays.items()
-            if "." not in name
+            for name, array in table.arrays.items()
+            if name in names or (not names and "." not in name)
         }
-        self._numbers = {
-            name: (np.cumsum([0, *arrays[f"{name}.sizes"]]), arrays[f"{name}.numbers"])
-            for name in (each.removesuffix(".sizes") for each in arrays if each.endswith(".sizes"))
+        self._columns = {
+            name: column for name, column in table.columns.items() if not names or name in names
         }
 
     @property
@@ -136,12 +133,10 @@ class _Rows:
         """The types of the fields."""
         is_double = {name: array.dtype.kind == "f" for name, array in self._values.items()}
         types = {name: DOUBLE if is_double[name] else LONG for name in is_double}
-        return types | dict.fromkeys(self._numbers, LONG)
+        return types | dict.fromkeys(self._columns, LONG)
 
     def read(self, row: int) -> Json:
         """Return the fields of a row without those that are NaN; flags are numbers."""
         values = {name: array[row].item() for name, array in self._values.items()}
         fields: Json = {name: value for name, value in values.items() if not isnan(value)}
-        for name, (bounds, numbers) in self._numbers.items():
-            fields[name] = numbers[bounds[row] : bounds[row + 1]].tolist()
-        return fields
+        return fields | {name: column.of_row(row) for name, column in self._columns.items()}

@@ -1,99 +1,128 @@
-"""Writing the facets, prices and orders of services, and the facets of any documents."""
+"""Writing the tables of services and of endpoints that `service.filtering.table` reads."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from array import array
+from collections.abc import Iterable, Mapping
+from operator import attrgetter
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
-import msgspec
 import numpy as np
+import numpy.typing as npt
 
-from indexer.columns.ragged import Ragged
-from indexer.columns.record_columns import RecordColumns
+from indexer.columns.ragged import AnyIntegers, Ragged
+from indexer.columns.record_columns import RecordColumns, of_strings
 from indexer.search.popularity import Popularity
 from service.conditions import (
-    SERVICE_KEYS,
+    Column,
     Conditions,
-    Normaliser,
+    EndpointConditions,
     ServiceConditions,
-    TextColumn,
     conditions_of,
 )
-from service.storage.container import Arrays, ArraysWriter, writing_arrays
+from service.filtering.table import text_column
+from service.storage.container import Arrays, write_arrays
+
+NONE = -1
 
 
-class FacetValues(NamedTuple):
-    """The values of documents: numbers of strings, none two spellings of one value.
-
-    numbers: int32, the numbers of each document
-    """
-
-    numbers: Ragged
-    strings: Ragged
-
-
-def write_filters(path: Path, columns: RecordColumns, popularity: Popularity) -> None:
-    """Write the container of the `FilterIndex` of services."""
+def write_services(path: Path, columns: RecordColumns, popularity: Popularity) -> None:
+    """Write the table of services."""
     services, runs = columns.services, columns.service_runs
-    count = len(services)
     names = [name.casefold() for name in runs["name"].strings()]
-    orders = {
-        "by_popularity": popularity.order,
-        "by_price": np.argsort(services["cheapest"], kind="stable"),
-        "by_name": sorted(range(count), key=names.__getitem__),
-    }
-    values = {
-        "prices": services["cheapest"],
-        "enriched": services["enriched"],
-        "payers": popularity.stored_payers,
-        "alive": popularity.alive,
-    }
-    facets = {name: FacetValues(runs[name], columns.strings) for name in SERVICE_KEYS}
-    with writing_arrays(path) as writer:
-        write_conditions(writer, ServiceConditions, facets, values)
-        for name, order in orders.items():
-            writer.write(name, np.asarray(order, np.uint32))
+    values = {"price": services["cheapest"]}
+    arrays = _columns(ServiceConditions, columns, services, runs, values, popularity)
+    arrays["by_name"] = np.array(sorted(range(len(names)), key=names.__getitem__), np.uint32)
+    write_arrays(path, arrays)
 
 
-def write_conditions(
-    writer: ArraysWriter,
-    kind: type[Conditions],
-    facets: Mapping[str, FacetValues],
-    values: Arrays,
+def write_endpoints(
+    path: Path,
+    columns: RecordColumns,
+    popularity: Popularity,
+    registration: npt.NDArray[np.bool_],
+    of_offers: Arrays,
 ) -> None:
-    """Write what the conditions of a kind are compared with."""
-    for _, name, column in conditions_of(kind):
-        if not column.is_stored:
-            continue
-        if isinstance(column, TextColumn):
-            write_facet(writer, name, column.key, facets[name])
-        else:
-            writer.write(column.array, values[column.array])
+    """Write the table of endpoints; `of_offers` are its columns of the values of offers."""
+    enriched = np.repeat(columns.services["enriched"], columns.services["endpoints"])
+    values = {"enriched": enriched, "registration": registration}
+    runs, endpoints = columns.endpoint_runs, columns.endpoints
+    arrays = _columns(EndpointConditions, columns, endpoints, runs, values, popularity)
+    write_arrays(path, arrays | of_offers)
 
 
-def write_facet(writer: ArraysWriter, name: str, key: Normaliser, values: FacetValues) -> None:
-    """Write the arrays of a `Facet`.
+def _columns(
+    kind: type[Conditions],
+    columns: RecordColumns,
+    rows: npt.NDArray[np.void],
+    runs: Mapping[str, Ragged],
+    values: Arrays,
+    popularity: Popularity,
+) -> Arrays:
+    """Return the columns that conditions are compared with, and the orders of all rows.
 
-    Spellings with the same key are one value, which is shown in its most frequent spelling.
+    runs: the numbers of texts of each row
+    values: numbers and flags that the rows lack
     """
-    numbers, strings = values
-    counts = np.bincount(numbers.items, minlength=len(strings.sizes))
-    used = np.flatnonzero(counts)
-    spellings = strings.take(used).strings()
-    keys: dict[str, int] = {}
-    best: dict[int, tuple[int, str]] = {}
-    key_numbers = np.zeros(len(counts), np.int32)
-    for number, spelling, uses in zip(used.tolist(), spellings, counts[used].tolist(), strict=True):
-        own = keys.setdefault(key(spelling), len(keys))
-        key_numbers[number] = own
-        best[own] = min(best.get(own, (0, "")), (-uses, spelling))
-    sizes = np.bincount(key_numbers[numbers.items], minlength=len(keys)).tolist()
-    order = sorted(range(len(keys)), key=lambda own: (-sizes[own], best[own][1]))
-    ranks = np.empty(len(keys), np.min_scalar_type(max(len(keys) - 1, 0)))
-    ranks[order] = np.arange(len(keys))
-    encoded = msgspec.json.encode([best[own][1] for own in order])
-    writer.write(f"{name}.values", np.frombuffer(encoded, np.uint8))
-    writer.write(f"{name}.numbers", ranks[key_numbers[numbers.items]])
-    most = int(numbers.sizes.max(initial=0))
-    writer.write(f"{name}.sizes", numbers.sizes.astype(np.min_scalar_type(most)))
+    known: Arrays = {"payers": popularity.stored_payers, "alive": popularity.alive} | values
+    arrays: Arrays = {}
+    for _, _, column in conditions_of(kind):
+        if column.holds is not None and not column.of_offer:
+            name = column.name
+            arrays[name] = known[name] if name in known else rows[name]
+        elif column.name in runs:
+            arrays |= _of_records(column, runs[column.name], columns.strings)
+    arrays["by_price"] = np.argsort(arrays["price"], kind="stable").astype(np.uint32)
+    arrays["by_popularity"] = popularity.order
+    return arrays
+
+
+def _of_records(column: Column, run: Ragged, strings: Ragged) -> Arrays:
+    is_used = np.zeros(len(strings.sizes), np.bool_)
+    is_used[run.items] = True
+    spellings = strings.take(np.flatnonzero(is_used)).strings()
+    return text_column(column, spellings, (np.cumsum(is_used) - 1)[run.items], run.sizes)
+
+
+class TextRows:
+    """Collects the texts of a column, row by row."""
+
+    def __init__(self, column: Column) -> None:
+        self.column = column
+        self._read = attrgetter(column.source[0])
+        self._numbers: dict[str, int] = {}
+        self._items, self._sizes = array("i"), array("I")
+
+    def add(self, row: Any) -> None:
+        """Add the text or the texts of an object that has the source of the column."""
+        texts = self._read(row)
+        self._add([texts] if isinstance(texts, str) else texts)
+
+    def _add(self, texts: Iterable[str]) -> None:
+        before = len(self._items)
+        self._items.extend(number for text in texts if (number := self._number(text)) != NONE)
+        self._sizes.append(len(self._items) - before)
+
+    def extend(self, numbers: AnyIntegers, strings: Ragged) -> None:
+        """Add rows of one text each, by their numbers in a table of strings."""
+        own = of_strings(self._number, numbers, strings)
+        self._items.frombytes(own[own != NONE].astype(np.int32).tobytes())
+        self._sizes.frombytes((own != NONE).astype(np.uint32).tobytes())
+
+    def arrays(self, order: AnyIntegers | None = None) -> Arrays:
+        """Return the arrays of the column, of the rows in an order."""
+        rows = Ragged(np.array(self._sizes, np.uint32), np.array(self._items, np.int32))
+        sizes, items = rows if order is None else rows.take(order)
+        split = self.column.split
+        spellings = [text if split is None else "".join(split(text)) for text in self._numbers]
+        return text_column(self.column, spellings, items, sizes)
+
+    def _number(self, text: str) -> int:
+        """Return the number of a text, NONE for one without a key."""
+        number = self._numbers.get(text)
+        if number is None:
+            number = NONE if not self.column.key(text) else len(self._numbers)
+            if number != NONE:
+                self._numbers[text] = number
+        return number

@@ -23,7 +23,7 @@ from indexer.encoder.encoding import TextEncoder, open_pieces
 from indexer.encoder.quantising import EncodedTexts
 from indexer.endpoints import identify_endpoint
 from indexer.resources.x402 import read_resource
-from indexer.search.filters import FacetValues, write_conditions
+from indexer.search.filters import write_endpoints as write_table
 from indexer.search.offers import OfferWriter
 from indexer.search.parts import Documents, Part, part_of, place_documents
 from indexer.search.popularity import Payers, Popularity
@@ -31,10 +31,9 @@ from indexer.segments.postings import Numbers
 from indexer.segments.texts import TokenFields
 from indexer.snapshot.resources import ListedResources
 from indexer.untrusted import string_of
-from service.conditions import ENDPOINT_KEYS, EndpointConditions
 from service.filtering.offers import NONE
 from service.schema.profiles import EndpointFacts
-from service.storage.container import Arrays, narrow, open_arrays, write_arrays, writing_arrays
+from service.storage.container import Arrays, narrow, open_arrays, write_arrays
 from service.storage.texts import Records, Texts
 
 
@@ -85,8 +84,6 @@ def write_endpoints(
     alive: the verdicts of probers on the endpoints
     encoder: the folder of the `Encoder` of their texts, if there is one
     """
-    folder = built / "endpoints"
-    folder.mkdir()
     join = _Join(built, columns, listed)
     counts = columns.services["endpoints"].astype(np.int32)
     others = np.flatnonzero(join.documents == NONE)
@@ -97,13 +94,11 @@ def write_endpoints(
     other_documents = (documents.others[services] + ranks).astype(np.int32)
     join.documents[others] = other_documents
     _write_places(built, columns, documents.services, join.documents)
-    of_entries = np.repeat(join.owners, np.diff(listed.offers))
-    of_prices = offers.add_prices(columns, join.is_unlisted).astype(np.int32)
-    owners = np.concatenate((of_entries, of_prices))
-    of_offers = offers.write(built / "offers", len(of_entries), owners, int(counts.sum()))
+    offers.add_prices(columns, join.is_unlisted)
+    of_offers = offers.write(built / "offers.arrays", join.owners, int(counts.sum()))
     popularity = _popularity(columns, payers, alive)
     registration = np.isin(np.arange(len(columns.endpoints)), join.owners[listed.registration])
-    _write_filters(folder, columns, of_offers, popularity, registration)
+    write_table(built / "endpoints.arrays", columns, popularity, registration, of_offers)
     part, vectors = _analyse(join, others.tolist(), other_documents, encoder)
     enriched, deprecated = (
         np.repeat(columns.services[name], columns.services["endpoints"])
@@ -140,30 +135,6 @@ def _write_places(
     write_arrays(built / "places.arrays", arrays)
 
 
-def _write_filters(
-    folder: Path,
-    columns: RecordColumns,
-    of_offers: dict[str, FacetValues],
-    popularity: Popularity,
-    registration: npt.NDArray[np.bool_],
-) -> None:
-    """Write the values that endpoints are filtered and ordered by."""
-    endpoints, counts = columns.endpoints, columns.services["endpoints"]
-    runs, strings = columns.endpoint_runs, columns.strings
-    facets = of_offers | {name: FacetValues(runs[name], strings) for name in ENDPOINT_KEYS}
-    values: Arrays = {
-        "prices": endpoints["price"],
-        "enriched": np.repeat(columns.services["enriched"], counts),
-        "registration": registration,
-        "payers": popularity.stored_payers,
-        "alive": popularity.alive,
-    }
-    with writing_arrays(folder / "filters.arrays") as writer:
-        write_conditions(writer, EndpointConditions, facets, values)
-        writer.write("by_popularity", popularity.order)
-        writer.write("by_price", np.argsort(endpoints["price"], kind="stable").astype(np.uint32))
-
-
 def _popularity(
     columns: RecordColumns, counted: Sequence[Mapping[int, Payers]], alive: Verdicts
 ) -> Popularity:
@@ -185,7 +156,7 @@ class _Join:
     """
 
     def __init__(self, built: Path, columns: RecordColumns, listed: ListedResources) -> None:
-        self._texts = Texts(open_arrays(built / "resources" / "texts.arrays"), "resources")
+        self._texts = Texts(open_arrays(built / "resources.arrays"), "resources")
         self._records = Records(built)
         self._first = columns.first_endpoints
         self.is_unlisted = np.ones(len(columns.endpoints), np.bool_)

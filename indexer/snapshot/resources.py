@@ -1,4 +1,4 @@
-"""Writing the files of `service.snapshot.resources`."""
+"""Writing the listed resources and their table, which `service.snapshot.resources` reads."""
 
 from __future__ import annotations
 
@@ -14,10 +14,12 @@ from indexer.columns.extraction import endpoint_key
 from indexer.probes.verdicts import verdict_of
 from indexer.resources.listing import encode_listing
 from indexer.resources.resource import Resource
-from indexer.search.offers import OfferWriter, StringNumbers
+from indexer.search.filters import TextRows
+from indexer.search.offers import OfferWriter
+from service.conditions import RESOURCE_COLUMNS, URL
 from service.schema.probes import NO_PROBE_FACTS, ProbeFacts
 from service.schema.profiles import Profile
-from service.storage.container import Arrays, write_arrays, writing_arrays
+from service.storage.container import Arrays, writing_arrays
 from service.storage.texts import write_texts
 
 
@@ -26,14 +28,12 @@ class ListedResources(NamedTuple):
 
     services: int32[resources], the ordinals of their services, ascending
     keys: uint64[resources], of their endpoints, as `endpoint_key` returns them
-    offers: int64[resources + 1], the offer that is the first entry of `accepts` of each
     alive: int8[resources], the verdict of probers on the endpoint of each
     registration: bool[resources], which require a registration or a sign-in
     """
 
     services: npt.NDArray[np.int32]
     keys: npt.NDArray[np.uint64]
-    offers: npt.NDArray[np.int64]
     alive: npt.NDArray[np.int8]
     registration: npt.NDArray[np.bool_]
 
@@ -56,23 +56,21 @@ class ServiceListing(NamedTuple):
 
 
 def write_resources(
-    folder: Path, listings: Iterable[ServiceListing], services_count: int, offers: OfferWriter
+    path: Path, listings: Iterable[ServiceListing], services_count: int, offers: OfferWriter
 ) -> ListedResources:
-    """Write the listings of all services, in order of the services.
+    """Write the listings of all services, in order of the services, and their table.
 
     Their entries of `accepts` become the first offers.
     """
-    folder.mkdir()
-    columns = _Columns(offers)
-    services, keys, alive = array("i"), array("Q"), array("b")
+    texts = [TextRows(column) for column in RESOURCE_COLUMNS]
+    urls: list[bytes] = []
+    services, keys, alive, registration = array("i"), array("Q"), array("b"), array("b")
     beyond = np.zeros(services_count, np.int32)
 
-    def texts() -> Iterator[bytes]:
+    def encoded() -> Iterator[bytes]:
+        position = 0
         for listed in listings:
             listing = listed.listing
-            services.append(listed.ordinal)
-            beyond[listed.ordinal] += not listed.in_record
-            keys.append(endpoint_key(listing.url, listing.method, listing.tool))
             text = encode_listing(
                 listing,
                 listed.service_id,
@@ -81,65 +79,30 @@ def write_resources(
                 profile=listed.profile,
                 service_profile=listed.service_profile,
             )
+            for entry in listing.entries:
+                offers.add(entry, len(services), position)
+            for rows in texts:
+                rows.add(listing)
+            urls.append(URL.key(listing.stated_url).encode())
+            services.append(listed.ordinal)
+            beyond[listed.ordinal] += not listed.in_record
+            keys.append(endpoint_key(listing.url, listing.method, listing.tool))
             alive.append(verdict_of(listed.probed))
-            columns.add(listing, len(text))
+            registration.append(bool(listing.requires))
+            position += len(text) + 1
             yield text
 
-    with writing_arrays(folder / "texts.arrays") as writer:
-        write_texts(writer, "resources", texts())
-    verdicts = np.asarray(alive, np.int8)
-    arrays = columns.arrays(folder / "strings.arrays") | {"alive": verdicts, "beyond": beyond}
-    write_arrays(folder / "resources.arrays", arrays)
-    return ListedResources(
-        np.asarray(services, np.int32),
-        np.asarray(keys),
-        arrays["entry_offsets"],
-        verdicts,
-        arrays["registration"],
-    )
-
-
-class _Columns:
-    """The values that resources are filtered by; strings are numbered as they come."""
-
-    def __init__(self, offers: OfferWriter) -> None:
-        self._offers = offers
-        self._strings = StringNumbers()
-        self._numbered = {
-            name: array("i") for name in ("types", "networks", "schemes", "extensions", "tags")
+    with writing_arrays(path) as writer:
+        write_texts(writer, "resources", encoded())
+        arrays: Arrays = {
+            URL.name: np.frombuffer(b"\n".join(urls), np.uint8),
+            f"{URL.name}.starts": np.cumsum([0, *(len(url) + 1 for url in urls)])[:-1],
         }
-        self._offsets = {name: array("q", [0]) for name in ("entry", "extension", "tag")}
-        self._registration = bytearray()
-        self._urls = bytearray()
-        self._url_starts = array("q")
-        self._position = 0
-
-    def add(self, listing: Resource, size: int) -> None:
-        """Add the values of the next resource, whose JSON has so many bytes."""
-        numbered, strings = self._numbered, self._strings
-        numbered["types"].append(strings[listing.listed_type])
-        for entry in listing.entries:
-            numbered["networks"].append(strings[entry.network])
-            numbered["schemes"].append(strings[entry.scheme])
-            self._offers.add(entry, self._position)
-        for key in listing.extensions:
-            numbered["extensions"].append(strings[key])
-        for tag in listing.listed_tags:
-            numbered["tags"].append(strings[tag])
-        for name, items in (("entry", "networks"), ("extension", "extensions"), ("tag", "tags")):
-            self._offsets[name].append(len(numbered[items]))
-        self._registration.append(bool(listing.requires))
-        self._url_starts.append(len(self._urls))
-        self._urls += listing.stated_url.lower().encode() + b"\n"
-        self._position += size + 1
-
-    def arrays(self, strings: Path) -> Arrays:
-        """Write the strings; returns the first arrays of RESOURCES, in its order."""
-        sorted_numbers = self._strings.write(strings)
-        arrays = {name: sorted_numbers[given] for name, given in self._numbered.items()}
-        for name, offsets in self._offsets.items():
-            arrays[f"{name}_offsets"] = np.asarray(offsets, np.int64)
-        arrays["registration"] = np.frombuffer(self._registration, np.bool_)
-        arrays["url_starts"] = np.asarray(self._url_starts, np.int64)
-        arrays["urls"] = np.frombuffer(self._urls, np.uint8)
-        return arrays
+        for rows in texts:
+            arrays |= rows.arrays()
+        arrays["alive"] = verdicts = np.asarray(alive, np.int8)
+        arrays["registration"] = registered = np.asarray(registration).astype(np.bool_)
+        arrays["beyond"] = beyond
+        for name, items in arrays.items():
+            writer.write(name, items)
+    return ListedResources(np.asarray(services, np.int32), np.asarray(keys), verdicts, registered)

@@ -18,15 +18,7 @@ from service.api.query_string import (
     parameters_of,
 )
 from service.api.routes import OperationRoute
-from service.conditions import (
-    NO_RESOURCE_FILTERS,
-    EntryPayee,
-    EntryScheme,
-    Registration,
-    ResourceFilters,
-    ResourceType,
-    about,
-)
+from service.conditions import ResourceFilters, StatedFilters, about
 from service.errors import InvalidParameter
 from service.http.context import snapshot_of
 from service.http.responses import Cacheable
@@ -39,60 +31,32 @@ PAGE = ("query", "limit", "cursor")
 """The parameters of a search that are no filters."""
 
 
-class ListDiscoveryResources(Operation, frozen=True, kw_only=True):
+class ListDiscoveryResources(StatedFilters, Operation, frozen=True, kw_only=True):
     """List resources of x402 feeds as they came; also below /v2/x402 and /platform/v2/x402."""
 
     limit: LongLimit = 100
     offset: Offset = 0
-    type: ResourceType = None
-    network: Annotated[
-        NonEmpty | None, about("Only with this network, as the entry of `accepts` has it.")
-    ] = None
-    scheme: EntryScheme = None
-    pay_to: EntryPayee = None
-    extensions: Annotated[NonEmpty | None, about("Only with this key in `extensions`.")] = None
-    registration: Registration = None
-
-    @property
-    def filters(self) -> ResourceFilters:
-        """The conditions."""
-        return ResourceFilters(
-            type=self.type,
-            network=self.network,
-            scheme=self.scheme,
-            pay_to=self.pay_to,
-            extensions=() if self.extensions is None else (self.extensions,),
-            registration=self.registration,
-            is_verbatim=bool(self.network or self.scheme),
-        )
 
     @property
     def is_expensive(self) -> bool:
         """Whether the page is more than a small slice of the listing."""
-        return self.limit > MAX_LIMIT or self.filters != NO_RESOURCE_FILTERS
+        return self.limit > MAX_LIMIT or self.has_conditions
 
 
 class SearchDiscoveryResources(ResourceFilters, Operation, frozen=True, kw_only=True):
     """Search the resources of x402 feeds; also below the same prefixes."""
 
-    FIXED = frozenset({"is_verbatim"})
     query: OptionalQuery = ""
     limit: Limit = 20
     cursor: Cursor | None = None
 
     def __post_init__(self) -> None:
-        if not self.query and self.filters == NO_RESOURCE_FILTERS:
+        if not self.query and not self.has_conditions:
             names = ", ".join(
                 name for name in parameters_of(SearchDiscoveryResources) if name not in PAGE
             )
             message = f"query is required, the words to search for, unless there is one of: {names}"
             raise InvalidParameter("query", message)
-
-    @property
-    def filters(self) -> ResourceFilters:
-        """The conditions alone."""
-        names = ResourceFilters.__struct_fields__
-        return ResourceFilters(**{name: getattr(self, name) for name in names})
 
 
 class ListDiscoveryMerchant(Operation, frozen=True, kw_only=True):
@@ -106,7 +70,7 @@ class ListDiscoveryMerchant(Operation, frozen=True, kw_only=True):
 async def list_resources(request: Request, listing: ListDiscoveryResources) -> Cacheable:
     """List the resources that satisfy the filters."""
     limit, offset = listing.limit, listing.offset
-    page = await snapshot_of(request).find_resources("", limit, offset, listing.filters)
+    page = await snapshot_of(request).find_resources("", limit, offset, listing)
     body = splice(
         {
             "x402Version": 2,
@@ -120,10 +84,11 @@ async def list_resources(request: Request, listing: ListDiscoveryResources) -> C
 
 async def search_resources(request: Request, search: SearchDiscoveryResources) -> Cacheable:
     """List the resources that match a query and satisfy the filters, best match first."""
-    snapshot, filters = snapshot_of(request), search.filters
-    prefix = cursor_prefix(snapshot.id, (search.query, filters))
+    snapshot = snapshot_of(request)
+    conditions = [(each.name, value) for each, value in search.given()]
+    prefix = cursor_prefix(snapshot.id, (search.query, conditions))
     start = parse_cursor(search.cursor, prefix)
-    page = await snapshot.find_resources(search.query, search.limit, start, filters)
+    page = await snapshot.find_resources(search.query, search.limit, start, search)
     stop = start + page.count
     is_partial = stop < page.total
     body = splice(

@@ -21,9 +21,6 @@ def _warm(snapshot: Snapshot, *, is_embedded: bool) -> None:
     """Run the operations of the first requests, which fail here if they fail."""
     try:
         hits = snapshot.list(filters=Filters(facets=SERVICE_FACETS))
-        for filters in (snapshot.filters, snapshot.endpoints.filters):
-            for facet in filters.facets.values():
-                facet.number_of("")  # makes the table of its values
         for service_id in hits.ids:
             snapshot.find(service_id)
         if is_embedded:

@@ -10,12 +10,11 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
-from service.conditions import NO_RESOURCE_FILTERS, EndpointFilters, Filters, ResourceFilters
+from service.conditions import EndpointFilters, Filters, ResourceFilters
 from service.engines.engine import Answer, F, Search
 from service.errors import Overloaded
-from service.filtering.endpoint_filters import EndpointFilterIndex
-from service.filtering.facets import FacetCounts
-from service.filtering.filters import FilterIndex
+from service.filtering.offers import EndpointTable
+from service.filtering.table import FacetCounts, Table
 from service.search.groups import Groups
 from service.search.postings import Integers, Mask
 from service.search.query import ParsedQuery, QueryParser
@@ -64,8 +63,8 @@ class EmbeddedEngine:
         searcher: Searcher,
         vectors: VectorIndex | None,
         groups: Groups,
-        services: FilterIndex,
-        endpoints: EndpointFilterIndex,
+        services: Table,
+        endpoints: EndpointTable,
         resources: ResourceIndex,
     ) -> None:
         self.parser, self.searcher, self.vectors = parser, searcher, vectors
@@ -125,14 +124,14 @@ class EmbeddedEngine:
     ) -> Answer:
         """Return what `search_endpoints` does, in this thread."""
         filters, limit, offset = search.filters, search.limit, search.offset
-        selected, similar = self._endpoints.select(filters), 0
-        mask, is_ranked = self._of_documents(selected.mask), filters.sort == "relevance"
+        (endpoints, offers), similar = self._endpoints.select(filters), 0
+        mask, is_ranked = self._of_documents(endpoints), filters.sort == "relevance"
         is_filled = is_ranked and not filters.has_conditions and filters.match == "any"
         ranking = self._rank(search, query, mask, by_group=False, is_filled=is_filled)
         if not is_ranked:
             matches = unpack(ranking.matches(), len(self._endpoints))
             total, listed, page, _ = self._endpoints.listing(
-                matches, filters, limit, offset, selected.offers
+                matches, filters, limit, offset, offers
             )
         elif filters.per_service:
             total, listed, page, similar = ranking.listing(
@@ -150,7 +149,7 @@ class EmbeddedEngine:
     ) -> Answer:
         """Return what `search_resources` does, in this thread."""
         mask = self._resources.documents(search.filters)
-        is_filled = search.filters == NO_RESOURCE_FILTERS
+        is_filled = not search.filters.has_conditions
         ranking = self._rank(search, query, mask, by_group=False, is_filled=is_filled)
         total, documents, similar = ranking.page(search.limit, search.offset)
         return Answer(total, self._resources.of_documents(documents).tolist(), total, similar)
@@ -182,9 +181,7 @@ class EmbeddedEngine:
             is_filled=is_filled,
         )
 
-    def _count(
-        self, index: FilterIndex, facets: Sequence[str], ranking: Ranking
-    ) -> FacetCounts | None:
+    def _count(self, index: Table, facets: Sequence[str], ranking: Ranking) -> FacetCounts | None:
         """Return the counts of facets over the matches."""
         return index.count(facets, unpack(ranking.matches(), len(index))) if facets else None
 

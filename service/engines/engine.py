@@ -12,7 +12,7 @@ from typing import Generic, Protocol, TypeVar
 from msgspec import Struct
 
 from service.conditions import EndpointFilters, Filters, ResourceFilters
-from service.filtering.facets import FacetCounts
+from service.filtering.table import FacetCounts
 from service.schema.responses import Explanation
 
 F = TypeVar("F", Filters, EndpointFilters, ResourceFilters)

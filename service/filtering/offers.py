@@ -1,33 +1,32 @@
-"""Offers: the ways to pay for endpoints, and filters that must hold together on one of them.
-
-Values are compared as numbers in a `StringTable` of normalised values and of currencies.
-"""
+"""The table of offers, the ways to pay, and that of the endpoints that are filtered by them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from math import nan
-from pathlib import Path
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from service.conditions import OFFER_KEYS
+from service.conditions import (
+    CURRENCY,
+    OFFER_COLUMNS,
+    OFFER_NETWORK,
+    PRICE,
+    Conditions,
+    EndpointConditions,
+    EndpointFilters,
+    Given,
+    text_columns,
+)
+from service.filtering.table import ALL, Rows, Table, TextColumn
+from service.search.groups import Groups, ListedPage, Ranked, list_groups
 from service.search.postings import Integers, Mask
-from service.storage.container import open_arrays
-from service.storage.string_table import StringTable
+from service.search.top_k import NO_ORDINALS
+from service.storage.container import Arrays
+from service.storage.texts import IdTable
 
 NONE = -1
-UNKNOWN = NONE - 1
-"""The number of a string that no record has."""
-CHUNK = 8192
-"""Offers that are put in order at a time."""
-
-OfferConditions = Mapping[str, Sequence[str]]
-"""Values by the names of parameters; an offer satisfies them if it has one value of each."""
-Wanted = Mapping[str, Integers]
-"""Conditions with the numbers of the values."""
+"""The row of what has none in another table, and the number of no offer."""
 
 
 class OfferTerms(NamedTuple):
@@ -40,133 +39,162 @@ class OfferTerms(NamedTuple):
     scheme: str
 
 
-class Offers:
-    """The offers of a snapshot, in the order of endpoints (-1 first), then prices (NaN last).
+class Offers(Table):
+    """The ways to pay, in the order of endpoints (NONE first), then prices (NaN last).
 
-    network, scheme, asset, payTo, currency: the number of the string, or -1
-    prices, usd_prices: in units of the currency and in US dollars, or NaN
-    shadowed: whether an offer is on a test network and its endpoint has others
-    endpoints: the endpoint, or -1
-    starts, stops: where the entry of `accepts` is in the texts of resources, or -1
-    bounds: the first offer of each endpoint, and the end
-    by_price: the offers that have an endpoint, cheapest first
-    entries: the offer of each entry of `accepts` of the listed resources
+    price, usd_price: in units of the currency and in US dollars, NaN where unknown
+    shadowed: whether an offer is on a test network where its endpoint has others
+    endpoint, resource: its rows in those tables, or NONE
+    start, stop: where the entry of `accepts` stands in the texts of the resources, NONE without one
     """
 
-    def __init__(self, folder: Path) -> None:
-        self._strings = StringTable(open_arrays(folder / "strings.arrays"), "strings")
-        self._arrays = arrays = open_arrays(folder / "offers.arrays")
-        self._prices: npt.NDArray[np.float64] = arrays["prices"]
-        self._usd_prices: npt.NDArray[np.float64] = arrays["usd_prices"]
-        self._shadowed: Mask = arrays["shadowed"]
-        self._endpoints: npt.NDArray[np.int32] = arrays["endpoints"]
-        self._bounds: npt.NDArray[np.int64] = arrays["bounds"]
-        self._entries: npt.NDArray[np.int32] = arrays["entries"]
+    def __init__(self, arrays: Arrays) -> None:
+        super().__init__(arrays, len(arrays["price"]), (*OFFER_COLUMNS.values(), CURRENCY))
 
-    def resolve(self, conditions: OfferConditions) -> Wanted:
-        """Look up the values of conditions."""
-        return {
-            name: np.array(
-                [self._strings.find(OFFER_KEYS[name](value), UNKNOWN) for value in values]
-            )
-            for name, values in conditions.items()
-        }
+    def select(self, owner: str, given: Sequence[Given], owners: int) -> tuple[Mask, Mask]:
+        """Return which offers satisfy conditions, and which endpoints or resources have any."""
+        if owner == "endpoint":
+            mask = self._counted(given)
+        else:
+            mask = self.among(np.ones(len(self), np.bool_), given)
+        own = np.zeros(owners + 1, np.bool_)  # the last is NONE
+        own[self.arrays[owner][mask]] = True
+        return mask, own[:-1]
 
-    def select(
-        self, wanted: Wanted, max_price: float | None, max_usd_price: float | None = None
-    ) -> tuple[Mask, Mask]:
-        """Return which offers satisfy conditions and a bound, and which endpoints have any of them.
+    def cheapest(self, endpoint: int, given: Sequence[Given]) -> int:
+        """Return the cheapest offer of an endpoint that satisfies conditions, or NONE."""
+        rows = self.of_endpoint(endpoint)
+        mask = self._counted(given, slice(rows.start, rows.stop))
+        return rows[int(mask.argmax())] if mask.any() else NONE
 
-        `max_price` is in units of the currency of each offer, `max_usd_price` in US dollars.
-
-        Offers on test networks count only where an endpoint has no others, unless `network` is
-        among the conditions.
-        """
-        mask = self._satisfying(wanted, slice(None))
-        if "network" not in wanted:
-            mask &= ~self._shadowed
-        if max_price is not None:
-            mask &= self._prices <= max_price
-        if max_usd_price is not None:
-            mask &= self._usd_prices <= max_usd_price
-        endpoints = np.zeros(len(self._bounds) - 1, np.bool_)
-        first = int(self._bounds[0])
-        endpoints[self._endpoints[first:][mask[first:]]] = True
-        return mask, endpoints
-
-    def cheapest(self, endpoint: int, wanted: Wanted) -> int:
-        """Return the cheapest offer of an endpoint that satisfies the conditions, or NONE."""
-        start, stop = self._bounds[endpoint : endpoint + 2].tolist()
-        mask = self._satisfying(wanted, slice(start, stop))
-        if "network" not in wanted:
-            mask &= ~self._shadowed[start:stop]
-        return start + int(mask.argmax()) if mask.any() else NONE
-
-    def cheapest_terms(self, endpoint: int, conditions: OfferConditions) -> OfferTerms | None:
-        """Return the terms of the offer that satisfies the conditions for the fewest US dollars.
+    def cheapest_terms(self, endpoint: int, filters: EndpointFilters) -> OfferTerms | None:
+        """Return the terms of the offer that satisfies the filters for the fewest US dollars.
 
         Where none has a price in US dollars, return the terms of the offer that `cheapest` returns.
         """
-        wanted = self.resolve(conditions)
-        start, stop = self._bounds[endpoint : endpoint + 2].tolist()
-        prices = np.where(
-            self._satisfying(wanted, slice(start, stop)), self._usd_prices[start:stop], nan
-        )
-        if np.isnan(prices).all():
-            offer = self.cheapest(endpoint, wanted)
-        else:
-            offer = start + int(np.nanargmin(prices))
+        given, rows = texts_of_offers(filters), self.of_endpoint(endpoint)
+        span = slice(rows.start, rows.stop)
+        prices = self.arrays["usd_price"][span]
+        prices = np.where(self.among(~np.isnan(prices), given, span), prices, np.nan)
+        is_known = not np.isnan(prices).all()
+        offer = rows[int(np.nanargmin(prices))] if is_known else self.cheapest(endpoint, given)
         if offer == NONE:
             return None
-        return OfferTerms(
-            float(self._usd_prices[offer]),
-            *self.price(offer),
-            self._string("network", offer),
-            self._string("scheme", offer),
-        )
-
-    def by_price(self, offers: Mask, endpoints: Mask) -> Iterator[Integers]:
-        """Yield the endpoints of a mask in chunks, by the price of their cheapest of these offers.
-
-        An endpoint without any of the offers is left out.
-        """
-        remaining = endpoints.copy()
-        first = np.full(len(endpoints), CHUNK)
-        by_price = self._arrays["by_price"]
-        for start in range(0, len(by_price), CHUNK):
-            part = by_price[start : start + CHUNK]
-            owners = self._endpoints[part[offers[part]]]
-            owners = owners[remaining[owners]]
-            places = np.arange(len(owners))
-            np.minimum.at(first, owners, places)
-            remaining[owners] = False
-            yield owners[first[owners] == places].astype(np.int64)
-
-    def entry_mask(self, conditions: OfferConditions) -> Mask:
-        """Return which entries of `accepts` satisfy the conditions."""
-        return self._satisfying(self.resolve(conditions), slice(None)).take(self._entries)
-
-    def entries_up_to(self, usd_price: float) -> Mask:
-        """Return which entries of `accepts` cost at most this in US dollars."""
-        cheap: Mask = self._usd_prices.take(self._entries) <= usd_price
-        return cheap
+        terms = (self._text(name, offer) for name in ("network", "scheme"))
+        return OfferTerms(float(self.arrays["usd_price"][offer]), *self.price(offer), *terms)
 
     def price(self, offer: int) -> tuple[float, str]:
         """Return the price of an offer, NaN where none is known, and its currency."""
-        return float(self._prices[offer]), self._string("currency", offer)
+        return float(self.arrays["price"][offer]), self._text("currency", offer)
 
     def span(self, offer: int) -> tuple[int, int] | None:
         """Return where the entry of `accepts` stands in the stored resources, if there is one."""
-        start = int(self._arrays["starts"][offer])
-        return None if start < 0 else (start, int(self._arrays["stops"][offer]))
+        start = int(self.arrays["start"][offer])
+        return None if start < 0 else (start, int(self.arrays["stop"][offer]))
 
-    def _string(self, column: str, offer: int) -> str:
-        number = int(self._arrays[column][offer])
-        return self._strings[number] if number >= 0 else ""
+    def of_endpoint(self, endpoint: int) -> range:
+        """Return the offers of an endpoint, cheapest first."""
+        owners = self.arrays["endpoint"]
+        wanted = np.array([endpoint, endpoint + 1], owners.dtype)
+        return range(*np.searchsorted(owners, wanted).tolist())
 
-    def _satisfying(self, wanted: Wanted, span: slice) -> Mask:
-        mask = np.ones(len(self._endpoints[span]), np.bool_)
-        for name, numbers in wanted.items():
-            column = self._arrays[name][span]
-            mask &= column == numbers[0] if len(numbers) == 1 else np.isin(column, numbers)
-        return mask
+    def _counted(self, given: Sequence[Given], rows: Rows = ALL) -> Mask:
+        """Return which offers of endpoints satisfy conditions.
+
+        Those on test networks count only where there are no others, unless `network` is among the
+        conditions.
+        """
+        is_counted = ~self.arrays["shadowed"][rows]
+        if any(each.column is OFFER_NETWORK for each, _ in given):
+            is_counted[:] = True
+        return self.among(is_counted, given, rows)
+
+    def _text(self, name: str, offer: int) -> str:
+        column = self.columns[name]
+        return "".join(column.key(column.values[number]) for number in column.of_row(offer))
+
+
+class EndpointTable(Table):
+    """The endpoints, whose offers are filtered, too."""
+
+    def __init__(self, arrays: Arrays, offers: Offers, ids: IdTable, groups: Groups) -> None:
+        super().__init__(arrays, len(arrays["price"]), text_columns(EndpointConditions).values())
+        self._offers, self._groups = offers, groups
+        self.columns["service"] = TextColumn(ids, str, groups.of_document[: len(self)])
+
+    def select(self, filters: EndpointFilters) -> tuple[Mask | None, Mask | None]:
+        """Return which endpoints satisfy the filters, and which offers do; None for all.
+
+        Where a condition is one of offers, a bound of prices is, too.
+        """
+        given = filters.given()
+        of_offer = [pair for pair in given if pair[0].column.of_offer]
+        if not of_offer:
+            return self.mask(given), None
+        of_offer += [pair for pair in given if pair[0].column is PRICE]
+        offers, endpoints = self._offers.select("endpoint", of_offer, len(self))
+        return self.among(endpoints, (pair for pair in given if pair not in of_offer)), offers
+
+    def page(
+        self,
+        matches: Mask | None,
+        sort: str,
+        limit: int,
+        offset: int = 0,
+        offers: Mask | None = None,
+    ) -> Integers:
+        """Return one page of the matches in an order, or of all endpoints when None.
+
+        With `offers`, an endpoint is ordered by the price of its cheapest offer among them.
+        """
+        if sort != "price" or offers is None or matches is None:
+            return super().page(matches, sort, limit, offset)
+        owners = self._offers.arrays["endpoint"]
+        rows = offers.nonzero()[0]
+        rows = rows[np.diff(owners[rows], prepend=NONE) > 0]  # the cheapest of each endpoint
+        cheapest = np.zeros_like(offers)
+        cheapest[rows[matches[owners[rows]]]] = True
+        page: Integers = owners[self._offers.page(cheapest, sort, limit, offset)].astype(np.int64)
+        return page
+
+    def listing(
+        self,
+        matches: Mask,
+        filters: EndpointFilters,
+        limit: int,
+        offset: int,
+        offers: Mask | None,
+    ) -> ListedPage:
+        """Return one page of the matches in their order, with the limit for each service."""
+        groups, per_service = self._groups, filters.per_service
+        total = listed = int(np.count_nonzero(matches))
+        if per_service:
+            counts = np.bincount(groups.of_document[matches.nonzero()[0]])
+            listed = int(np.minimum(counts, per_service).sum())
+        if offset >= listed:
+            return ListedPage(total, listed, NO_ORDINALS)
+        if not per_service:
+            return ListedPage(
+                total, listed, self.page(matches, filters.sort, limit, offset, offers)
+            )
+
+        def first(k: int) -> Ranked:
+            return Ranked(total, self.page(matches, filters.sort, k, 0, offers))
+
+        page = list_groups(first, groups, per_service, offset + limit)[offset:]
+        return ListedPage(total, listed, page)
+
+    def cheapest_offers(self, ordinals: Sequence[int], filters: EndpointFilters) -> list[int]:
+        """Return the cheapest offers that satisfy the filters, NONE without filters of offers."""
+        given = texts_of_offers(filters)
+        return [self._offers.cheapest(each, given) if given else NONE for each in ordinals]
+
+    def cost(self, filters: Conditions) -> int:
+        """Return how many numbers are looked at to satisfy conditions, and to count facets."""
+        is_of_offer = any(each.column.of_offer for each, _ in filters.given())
+        return super().cost(filters) + self._offers.cost(filters) * is_of_offer
+
+
+def texts_of_offers(filters: EndpointFilters) -> list[Given]:
+    """Return the conditions on texts of offers."""
+    return [pair for pair in filters.given() if pair[0].column.name in OFFER_COLUMNS]

@@ -76,7 +76,7 @@ async def how_to_call(
     snapshot = snapshot_for(call)
     ordinal = endpoint_of(snapshot, endpoint)
     filters = EndpointFilters(network=(network,)) if network else ALL_ENDPOINTS
-    if network and snapshot.offers.cheapest_terms(ordinal, filters.offers) is None:
+    if network and snapshot.offers.cheapest_terms(ordinal, filters) is None:
         message = f"network: no price of this endpoint on `{clean(network, MAX_NAME)}` is known"
         raise InvalidParameter("network", f"{message}; send none to see those that are")
     record = _endpoint.decode(snapshot.endpoints.text(ordinal))

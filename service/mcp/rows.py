@@ -16,6 +16,7 @@ from service.api.documents.curl import known_methods
 from service.api.endpoints import EndpointSummary
 from service.conditions import EndpointFilters
 from service.errors import InvalidParameter, ServiceNotFound
+from service.filtering.offers import texts_of_offers
 from service.mcp.texts import clean
 from service.networks import network_label
 from service.prices import CEILINGS, endpoint_price, format_decimal, service_price
@@ -88,8 +89,8 @@ def _terms(
     snapshot: Snapshot, ordinal: int, pricing: Pricing, filters: EndpointFilters
 ) -> dict[str, Any]:
     """Return the terms in US dollars, of an offer that satisfies the filters, or of the record."""
-    offer = snapshot.offers.cheapest_terms(ordinal, filters.offers)
-    if offer is None or (isnan(offer.usd_price) and not filters.offers):
+    offer = snapshot.offers.cheapest_terms(ordinal, filters)
+    if offer is None or (isnan(offer.usd_price) and not texts_of_offers(filters)):
         network, scheme = pricing.network or "", (pricing.scheme or "exact").casefold()
         terms: dict[str, Any] = {"price": clean(str(endpoint_price(pricing)), MAX_NAME)}
     else:

@@ -11,10 +11,16 @@ import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from service.conditions import MAX_COUNTED, EndpointFilters, Given, TextColumn, has_verdict
-from service.filtering.facets import Facet, FacetCounts
-from service.filtering.filters import FilterIndex
+from service.conditions import (
+    MAX_COUNTED,
+    OFFER_NETWORK,
+    PRICE,
+    EndpointFilters,
+    Given,
+    has_verdict,
+)
 from service.filtering.offers import Offers
+from service.filtering.table import FacetCounts, Table, TextColumn
 from service.schema.values import Json
 from service.search.config import SearchConfig
 from service.search.postings import FULL_WEIGHT, WeightedTerm
@@ -85,53 +91,51 @@ def any_value(field: str, numbers: Iterable[int | None]) -> Json:
     return {"terms": {field: [each for each in numbers if each is not None]}}
 
 
-def conditions(given: Iterable[Given], index: FilterIndex, path: str = "") -> list[Json]:
+def conditions(given: Iterable[Given], index: Table, path: str = "") -> list[Json]:
     """Return the clauses of conditions."""
     return [
-        any_value(path + name, map(index.facets[name].number_of, value))
-        if isinstance(column, TextColumn)
-        else {"range": {path + column.array: BOUNDS[column.holds](value)}}
-        for (_, name, column), value in given
+        any_value(path + column.name, map(index.columns[column.name].values.find, value))
+        if column.holds is None
+        else {"range": {path + column.name: BOUNDS[column.holds](value)}}
+        for (_, _, column), value in given
     ]
 
 
 def endpoint_conditions(
-    filters: EndpointFilters, index: FilterIndex, offers: Offers
+    filters: EndpointFilters, index: Table, offers: Offers
 ) -> tuple[list[Json], list[Json]]:
     """Return the clauses of endpoints, and those that one of their offers must satisfy together."""
-    given, wanted = filters.given(), offers.resolve(filters.offers)
-    if not wanted and filters.max_usd_price is None:
+    given = filters.given()
+    wanted = [pair for pair in given if pair[0].column.of_offer]
+    if not wanted:
         return conditions(given, index, f"{DOCUMENTS}."), []
-    of_offer = [any_value(f"{OFFERS}.{name}", each.tolist()) for name, each in wanted.items()]
-    if "network" not in wanted:
+    wanted += [pair for pair in given if pair[0].column is PRICE]
+    of_offer = conditions(wanted, offers, f"{OFFERS}.")
+    if all(each.column is not OFFER_NETWORK for each, _ in wanted):
         of_offer.append({"term": {f"{OFFERS}.shadowed": 0}})
-    bounds = {"prices": filters.max_price, "usd_prices": filters.max_usd_price}
-    of_offer += [
-        {"range": {f"{OFFERS}.{name}": {"lte": bound}}}
-        for name, bound in bounds.items()
-        if bound is not None
-    ]
-    others = [
-        each for each in given if not each[0].column.of_offer and each[0].field != "max_price"
-    ]
-    own = conditions(others, index, f"{DOCUMENTS}.")
+    own = conditions((pair for pair in given if pair not in wanted), index, f"{DOCUMENTS}.")
     return [*own, nested(OFFERS, {"bool": {"filter": of_offer}})], of_offer
 
 
-def facet_aggregations(facets: Mapping[str, Facet], names: Iterable[str], path: str = "") -> Json:
+def facet_aggregations(
+    facets: Mapping[str, TextColumn], names: Iterable[str], path: str = ""
+) -> Json:
     """Return the aggregations of facets: every shard counts all values, so that sums are exact."""
     order = [{"_count": "desc"}, {"_key": "asc"}]
     size = {
-        name: {"size": MAX_COUNTED, "shard_size": MAX_COUNTED + len(facets[name])} for name in names
+        name: {"size": MAX_COUNTED, "shard_size": MAX_COUNTED + len(facets[name].values)}
+        for name in names
     }
     return {name: {"terms": {"field": path + name, "order": order} | size[name]} for name in names}
 
 
-def facet_counts(facets: Mapping[str, Facet], names: Iterable[str], counted: Json) -> FacetCounts:
+def facet_counts(
+    facets: Mapping[str, TextColumn], names: Iterable[str], counted: Json
+) -> FacetCounts:
     """Return the counts of facets in the response to their aggregations."""
     return {
         name: [
-            {"value": facets[name].value(each["key"]), "count": each["doc_count"]}
+            {"value": facets[name].values[each["key"]], "count": each["doc_count"]}
             for each in counted[name]["buckets"]
         ]
         for name in names

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from msgspec.structs import replace
 
-from service.conditions import NO_RESOURCE_FILTERS, EndpointFilters, Filters, ResourceFilters
+from service.conditions import EndpointFilters, Filters, ResourceFilters
 from service.engines.engine import Answer, Search
 from service.opensearch.clauses import (
     DOCUMENTS,
@@ -73,7 +73,7 @@ class ClusterEngine:
             "sort": [_sort(order), {ORDINAL: "asc"}],
             "size": self._depth(search),
             "track_total_hits": True,
-            "aggs": facet_aggregations(self._services.facets, filters.facets),
+            "aggs": facet_aggregations(self._services.columns, filters.facets),
         }
         async with self._cluster.request():
             response = await self._search(body)
@@ -91,7 +91,7 @@ class ClusterEngine:
                 units_of(page, self._groups).tolist(),
                 total + similar,
                 similar,
-                facet_counts(self._services.facets, filters.facets, counted) or None,
+                facet_counts(self._services.columns, filters.facets, counted) or None,
                 [each if each < end else None for each in page.tolist() if is_best],
                 await self._explain(query, page, by_group=True) if filters.explain else None,
             )
@@ -106,7 +106,7 @@ class ClusterEngine:
             order = RELEVANCE
         elif filters.sort == "price" and of_offer:
             of_these = {"path": OFFERS, "filter": {"bool": {"filter": of_offer}}}
-            order = {f"{OFFERS}.prices": {"nested": of_these}}
+            order = {f"{OFFERS}.price": {"nested": of_these}}
         is_filled = not filters.has_conditions and filters.match == "any"
         mask = np.arange(self._header.documents) < self._header.endpoints if is_filled else None
         return await self._search_documents(search, filters, wanted, order, mask)
@@ -115,7 +115,7 @@ class ClusterEngine:
         """Return one page of listed resources, whose filters are evaluated on the snapshot."""
         mask = self._resources.documents(search.filters)
         wanted = [{"term": {f"{DOCUMENTS}.is_listed": 1}}]
-        is_filled = search.filters == NO_RESOURCE_FILTERS
+        is_filled = not search.filters.has_conditions
         if not is_filled:
             wanted = [any_value(NUMBER, np.flatnonzero(mask).tolist())]
         every = EndpointFilters(per_service=0)
@@ -156,7 +156,7 @@ class ClusterEngine:
         """
         query, per_service = self._parser.parse(search.query), filters.per_service
         clause = self._words(query, wanted, filters.match)
-        facets = self._endpoints.facets
+        facets = self._endpoints.columns
         counts = facet_aggregations(facets, filters.facets, f"{DOCUMENTS}.")
         matches = {MATCHES: {"filter": clause, "aggs": counts}}
         least = self._config.filled_up_to  # all matches are known where similar rows are added

@@ -17,10 +17,10 @@ from service.conditions import (
     Filters,
     ResourceFilters,
     ServiceConditions,
+    text_columns,
 )
-from service.filtering.facets import FacetCounts
-from service.filtering.filters import FilterIndex
 from service.filtering.offers import Offers
+from service.filtering.table import FacetCounts, Table
 from service.schema.responses import Explanation
 from service.schema.values import Json
 from service.search.postings import Integers, Mask
@@ -136,8 +136,8 @@ class SnapshotData:
         self.services = Records(folder)
         self.summaries = Texts(open_arrays(folder / "summaries.arrays"), "summaries")
         self.id_table = IdTable(folder)
-        self.offers = Offers(folder / "offers")
-        self.resources = Resources(folder / "resources", self.offers)
+        self.offers = Offers(open_arrays(folder / "offers.arrays"))
+        self.resources = Resources(folder / "resources.arrays", self.offers)
         self.endpoints = Endpoints(
             folder,
             self.offers,
@@ -147,8 +147,8 @@ class SnapshotData:
             self.resources.texts,
             open_arrays(folder / "postings" / "groups.arrays")["penalties"],
         )
-        arrays = open_arrays(folder / "filters.arrays")
-        self.filters = FilterIndex(arrays, ServiceConditions)
+        arrays = open_arrays(folder / "services.arrays")
+        self.filters = Table(arrays, len(self.services), text_columns(ServiceConditions).values())
         self.ecosystem = Ecosystem(folder)
         self.listings = Listings(folder, self.id_table, self.endpoints)
 

@@ -21,9 +21,7 @@ import msgspec
 import numpy as np
 from msgspec import Raw, Struct
 
-from service.filtering.endpoint_filters import EndpointFilterIndex
-from service.filtering.facets import ServiceFacet
-from service.filtering.offers import NONE, Offers
+from service.filtering.offers import NONE, EndpointTable, Offers
 from service.schema.profiles import EndpointFacts, Profile
 from service.search.groups import Groups
 from service.search.postings import Integers, Mask
@@ -85,9 +83,8 @@ class Endpoints:
         self._facts = Texts(annotations, "endpoints")
         self._profiles = Texts(annotations, "services")
         self.groups = Groups(self._first, arrays["services"], penalties)
-        owners = ServiceFacet(ids, arrays["services"][: len(self)])
-        path = folder / "endpoints" / "filters.arrays"
-        self.filters = EndpointFilterIndex(path, offers, owners, self.groups)
+        columns = open_arrays(folder / "endpoints.arrays")
+        self.filters = EndpointTable(columns, offers, ids, self.groups)
 
     def __len__(self) -> int:
         return len(self._bounds)
@@ -137,7 +134,11 @@ class Endpoints:
     def price_of(self, ordinal: int, offer: int) -> tuple[float, str] | None:
         """Return the price and the currency of an offer; None if unknown or as in the record."""
         price, currency = self._offers.price(offer) if offer >= 0 else (nan, "")
-        return None if isnan(price) or price == self.filters.prices[ordinal] else (price, currency)
+        return (
+            None
+            if isnan(price) or price == self.filters.arrays["price"][ordinal]
+            else (price, currency)
+        )
 
     def documents_of(self, resources: Mask | None) -> Mask:
         """Return which documents have any of these listed resources, or of all if None."""

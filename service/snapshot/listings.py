@@ -29,7 +29,7 @@ import msgspec
 import numpy as np
 from msgspec import UNSET, Struct
 
-from service.conditions import OFFER_KEYS
+from service.conditions import PAYEE
 from service.schema.listings import (
     ADVICE,
     FATES,
@@ -67,7 +67,7 @@ def host_hash(host: str) -> int:
 @lru_cache(maxsize=CACHED)
 def payee_hash(address: str) -> int:
     """Return the key of an address that is paid to."""
-    return text_hash(f"payee\n{OFFER_KEYS['payTo'](address)}")
+    return text_hash(f"payee\n{PAYEE.key(address)}")
 
 
 def position_hash(source: str, position: str) -> int:

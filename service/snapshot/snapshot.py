@@ -9,7 +9,14 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
-from service.conditions import EndpointFilters, Filters, ResourceFilters
+from service.conditions import (
+    EndpointFilters,
+    Filters,
+    FilterValue,
+    ResourceConditions,
+    ResourceFilters,
+    read_conditions,
+)
 from service.engines.embedded import EmbeddedEngine, run
 from service.engines.engine import Answer, Engine, Search
 from service.errors import REBUILD, SnapshotDamaged, SnapshotUnsupported
@@ -19,7 +26,6 @@ from service.search.query import QueryParser
 from service.search.searcher import Searcher
 from service.search.semantic.encoder import Encoder
 from service.search.semantic.vectors import VectorIndex
-from service.snapshot.conditions import FilterValue, check_page, read_conditions
 from service.snapshot.data import EndpointHits, Hits, ResourceDocuments, SnapshotData
 from service.snapshot.manifest import Manifest, verify
 from service.snapshot.publication import SNAPSHOTS, read_current
@@ -132,15 +138,15 @@ class Snapshot(SnapshotData):
         return self._endpoint_hits(await self.engine.search_endpoints(search), filters)
 
     async def find_resources(
-        self, query: str, limit: int, offset: int, filters: ResourceFilters
+        self, query: str, limit: int, offset: int, filters: ResourceConditions
     ) -> ResourcePage:
         """Return one page of listed resources as a request asks the engine; all without a query."""
         resources = self.resources
-        if not query:
-            cost = resources.cost(filters)
-            return await run(partial(resources.list, filters, limit, offset), cost)
-        answer = await self.engine.search_resources(Search(query, filters, limit, offset))
-        return resources.page(answer.total, answer.ordinals, answer.similar)
+        if query and isinstance(filters, ResourceFilters):
+            answer = await self.engine.search_resources(Search(query, filters, limit, offset))
+            return resources.page(answer.total, answer.ordinals, answer.similar)
+        cost = resources.cost(filters)
+        return await run(partial(resources.list, filters, limit, offset), cost)
 
     def _hits(self, answer: Answer) -> Hits:
         explanations = answer.explanations
@@ -171,6 +177,12 @@ class Snapshot(SnapshotData):
     def _with_endpoint(self, explanation: Explanation, endpoint: int | None) -> Explanation:
         url = None if endpoint is None else self.endpoints.url_of(endpoint)
         return replace(explanation, endpoint=url)
+
+
+def check_page(limit: int, offset: int) -> None:
+    """Raise ValueError unless a page has these bounds."""
+    if limit < 1 or offset < 0:
+        raise ValueError(f"limit is {limit} and offset {offset}; give at least 1 and 0")
 
 
 def open_snapshot(artifacts: str | Path) -> Snapshot:

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from service.api.endpoints import EndpointSelection
 from service.api.query_string import format_pairs, parameters_of
 from service.api.services import ServiceSelection
-from service.filtering.facets import Facet, FacetCounts, ValueCounts
+from service.filtering.table import FacetCounts, TextColumn, ValueCounts
 from service.prices import format_decimal
 from service.web.card import MAX_TEXT
 
@@ -79,7 +79,7 @@ class Choice(NamedTuple):
 
 
 def controls_of(
-    listing: BrowseOperation, facets: Mapping[str, Facet], counts: FacetCounts
+    listing: BrowseOperation, facets: Mapping[str, TextColumn], counts: FacetCounts
 ) -> dict[str, Any]:
     """Return the values of the filters, which pages of services and of endpoints share.
 
@@ -120,7 +120,7 @@ def label_of(name: str, value: str) -> str:
     return LABELS.get((name, value)) or VALUE_LABELS.get(name, "{}").format(value or "None")
 
 
-def choices_of(facet: Facet, selected: Sequence[str], counted: ValueCounts) -> list[Choice]:
+def choices_of(facet: TextColumn, selected: Sequence[str], counted: ValueCounts) -> list[Choice]:
     """Return the counted values of a facet, or with a selection the most frequent of the catalogue.
 
     The latter have no counts: only another search could count what another selection finds. Long
@@ -132,9 +132,9 @@ def choices_of(facet: Facet, selected: Sequence[str], counted: ValueCounts) -> l
             Choice(text, text or "None", n, False) for text, n in pairs if len(text) <= MAX_TEXT
         ]
     values = [str(each["value"]) for each in facet.count(None)]
-    known, chosen = {*map(facet.number_of, values)}, {*map(facet.number_of, selected)}
-    values += [text for text in selected if facet.number_of(text) not in known]
+    known, chosen = {*map(facet.values.find, values)}, {*map(facet.values.find, selected)}
+    values += [text for text in selected if facet.values.find(text) not in known]
     choices = [
-        Choice(text, text or "None", None, facet.number_of(text) in chosen) for text in values
+        Choice(text, text or "None", None, facet.values.find(text) in chosen) for text in values
     ]
     return [each for each in choices if each.is_selected or len(each.value) <= MAX_TEXT]

@@ -99,7 +99,7 @@ async def services_page(request: Request, listing: BrowseServices) -> Cacheable:
         ],
         similar=hits.similar,
         size=snapshot.manifest.counts.services,
-        **controls_of(listing, snapshot.filters.facets, hits.facets or {}),
+        **controls_of(listing, snapshot.filters.columns, hits.facets or {}),
         **_paging(listing, "offset", listing.limit, hits.total),
     )
 
@@ -120,7 +120,7 @@ async def endpoints_page(request: Request, listing: BrowseEndpoints) -> Cacheabl
         omitted=hits.total - hits.listed,
         similar=hits.similar,
         size=snapshot.manifest.counts.endpoints,
-        **controls_of(listing, snapshot.endpoints.filters.facets, hits.facets or {}),
+        **controls_of(listing, snapshot.endpoints.filters.columns, hits.facets or {}),
         **_paging(listing, "offset", listing.limit, hits.listed),
     )
 

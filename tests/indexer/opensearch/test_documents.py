@@ -64,10 +64,10 @@ def test_values_are_the_numbers_of_facets_and_places_those_of_orders(
     snapshot: Snapshot, documents: list[Json]
 ) -> None:
     assert [each[ORDINAL] for each in documents] == [*range(len(snapshot.services))]
-    for name, facet in snapshot.filters.facets.items():
-        for number in range(len(facet)):
+    for name, column in snapshot.filters.columns.items():
+        for number, value in enumerate(column.values):
             having = [each[ORDINAL] for each in documents if number in each[name]]
-            assert having == facet.mask([facet.value(number)]).nonzero()[0].tolist()
+            assert having == column.mask([value]).nonzero()[0].tolist()
     for sort in ("price", "name", "popularity"):
         listed = snapshot.list(limit=200, filters=Filters(sort=sort)).ordinals
         assert [*listed] == sorted(listed, key=lambda n: documents[n][f"by_{sort}"])

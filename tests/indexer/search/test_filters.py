@@ -1,32 +1,39 @@
-"""Files of filters, compared with brute force over the records."""
+"""The table of services, compared with brute force over the records."""
 
 from __future__ import annotations
 
-import json
 from collections import Counter, defaultdict
 from pathlib import Path
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from indexer.columns.records import MAX_PAYERS
-from indexer.search.filters import write_filters
+from indexer.search.filters import write_services
 from indexer.search.popularity import Payers, popularity_of
-from service.storage.container import Arrays, open_arrays
+from service.conditions import ServiceConditions, text_columns
+from service.filtering.table import Table
+from service.storage.container import open_arrays
 from tests.support.running import Json, examples, service
 from tests.support.sources.columns import columns_of, records
 
 Facet = list[tuple[str, list[int]]]
 
 
-def facet(arrays: Arrays, name: str) -> Facet:
+def facet(table: Table, name: str) -> Facet:
     """Return the values of a facet, each with its services."""
-    values = json.loads(arrays[f"{name}.values"].tobytes())
-    numbers, sizes = arrays[f"{name}.numbers"], arrays[f"{name}.sizes"]
-    owners = np.repeat(np.arange(len(sizes)), sizes)
-    return [(value, owners[numbers == number].tolist()) for number, value in enumerate(values)]
+    column = table.columns[name]
+    owners: dict[int, list[int]] = defaultdict(list)
+    for row in range(len(table)):
+        for number in column.of_row(row):
+            owners[number].append(row)
+    return [(column.values[number], owners[number]) for number in range(len(column.values))]
+
+
+def open_table(path: Path) -> Table:
+    arrays = open_arrays(path)
+    return Table(arrays, len(arrays["price"]), text_columns(ServiceConditions).values())
 
 
 def expected_facet(values: list[list[str]]) -> Facet:
@@ -50,15 +57,15 @@ def expected_facet(values: list[list[str]]) -> Facet:
 def test_a_facet_has_each_value_in_its_most_frequent_spelling(
     tmp_path_factory: pytest.TempPathFactory, given_records: list[Json]
 ) -> None:
-    path = tmp_path_factory.mktemp("filters") / "filters"
-    write_filters(path, columns_of(given_records), popularity_of([Payers()] * len(given_records)))
-    arrays = open_arrays(path)
+    path = tmp_path_factory.mktemp("filters") / "services.arrays"
+    write_services(path, columns_of(given_records), popularity_of([Payers()] * len(given_records)))
+    table = open_table(path)
     for name in ("tag", "category", "integrationType", "provider"):
         if name == "tag":
             lists = [each.get("tags", []) for each in given_records]
         else:
             lists = [[each.get(name, "")] for each in given_records]
-        assert facet(arrays, name) == expected_facet(lists)
+        assert facet(table, name) == expected_facet(lists)
 
 
 @settings(max_examples=examples(60), deadline=None)
@@ -73,14 +80,14 @@ def test_a_facet_has_each_value_in_its_most_frequent_spelling(
 def test_orders_are_stable(
     tmp_path_factory: pytest.TempPathFactory, given_records: list[tuple[Json, Payers]]
 ) -> None:
-    path = tmp_path_factory.mktemp("filters") / "filters"
+    path = tmp_path_factory.mktemp("filters") / "services.arrays"
     columns = columns_of([record for record, _ in given_records])
-    write_filters(path, columns, popularity_of([payers for _, payers in given_records]))
+    write_services(path, columns, popularity_of([payers for _, payers in given_records]))
     ordinals = range(len(given_records))
     by_name = sorted(ordinals, key=lambda ordinal: given_records[ordinal][0]["name"].casefold())
     by_payers = sorted(ordinals, key=lambda ordinal: given_records[ordinal][1], reverse=True)
-    arrays = open_arrays(path)
-    prices = [float("inf") if price != price else price for price in arrays["prices"]]
+    arrays = open_table(path).arrays
+    prices = [float("inf") if price != price else price for price in arrays["price"]]
     by_price = sorted(ordinals, key=prices.__getitem__)
     for name, order in (("name", by_name), ("popularity", by_payers), ("price", by_price)):
         assert arrays[f"by_{name}"].tolist() == order
@@ -89,7 +96,9 @@ def test_orders_are_stable(
 def test_more_values_than_16_bits_can_number_are_told_apart(tmp_path: Path) -> None:
     tags = [f"t{number:05}" for number in range(70_000)]
     columns = columns_of([service(), service(tags=tags)])
-    write_filters(tmp_path / "filters.arrays", columns, popularity_of([Payers(), Payers()]))
-    arrays = open_arrays(tmp_path / "filters.arrays")
-    assert arrays["tag.numbers"].tolist() == [*range(70_000)]
-    assert arrays["tag.sizes"].tolist() == [0, 70_000]
+    path = tmp_path / "services.arrays"
+    write_services(path, columns, popularity_of([Payers(), Payers()]))
+    column = open_table(path).columns["tag"]
+    assert column.of_row(0) == []
+    assert column.of_row(1) == [*range(70_000)]
+    assert column.mask(tags[-1:]).tolist() == [False, True]

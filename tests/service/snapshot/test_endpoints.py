@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from indexer.__main__ import main
 from service.conditions import ENDPOINT_FACETS, EndpointFilters, Filters
+from service.filtering.offers import texts_of_offers
 from service.networks import network_key
 from service.search.analysis import term_of, words_of
 from service.search.config import SEARCH_CONFIG as CONFIG
@@ -159,12 +160,12 @@ class Endpoints:
         for number, record in enumerate(self.all):
             owner, best = self.services[number], {}
             price = self.price(number)
-            if filters.offers:
+            if of_offers := offers_of(filters):
                 offers = self.offers(number)
                 is_test = [offer["network"] == "base-sepolia" for offer in offers]
-                if "network" not in filters.offers and not all(is_test):
+                if "network" not in of_offers and not all(is_test):
                     offers = [o for o, test in zip(offers, is_test, strict=True) if not test]
-                offers = [offer for offer in offers if satisfies(offer, filters.offers)]
+                offers = [offer for offer in offers if satisfies(offer, of_offers)]
                 if not offers:
                     continue
                 best = min(offers, key=lambda offer: offer["price"])
@@ -177,7 +178,7 @@ class Endpoints:
                 "provider": [record.get("providerName") or owner.get("provider", "")],
                 "service": [owner["id"]],
             }
-            given = {name: own for name, own in filters.texts.items() if name in values}
+            given = {name: own for name, own in texts_of(filters).items() if name in values}
             if (
                 all(set(values[name]) & set(own) for name, own in given.items())
                 and filters.enriched in {None, owner.get("enriched", False)}
@@ -250,6 +251,16 @@ def _terms(texts: dict[str, str]) -> dict[str, list[str]]:
     }
 
 
+def texts_of(filters: EndpointFilters) -> dict[str, Any]:
+    """Return the conditions on texts, by the names of parameters."""
+    return {each.name: value for each, value in filters.given() if each.column.holds is None}
+
+
+def offers_of(filters: EndpointFilters) -> dict[str, Any]:
+    """Return the conditions on texts of offers."""
+    return {each.name: value for each, value in texts_of_offers(filters)}
+
+
 def satisfies(offer: Json, conditions: Mapping[str, Sequence[str]]) -> bool:
     keys: dict[str, Callable[[str], str]] = {"network": network_key}
     return all(
@@ -311,7 +322,7 @@ def test_pages_counts_and_matches_equal_those_of_brute_force(
         if not wanted.per_service or seen[owner] <= wanted.per_service:
             listed.append(number)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("service.filtering.offers.CHUNK", 5)  # offers of an endpoint are in several
+        patch.setattr("service.filtering.table.CHUNK", 5)  # offers of an endpoint are in several
         hits = rank_endpoints(snapshot, query, limit, offset, wanted)
     assert (hits.total, hits.listed) == (len(selected), len(listed))
     assert list(hits.ordinals) == listed[offset : offset + limit]
@@ -319,7 +330,7 @@ def test_pages_counts_and_matches_equal_those_of_brute_force(
         item = json.loads(b"".join(snapshot.endpoints.item(ordinal, offer)))
         assert item.pop("match", None) == selected[ordinal].get("entry")
         price, shown = selected[ordinal]["price"], snapshot.endpoints.price_of(ordinal, offer)
-        is_other = bool(wanted.offers) and price not in {inf, endpoints.price(ordinal)}
+        is_other = bool(offers_of(wanted)) and price not in {inf, endpoints.price(ordinal)}
         assert (shown and shown[0]) == (price if is_other else None)
         owner = endpoints.services[ordinal]
         assert item.pop("service") == {
@@ -354,7 +365,7 @@ def test_a_count_of_a_facet_is_the_total_with_that_filter(
     for value in hits.facets["service"]:
         assert total(service=(value["value"],)) == value["count"]
     for name in ("method", "category", "tag", "provider"):
-        if name not in wanted.texts:
+        if name not in texts_of(wanted):
             for value in hits.facets[name]:
                 assert total(**{name: (value["value"],)}) == value["count"]
     if wanted.max_price is None:
@@ -435,12 +446,12 @@ def test_prices_are_compared_in_us_dollars_where_they_are_known(
     offers = snapshot.offers
     filters = EndpointFilters(max_usd_price=2, per_service=0)
     assert list(rank_endpoints(snapshot, None, 9, 0, filters).ordinals) == [0, 1]
-    assert offers.cheapest_terms(3, {}) == (3.0, 3.0, "USDC", "", "")
-    terms = offers.cheapest_terms(2, {})
+    assert offers.cheapest_terms(3, EndpointFilters()) == (3.0, 3.0, "USDC", "", "")
+    terms = offers.cheapest_terms(2, EndpointFilters())
     assert terms is not None
     assert isnan(terms.usd_price)
     assert terms[1:] == (1.0, "EURC", "", "")
-    assert offers.cheapest_terms(0, {"network": ["base"]}) is None
+    assert offers.cheapest_terms(0, EndpointFilters(network=("base",))) is None
 
 
 def test_a_lone_surrogate_is_a_value_that_nothing_has(snapshot: Snapshot) -> None:

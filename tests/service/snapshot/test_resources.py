@@ -16,13 +16,20 @@ from hypothesis import strategies as st
 from indexer.resources.x402 import read_resource
 from indexer.search.offers import OfferWriter
 from indexer.snapshot.resources import ServiceListing, write_resources
-from service.conditions import NO_RESOURCE_FILTERS, OFFER_KEYS, ResourceFilters
-from service.filtering import facets
+from service.conditions import (
+    ASSET,
+    NO_RESOURCE_FILTERS,
+    OFFER_NETWORK,
+    PAYEE,
+    ResourceConditions,
+    ResourceFilters,
+    StatedFilters,
+)
 from service.filtering.offers import Offers
 from service.networks import network_key
-from service.search.postings import Integers, Mask
 from service.snapshot import resources as stored
 from service.snapshot.resources import Resources
+from service.storage.container import open_arrays
 from tests.support.running import Json, examples
 from tests.support.sources.x402 import SOLANA_USDC, USDC, accept, resource
 
@@ -58,17 +65,17 @@ records = st.lists(
     max_size=12,
 )
 filters = st.builds(
-    ResourceFilters,
+    StatedFilters,
     **{
         name: st.none() | st.sampled_from((*values, "unknown", "x" * 300))
         for name, values in {"type": TYPES, "network": NETWORKS, "scheme": SCHEMES}.items()
     },
-    is_verbatim=st.just(True),
     pay_to=st.none() | st.sampled_from((*ADDRESSES, "?")),
-    extensions=st.sets(st.sampled_from(KEYS)).map(tuple),
+    extensions=st.none() | st.sampled_from(KEYS),
 )
 search_filters = st.builds(
     ResourceFilters,
+    extensions=st.sets(st.sampled_from(KEYS)).map(tuple),
     tags=st.sets(st.sampled_from((*TAGS, "unknown"))).map(tuple),
     url_substring=st.none()
     | st.sampled_from(("A.EXAMPLE/1", "https", "/3", "nowhere", "1\nhttp", "HTTPS://A.EXAMPLE/1")),
@@ -85,10 +92,10 @@ def write(folder: Path, fields: list[Json]) -> Resources:
             text = json.dumps(resource(f"https://a.example/{number}") | each).encode()
             yield ServiceListing(0, "a", read_resource(text), in_record=True)
 
-    offers = OfferWriter()
-    assert len(write_resources(folder, listings(), 1, offers).keys) == len(fields)
-    offers.write(folder / "offers", len(offers), np.zeros(len(offers), np.int32), 1)
-    return Resources(folder, Offers(folder / "offers"))
+    offers, path = OfferWriter(), folder / "resources.arrays"
+    assert len(write_resources(path, listings(), 1, offers).keys) == len(fields)
+    offers.write(folder / "offers.arrays", np.zeros(len(fields), np.int32), 1)
+    return Resources(path, Offers(open_arrays(folder / "offers.arrays")))
 
 
 def read(page: stored.ResourcePage) -> list[int]:
@@ -98,18 +105,18 @@ def read(page: stored.ResourcePage) -> list[int]:
     return [int(each["resource"].rpartition("/")[2]) for each in items]
 
 
-def satisfies(record: Json, wanted: ResourceFilters) -> bool:
+def satisfies(record: Json, wanted: StatedFilters) -> bool:
     def accepts(entry: Json) -> bool:
         pay_to = str(entry["payTo"]).casefold()
         return (
             wanted.network in {None, entry["network"]}
             and wanted.scheme in {None, entry["scheme"]}
-            and all(each.casefold() == pay_to for each in wanted.offers.get("payTo", []))
+            and (wanted.pay_to is None or wanted.pay_to.casefold() == pay_to)
         )
 
     return (
         wanted.type in {None, record["type"]}
-        and record["extensions"].keys() >= set(wanted.extensions)
+        and wanted.extensions in {None, *record["extensions"]}
         and any(map(accepts, record["accepts"]))
     )
 
@@ -118,18 +125,22 @@ def satisfies_search(number: int, record: Json, wanted: ResourceFilters) -> bool
     def accepts(entry: Json) -> bool:
         network = network_key(str(entry["network"]))
         asset, pay_to = str(entry["asset"]).casefold(), str(entry["payTo"]).casefold()
-        own = {"network": network, "asset": asset, "payTo": pay_to}
+        pairs = (
+            (OFFER_NETWORK, wanted.network, network),
+            (ASSET, wanted.asset, asset),
+            (PAYEE, wanted.pay_to, pay_to),
+        )
         is_usdc = (network, asset) in {("base", USDC.lower()), ("solana", SOLANA_USDC.lower())}
         is_known = is_usdc and entry["asset"] in {USDC, USDC.lower(), SOLANA_USDC}
         price = int(entry["amount"]) / 1e6 if is_known and entry["amount"] else inf
-        return all(
-            own[name] in [OFFER_KEYS[name](value) for value in values]
-            for name, values in wanted.offers.items()
-        ) and (wanted.max_usd_price is None or price <= wanted.max_usd_price)
+        return all(value is None or column.key(value) == own for column, value, own in pairs) and (
+            wanted.max_usd_price is None or price <= wanted.max_usd_price
+        )
 
     part = (wanted.url_substring or "").lower()
     return (
         part in f"https://a.example/{number}"
+        and record["extensions"].keys() >= set(wanted.extensions)
         and (not wanted.tags or not set(wanted.tags).isdisjoint(record["tags"]))
         and any(map(accepts, record["accepts"]))
     )
@@ -140,11 +151,11 @@ def satisfies_search(number: int, record: Json, wanted: ResourceFilters) -> bool
 def test_filters_hold_together_on_one_entry(
     tmp_path_factory: pytest.TempPathFactory,
     fields: list[Json],
-    wanted: ResourceFilters,
+    wanted: StatedFilters,
     limit: int,
     offset: int,
 ) -> None:
-    resources = write(tmp_path_factory.mktemp("resources") / "resources", fields)
+    resources = write(tmp_path_factory.mktemp("resources"), fields)
     expected = [number for number, each in enumerate(fields) if satisfies(each, wanted)]
     page = resources.list(wanted, limit, offset)
     assert page.total == len(expected)
@@ -157,7 +168,7 @@ def test_filters_hold_together_on_one_entry(
 def test_filters_of_a_search_hold_together_on_one_entry(
     tmp_path_factory: pytest.TempPathFactory, fields: list[Json], wanted: ResourceFilters
 ) -> None:
-    resources = write(tmp_path_factory.mktemp("resources") / "resources", fields)
+    resources = write(tmp_path_factory.mktemp("resources"), fields)
     page = resources.list(wanted, 100, 0)
     assert read(page) == [n for n, each in enumerate(fields) if satisfies_search(n, each, wanted)]
 
@@ -165,20 +176,10 @@ def test_filters_of_a_search_hold_together_on_one_entry(
 def test_a_page_spans_several_chunks_of_matches(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("service.filtering.filters.CHUNK", 2)
-    resources = write(tmp_path / "resources", [{"type": TYPES[n in {0, 4}]} for n in range(7)])
+    monkeypatch.setattr("service.filtering.table.CHUNK", 2)
+    resources = write(tmp_path, [{"type": TYPES[n in {0, 4}]} for n in range(7)])
     page = resources.list(ResourceFilters(type=TYPES[0]), 3, 1)
     assert (page.total, read(page)) == (5, [2, 3, 5])
-
-
-def test_an_endpoint_whose_offers_are_in_several_chunks_is_listed_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    write(tmp_path / "resources", [{"accepts": [accept("2"), accept("1")]}, {}])
-    offers = Offers(tmp_path / "resources" / "offers")
-    monkeypatch.setattr("service.filtering.offers.CHUNK", 1)
-    chunks = [*offers.by_price(np.ones(3, np.bool_), np.ones(1, np.bool_))]
-    assert (len(chunks), np.concatenate(chunks).tolist()) == (3, [0])
 
 
 def test_a_page_is_cut_where_it_has_too_many_bytes_but_never_empty(
@@ -186,7 +187,7 @@ def test_a_page_is_cut_where_it_has_too_many_bytes_but_never_empty(
 ) -> None:
     sizes = [10, 2000, 10, 10, 5000, 10]
     fields = [{"x": "y" * size, "accepts": [accept(payTo="0xa")]} for size in sizes]
-    resources = write(tmp_path / "resources", fields)
+    resources = write(tmp_path, fields)
     monkeypatch.setattr(stored, "MAX_PAGE", 2500)
     for wanted in (NO_RESOURCE_FILTERS, ResourceFilters(pay_to="0xa")):
         walked, offset, cut = [], 0, []
@@ -202,7 +203,7 @@ def test_a_page_is_cut_where_it_has_too_many_bytes_but_never_empty(
 
 def test_many_different_filters_leave_no_memory(tmp_path: Path) -> None:
     """Nothing of a request stays, however long its values are."""
-    resources = write(tmp_path / "resources", [])
+    resources = write(tmp_path, [])
     resources.list(ResourceFilters(type="x"), 1, 0)
     tracemalloc.start()
     for number in range(2000):
@@ -212,30 +213,13 @@ def test_many_different_filters_leave_no_memory(tmp_path: Path) -> None:
     assert bytes_in_use < 100_000
 
 
-def test_many_extensions_are_compared_in_one_pass(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fields: list[Json] = [{"extensions": {key: {} for key in keys}} for keys in ("", "a", "ba")]
-    resources = write(tmp_path / "resources", fields)
-    passes = []
-    count = facets.count_in_rows
-
-    def counting(offsets: Integers, mask: Mask) -> Any:
-        passes.append(len(mask))
-        return count(offsets, mask)
-
-    monkeypatch.setattr(stored, "count_in_rows", counting)
-    for extensions, expected in ((("a",), [1, 2]), (("a", "b", "a"), [2]), (("a", "?"), [])):
-        passes.clear()
-        assert read(resources.list(ResourceFilters(extensions=extensions), 9, 0)) == expected
-        assert len(passes) == 1
-
-
 def test_without_resources_every_page_is_empty(tmp_path: Path) -> None:
-    resources = write(tmp_path / "resources", [])
-    for wanted in (
+    resources = write(tmp_path, [])
+    everything: tuple[ResourceConditions, ...] = (
         NO_RESOURCE_FILTERS,
-        ResourceFilters(type="http", network="base", is_verbatim=True),
-    ):
+        StatedFilters(type="http", network="base"),
+        ResourceFilters(url_substring="http", extensions=("a",), tags=("b",), max_usd_price=1.0),
+    )
+    for wanted in everything:
         page = resources.list(wanted, 10, 0)
         assert (page.total, page.count, list(page.texts)) == (0, 0, [])

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from service.conditions import folded
-from service.filtering.facets import Facet
+from service.conditions import Column
+from service.filtering.table import Table, text_column
 from service.web.card import MAX_TEXT
 from service.web.filters import Choice, choices_of
 
 LONG = "x" * (MAX_TEXT + 1)
-FACET = Facet(
-    ["Data", "", LONG],
-    folded,
-    np.array([0, 2, 0, 1], np.uint8),
-    np.array([2, 1, 1], np.uint8),
-)
+TAG = Column("tag")
+VALUES = text_column(TAG, ["Data", "", LONG], np.array([0, 2, 0, 1]), np.array([2, 1, 1]))
+FACET = Table(VALUES, 3, [TAG]).columns["tag"]
 
 
 def test_without_a_selection_the_counted_values_are_the_choices() -> None:
