@@ -84,8 +84,6 @@ def write_endpoints(
     alive: the verdicts of probers on the endpoints
     encoder: the folder of the `Encoder` of their texts, if there is one
     """
-    folder = built / "endpoints"
-    folder.mkdir()
     join = _Join(built, columns, listed)
     counts = columns.services["endpoints"].astype(np.int32)
     others = np.flatnonzero(join.documents == NONE)
