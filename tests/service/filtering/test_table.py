@@ -122,11 +122,15 @@ def test_a_count_names_no_more_values_than_it_returns() -> None:
 
 def test_a_value_is_found_among_many_by_few_comparisons() -> None:
     """Nothing is kept of what was looked up, however many values there are."""
-    table, reads = table_of([[f"t{number:05}"] for number in range(70_000)]), []
-    values = table.columns["tag"].values
-    read = type(values).__getitem__
+    values = table_of([[f"t{number:05}"] for number in range(70_000)]).columns["tag"].values
+    read, reads = Values.__getitem__, list[int]()
+
+    def counted(own: Values, number: int) -> str:
+        reads.append(number)
+        return read(own, number)
+
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Values, "__getitem__", lambda own, n: (reads.append(n), read(own, n))[1])
+        patch.setattr(Values, "__getitem__", counted)
         assert values.find("T69999 ") == 69_999
     assert len(reads) < 20
 
