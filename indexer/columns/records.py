@@ -23,7 +23,7 @@ from service.conditions import (
     EndpointConditions,
     ServiceConditions,
     folded,
-    record_columns,
+    text_columns,
 )
 from service.prices import CEILINGS
 from service.schema.listings import Advice
@@ -235,7 +235,7 @@ def _is_null(raw: Raw) -> bool:
 
 _encode = msgspec.msgpack.Encoder().encode
 _any = msgspec.json.Decoder(float_hook=str)
-_columns = (record_columns(ServiceConditions), record_columns(EndpointConditions))
+_columns = (text_columns(ServiceConditions), text_columns(EndpointConditions))
 _split = lru_cache(maxsize=4096)(lambda split, text: split(text))
 
 

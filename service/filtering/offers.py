@@ -60,10 +60,7 @@ class Offers(Table):
 
     def select(self, owner: str, given: Sequence[Given], owners: int) -> tuple[Mask, Mask]:
         """Return which offers satisfy conditions, and which endpoints or resources have any."""
-        if owner == "endpoint":
-            mask = self._counted(given)
-        else:
-            mask = self.among(np.ones(len(self), np.bool_), given)
+        mask = self._counted(given, counts_all=owner != "endpoint")
         own = np.zeros(owners + 1, np.bool_)  # the last is NONE
         own[self.arrays[owner][mask]] = True
         return mask, own[:-1]
@@ -105,16 +102,16 @@ class Offers(Table):
         wanted = np.array([endpoint, endpoint + 1], owners.dtype)
         return range(*np.searchsorted(owners, wanted).tolist())
 
-    def _counted(self, given: Sequence[Given], rows: Rows = ALL) -> Mask:
-        """Return which offers of endpoints satisfy conditions.
+    def _counted(
+        self, given: Sequence[Given], rows: Rows = ALL, *, counts_all: bool = False
+    ) -> Mask:
+        """Return which offers satisfy conditions.
 
-        Those on test networks count only where there are no others, unless `network` is among the
-        conditions.
+        Of endpoints, those on test networks count only where there are no others, unless `network`
+        is among the conditions.
         """
-        is_counted = ~self.arrays["shadowed"][rows]
-        if any(each.column is OFFER_NETWORK for each, _ in given):
-            is_counted[:] = True
-        return self.among(is_counted, given, rows)
+        counts_all |= any(each.column is OFFER_NETWORK for each, _ in given)
+        return self.among(~self.arrays["shadowed"][rows] | counts_all, given, rows)
 
     def _text(self, name: str, offer: int) -> str:
         column = self.columns[name]
@@ -125,7 +122,8 @@ class EndpointTable(Table):
     """The endpoints, whose offers are filtered, too."""
 
     def __init__(self, arrays: Arrays, offers: Offers, ids: IdTable, groups: Groups) -> None:
-        super().__init__(arrays, len(arrays["price"]), text_columns(EndpointConditions).values())
+        columns = text_columns(EndpointConditions) | OFFER_COLUMNS
+        super().__init__(arrays, len(arrays["price"]), columns.values())
         self._offers, self._groups = offers, groups
         self.columns["service"] = TextColumn(ids, str, groups.of_document[: len(self)])
 
