@@ -29,6 +29,7 @@ PriceBound = Annotated[
     float, Meta(title="a decimal such as 0.05, from 0", extra_json_schema={"pattern": DECIMAL})
 ]
 Text = NonEmpty | None
+Texts = tuple[NonEmpty, ...]
 PayerCount = Annotated[int, Meta(ge=1, le=2**32 - 1)]  # more are not stored
 FilterValue: TypeAlias = Sequence[str] | float | bool | None
 """A list of texts, a number, a flag or a word; None is no condition."""
@@ -118,6 +119,11 @@ def any_of(example: str, column: Column, more: str = "") -> Meta:
     """Return the metadata of a condition that allows several values."""
     text = f"Only those with this {column.name}, such as `{example}`, or any of several.{more}"
     return about(text, column)
+
+
+def of_entry(name: str, column: Column) -> Meta:
+    """Return the metadata of a condition on entries of `accepts`."""
+    return about(f"Only with this {name}.{SAME}", column)
 
 
 # Of services and endpoints.
@@ -235,34 +241,24 @@ class EndpointConditions(SearchConditions, frozen=True, kw_only=True):
     registration: Annotated[bool | None, about(REGISTERED, REGISTRATION)] = None
 
 
-def text_columns(*kinds: type[Conditions]) -> dict[str, Column]:
-    """Return the columns of texts that conditions are compared with, by name."""
+def text_columns(*kinds: type[Conditions], of_offer: bool = False) -> dict[str, Column]:
+    """Return the columns of texts that rows or their offers have of a source, by name."""
     return {
         column.name: column
         for kind in kinds
         for _, _, column in conditions_of(kind)
-        if column.holds is None and not column.is_part
+        if column.source and not column.is_part and column.of_offer == of_offer
     }
 
 
-def record_columns(kind: type[Conditions]) -> dict[str, Column]:
-    """Return the columns of texts that records have, besides those of their offers, by name."""
-    return {
-        name: column
-        for name, column in text_columns(kind).items()
-        if not column.of_offer and column.source
-    }
-
-
-SERVICE_KEYS: Mapping[str, Normaliser] = {
-    name: column.key for name, column in record_columns(ServiceConditions).items()
-}
-ENDPOINT_KEYS: Mapping[str, Normaliser] = {
-    name: column.key for name, column in record_columns(EndpointConditions).items()
-}
-SERVICE_FACETS = tuple(text_columns(ServiceConditions))
+SERVICE_KEYS = {name: column.key for name, column in text_columns(ServiceConditions).items()}
+ENDPOINT_KEYS = {name: column.key for name, column in text_columns(EndpointConditions).items()}
+"""Normalisers of the texts that records have, besides those of offers, by the names of columns."""
+SERVICE_FACETS = tuple(SERVICE_KEYS)
 ENDPOINT_FACETS = tuple(
-    name for name, column in text_columns(EndpointConditions).items() if column.is_facet
+    column.name
+    for _, _, column in conditions_of(EndpointConditions)
+    if column.holds is None and column.is_facet
 )
 
 if TYPE_CHECKING:
@@ -307,41 +303,32 @@ class ResourceConditions(Conditions, frozen=True, kw_only=True):
     """Conditions of listed resources; those of entries of `accepts` must hold together on one."""
 
     type: Annotated[Text, about("Only with this type, such as `http` or `mcp`.", TYPE)] = None
-    pay_to: Annotated[Text, about(f"Only paid to this address, in any case.{SAME}", PAYEE)] = None
+    pay_to: Annotated[Text, of_entry("payee, in any case", PAYEE)] = None
     registration: Annotated[bool | None, about(REGISTERED, REGISTRATION)] = None
 
 
 class StatedFilters(ResourceConditions, frozen=True, kw_only=True):
     """Conditions of listed resources that compare networks and schemes as entries spell them."""
 
-    network: Annotated[
-        Text, about(f"Only with this network, as an entry has it.{SAME}", STATED_NETWORK)
-    ] = None
-    scheme: Annotated[
-        Text, about(f"Only with this scheme, as an entry has it.{SAME}", STATED_SCHEME)
-    ] = None
+    network: Annotated[Text, of_entry("network, as it is spelt", STATED_NETWORK)] = None
+    scheme: Annotated[Text, of_entry("scheme, as it is spelt", STATED_SCHEME)] = None
     extensions: Annotated[Text, about("Only with this key in `extensions`.", EXTENSIONS)] = None
 
 
 class ResourceFilters(ResourceConditions, frozen=True, kw_only=True):
     """Conditions of listed resources that match a query."""
 
-    network: Annotated[
-        Text, about(f"Only with this network, by any of its names.{SAME}", OFFER_NETWORK)
-    ] = None
-    scheme: Annotated[Text, about(f"Only with this scheme.{SAME}", OFFER_SCHEME)] = None
-    asset: Annotated[Text, about(f"Only with this asset, in any case.{SAME}", ASSET)] = None
+    network: Annotated[Text, of_entry("network, by any of its names", OFFER_NETWORK)] = None
+    scheme: Annotated[Text, of_entry("scheme", OFFER_SCHEME)] = None
+    asset: Annotated[Text, of_entry("asset, in any case", ASSET)] = None
     max_usd_price: Annotated[
         PriceBound | None,
         about("The most to pay in US dollars, in a known stablecoin." + SAME, USD_PRICE),
     ] = None
     extensions: Annotated[
-        tuple[NonEmpty, ...],
-        about("Only with this key in `extensions`, or with all of several.", EXTENSIONS),
+        Texts, about("Only with all these keys in `extensions`.", EXTENSIONS)
     ] = ()
-    tags: Annotated[
-        tuple[NonEmpty, ...], about("Only with this tag, or with any of several.", TAGS)
-    ] = ()
+    tags: Annotated[Texts, about("Only with this tag, or with any of several.", TAGS)] = ()
     url_substring: Annotated[
         Annotated[str, Meta(min_length=3, max_length=2048)] | None,
         about("Only with this in their URL, in any case.", URL),
@@ -354,18 +341,11 @@ class ResourceFilters(ResourceConditions, frozen=True, kw_only=True):
 
 NO_FILTERS = Filters()
 NO_RESOURCE_FILTERS = ResourceFilters()
-OFFER_COLUMNS = {
-    name: column
-    for name, column in text_columns(EndpointConditions, StatedFilters, ResourceFilters).items()
-    if column.of_offer
-}
+_RESOURCES = (StatedFilters, ResourceFilters)
+OFFER_COLUMNS = text_columns(EndpointConditions, *_RESOURCES, of_offer=True)
 """The columns of texts of offers, by name."""
-RESOURCE_COLUMNS = [
-    column
-    for column in text_columns(StatedFilters, ResourceFilters).values()
-    if not column.of_offer
-]
-"""The columns of texts of listed resources."""
+RESOURCE_COLUMNS = text_columns(*_RESOURCES)
+"""The columns of texts of listed resources, by name."""
 T = TypeVar("T", bound=Conditions)
 
 

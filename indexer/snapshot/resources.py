@@ -62,7 +62,7 @@ def write_resources(
 
     Their entries of `accepts` become the first offers.
     """
-    texts = [TextRows(column) for column in RESOURCE_COLUMNS]
+    texts = [TextRows(column) for column in RESOURCE_COLUMNS.values()]
     urls: list[bytes] = []
     services, keys, alive, registration = array("i"), array("Q"), array("b"), array("b")
     beyond = np.zeros(services_count, np.int32)

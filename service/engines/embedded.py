@@ -123,7 +123,8 @@ class EmbeddedEngine:
     ) -> Answer:
         """Return what `search_endpoints` does, in this thread."""
         filters, limit, offset = search.filters, search.limit, search.offset
-        (mask, offers), header = self._endpoints.select(filters), self.parser.header
+        selected, header = self._endpoints.select(filters), self.parser.header
+        mask = selected.mask
         is_ranked, match_all = filters.sort == "relevance", filters.match == "all"
         if header.documents > header.endpoints:  # the others are no endpoints
             endpoints, mask = mask, np.zeros(header.documents, np.bool_)
@@ -140,7 +141,7 @@ class EmbeddedEngine:
         if not is_ranked:
             matches = unpack(ranking.matches(), len(self._endpoints))
             total, listed, page, _ = self._endpoints.listing(
-                matches, filters, limit, offset, offers
+                matches, filters, limit, offset, selected.offers
             )
         elif filters.per_service:
             total, listed, page, similar = ranking.listing(

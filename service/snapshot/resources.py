@@ -60,7 +60,7 @@ class Resources:
     def __init__(self, path: Path, offers: Offers) -> None:
         arrays = open_arrays(path)
         self.texts = Texts(arrays, "resources")
-        self._table = Table(arrays, len(self.texts), RESOURCE_COLUMNS)
+        self._table = Table(arrays, len(self.texts), RESOURCE_COLUMNS.values())
         self._offers = offers
 
     def __len__(self) -> int:
