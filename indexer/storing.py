@@ -10,12 +10,12 @@ import numpy as np
 from indexer.assembly import Assembled, BuildContext
 from indexer.catalogue.catalogue import ListedService
 from indexer.catalogue.table import decode_resource
+from indexer.derive.deriving import Annotated, write_annotations
 from indexer.intake.findings import NO_ADVICE, Tally
 from indexer.progress import track
 from indexer.record_store import Keys, write_records
 from indexer.search.offers import OfferWriter
 from indexer.search.popularity import Payers
-from indexer.segments.indexing import Annotated, write_annotations
 from indexer.snapshot.endpoints import Verdicts
 from indexer.snapshot.listings import NO_RECORD, NamedUrls, RecordPlace
 from indexer.snapshot.probes import ProbedEndpoints, write_probes

@@ -9,8 +9,8 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from indexer.columns.ragged import Ragged
-from indexer.columns.record_columns import RecordColumns
+from indexer.derive.columns import RecordColumns
+from indexer.derive.ragged import Ragged
 from indexer.search.popularity import Popularity
 from service.conditions import (
     SERVICE_KEYS,

@@ -10,8 +10,8 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from indexer.columns.ragged import is_first
-from indexer.columns.record_columns import RecordColumns, packer
+from indexer.derive.columns import RecordColumns, packer
+from indexer.derive.ragged import is_first
 from indexer.intake.findings import NO_ADVICE, NO_HOST, FateRows, FateSpool, Subject
 from service.schema.listings import Advice
 from service.snapshot.listings import NO_SOURCE, NOTED

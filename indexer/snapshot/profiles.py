@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from indexer.columns.annotations import decode_annotations
+from indexer.derive.records import decode_annotations
 from service.schema.profiles import Profile
 from service.storage.container import open_arrays, write_arrays, writing_arrays
 from service.storage.texts import Texts, write_texts

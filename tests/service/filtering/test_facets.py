@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from indexer.columns.ragged import RaggedWriter, ragged_texts
+from indexer.derive.ragged import RaggedWriter, ragged_texts
 from indexer.search.filters import FacetValues, write_facet
 from service.conditions import MAX_COUNTED, EndpointFilters, Filters
 from service.filtering.facets import Facet, ServiceFacet, open_facet

@@ -13,7 +13,7 @@ import pytest
 
 from indexer.__main__ import main
 from indexer.catalogue.records import MAX_SERVICE
-from indexer.processes.resources import anonymous_memory
+from tests.support.memory import anonymous_memory
 from tests.support.processes import run_service
 from tests.support.running import (
     Build,
