@@ -20,6 +20,7 @@ from indexer.catalogue.overlays import Overlays, read_overlays
 from indexer.catalogue.probed import ProbedCatalogue, probe_catalogue
 from indexer.catalogue.table import open_table
 from indexer.decisions import Decisions, DecisionTable
+from indexer.derive.reuse import ReuseStore
 from indexer.errors import SourceFailed
 from indexer.intake.findings import Findings, State
 from indexer.intake.lists import LIST_KINDS
@@ -34,7 +35,6 @@ from indexer.payments.load import open_payments
 from indexer.processes.pool import Pool
 from indexer.progress import Progress
 from indexer.resources.assets import find_stablecoins
-from indexer.segments.reuse import ReuseStore
 from indexer.snapshot.ecosystem import count_payments, write_ecosystem
 from indexer.untrusted import MICROSECOND
 from service.errors import SnapshotUnavailable

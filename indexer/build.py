@@ -15,10 +15,11 @@ from indexer.assembly import Assembler, BuildContext, payment_inputs
 from indexer.catalogue.intake import refresh_accepted, store_accepted
 from indexer.catalogue.known import FILE as RESULTS
 from indexer.catalogue.overlays import read_overlays
-from indexer.columns.record_columns import open_columns
 from indexer.decisions import DecisionTable, read_decisions
-from indexer.encoder.packaged import StaticEncoder, load_encoder
-from indexer.indexing import IndexReport, write_indexes
+from indexer.derive.deriving import derive_columns
+from indexer.derive.reuse import ReuseStore, save
+from indexer.encoder.packaged import StaticEncoder, load_encoder, write_encoder
+from indexer.indexing import write_index
 from indexer.intake.findings import collect_findings
 from indexer.intake.fingerprint import Fingerprint, take_fingerprint
 from indexer.intake.kept import take_over
@@ -26,16 +27,10 @@ from indexer.intake.sources import Inputs, fetch_feeds, find_inputs
 from indexer.options import BuildOptions, ClusterOptions, RankingOptions
 from indexer.payments.load import check_payment_files
 from indexer.processes.pool import Pool
-from indexer.processes.resources import (
-    available_cpus,
-    plan_memory,
-)
+from indexer.processes.resources import available_cpus, plan_memory
 from indexer.progress import Progress
 from indexer.report import Report, make_report, recall, remember, write_sources
-from indexer.segments.reuse import ReuseStore, save
-from indexer.segments.store import SegmentCounts
 from indexer.snapshot.compare import compare_with_served
-from indexer.snapshot.listings import write_listings
 from indexer.storing import StoredServices, store_services
 from indexer.whoosh_index import update_whoosh_index
 from service.artifacts.downloads import make_downloads, name_current
@@ -213,14 +208,12 @@ def _opened(
     staging: Path, options: BuildOptions, inputs: Inputs, progress: Progress
 ) -> Iterator[BuildContext]:
     """Yield the context of a build, with its processes and what earlier builds left for it."""
-    snapshots = [] if options.from_scratch else kept_snapshots(options.out)
     jobs, memory = options.jobs or available_cpus(), plan_memory(options.memory, inputs.size)
     with (
         Pool(jobs, memory, in_process=inputs.is_below(SMALL)) as pool,
         collect_findings(options.rejects, inputs.paths, staging) as findings,
     ):
-        pool.start()
-        reuse = ReuseStore(options.out, snapshots)
+        reuse = ReuseStore(options.out, is_empty=options.from_scratch)
         now = datetime.now(UTC)
         context = BuildContext(staging, options, reuse, findings, progress, pool, now)
         context.built.mkdir()
@@ -235,24 +228,32 @@ def _build(
     cluster: SearchCluster | None,
 ) -> tuple[Report, datetime | None]:
     """Build and publish a snapshot; returns the report, and until when it holds."""
-    options, findings, built = context.options, context.findings, context.built
-    assembler = Assembler(context, _served_decisions(options))
-    with assembler.assemble(inputs) as assembled:
+    options, findings, progress = context.options, context.findings, context.progress
+    with Assembler(context, _served_decisions(options)).assemble(inputs) as assembled:
         stored = store_services(context, assembled)
     accepted, rules = assembled.accepted, assembled.rules
     denials, holds_until = assembled.denials, assembled.holds_until
     del assembled  # as large as the catalogue, which is on disk
-    before, changes = compare_with_served(options.out, built)
-    indexed = write_indexes(context, encoder, stored)
-    with context.progress.stage("write the listings"):
-        write_listings(
-            built / "listings.arrays",
-            open_columns(indexed.columns),
-            stored.named,
-            stored.places,
-            stored.probed.drifted,
-            findings.fates,
+    before, changes = compare_with_served(options.out, context.built)
+    context.pool.renew()
+    folder = None
+    if encoder is not None:
+        folder = context.built / "encoder.arrays"
+        write_encoder(folder, encoder)
+    columns = context.staging / "columns.arrays"
+    with progress.stage("derive", stored.counts.services) as stage:
+        derived = derive_columns(
+            columns,
+            context.built,
+            stored.keys,
+            stored.annotated,
+            context.reuse.columns(options.ranking.search.encoder),
+            folder,
+            context.pool,
+            stage.advance,
         )
+    with progress.stage("index"):
+        undescribed = write_index(context, columns, stored, folder)
     context.pool.renew()
     manifest = _describe(context, stored)
     manifest.denials = denials
@@ -260,23 +261,20 @@ def _build(
     if can_hold and fingerprint is not None:
         manifest.inputs = fingerprint.inputs()
     if cluster is not None:
-        data = SnapshotData(built, manifest, context.now)
+        data = SnapshotData(context.built, manifest, context.now)
         annotations = Texts(open_arrays(context.staging / "annotations.arrays"), "annotations")
-        cluster.load(data, annotations, context.progress)
+        cluster.load(data, annotations, progress)
         findings.notes += cluster.publish(manifest)
     downloads = _publish(context, manifest)
     store_accepted(options.out, accepted, rules, findings, context.now)
+    try:
+        save(options.out, manifest.encoder, columns, context.staging / RESULTS)
+    except OSError as error:
+        findings.notes.append(f"the next build can reuse nothing of this one: {error}")
     report = make_report(
-        manifest,
-        findings,
-        before,
-        changes,
-        indexed.counts,
-        depends_on_time=holds_until is not None,
+        manifest, findings, before, changes, derived, depends_on_time=holds_until is not None
     )
-    report.undescribed = indexed.undescribed
-    report.downloads = downloads
-    _leave_files(context, manifest.id, indexed)
+    report.undescribed, report.downloads = undescribed, downloads
     return report, holds_until
 
 
@@ -290,7 +288,7 @@ def _check(context: BuildContext, inputs: Inputs) -> Report:
         context.findings,
         "",
         changes,
-        SegmentCounts(0, 0, 0),
+        0,
         depends_on_time=assembled.holds_until is not None,
     )
 
@@ -326,23 +324,6 @@ def _publish(context: BuildContext, manifest: Manifest) -> int:
         publish(artifacts, context.built, manifest)
         name_current(artifacts, manifest, read_current(artifacts).checked_at)
     return downloads
-
-
-def _leave_files(
-    context: BuildContext,
-    snapshot_id: str,
-    indexed: IndexReport,
-) -> None:
-    """Save the files that the next build reuses.
-
-    The snapshot is published: a failure is a note.
-    """
-    artifacts, notes = context.options.out, context.findings.notes
-    segments = [(each.stored.path, each.stored.file) for each in indexed.segments]
-    try:
-        save(artifacts, snapshot_id, segments, indexed.columns, context.staging / RESULTS)
-    except OSError as error:
-        notes.append(f"the next build can reuse nothing of this one: {error}")
 
 
 def _served_decisions(options: BuildOptions) -> DecisionTable:

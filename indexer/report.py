@@ -12,7 +12,6 @@ from msgspec import Struct
 from indexer.intake.findings import Finding, Findings, State, Tally
 from indexer.intake.fingerprint import Fingerprint
 from indexer.intake.sources import Inputs
-from indexer.segments.store import SegmentCounts
 from indexer.snapshot.compare import ChangeCounts
 from indexer.text import one_line
 from service.errors import SnapshotUnavailable
@@ -33,9 +32,7 @@ class Report(Struct, rename="camel"):
     findings: number of records that were not published as they came
     undescribed: endpoints without a text of their own
     depends_on_time: whether a later build of the same inputs may differ
-    indexed: services whose texts were indexed anew
-    segments: segments of the snapshot; 0 where the snapshot existed
-    merged: segments that were merged to fewer
+    indexed: services that were derived and indexed anew
     downloads: bytes of the files that others copy; 0 without them
     """
 
@@ -48,8 +45,6 @@ class Report(Struct, rename="camel"):
     bytes: int
     encoder: str
     indexed: int
-    segments: int
-    merged: int
     seconds: float
     stages: dict[str, float]
     sources: list[Tally]
@@ -81,7 +76,7 @@ def make_report(
     findings: Findings,
     before: str,
     changes: ChangeCounts | None,
-    segments: SegmentCounts,
+    indexed: int,
     *,
     depends_on_time: bool,
 ) -> Report:
@@ -99,9 +94,7 @@ def make_report(
         payments=counts.payments,
         bytes=sum(file.bytes for file in manifest.files.values()),
         encoder=manifest.encoder,
-        indexed=segments.indexed,
-        segments=segments.segments,
-        merged=segments.merged,
+        indexed=indexed,
         seconds=0.0,
         stages={},
         sources=findings.tallies,
@@ -140,7 +133,7 @@ def recall(artifacts: Path, fingerprint: Fingerprint | None, rejects: Path | Non
         return None
     for tally in last.report.sources:
         tally.read_at = None if tally.state is State.CURRENT else tally.read_at
-    return msgspec.structs.replace(last.report, changed=False, changes=None, indexed=0, merged=0)
+    return msgspec.structs.replace(last.report, changed=False, changes=None, indexed=0)
 
 
 def write_sources(artifacts: Path, staging: Path, inputs: Inputs, report: Report) -> None:

@@ -9,13 +9,13 @@ import numpy as np
 
 from indexer.assembly import Assembled, BuildContext
 from indexer.catalogue.table import decode_resource
+from indexer.derive.deriving import Annotated
+from indexer.derive.deriving import write_annotations as keep_annotations
 from indexer.intake.findings import NO_ADVICE
 from indexer.progress import track
 from indexer.record_store import Keys, write_records
 from indexer.search.offers import OfferWriter
 from indexer.search.popularity import Payers
-from indexer.segments.indexing import Annotated
-from indexer.segments.indexing import write_annotations as keep_annotations
 from indexer.snapshot.annotations import AnnotatedServices, write_annotations
 from indexer.snapshot.endpoints import Verdicts
 from indexer.snapshot.listings import NO_SOURCE, NamedUrls, RecordPlaces

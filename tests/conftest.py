@@ -39,7 +39,7 @@ BUILDS: dict[str, tuple[str, ...]] = {
     "documents": (),
     "indexer/cli/test_build.py": (),
     "indexer/processes/test_pool.py": NO_DOWNLOADS,
-    "indexer/segments/test_indexing.py": NO_DOWNLOADS,
+    "indexer/derive/test_deriving.py": NO_DOWNLOADS,
     "indexer/snapshot": NOT_SEMANTIC,
     "indexer/test_progress.py": NOT_SEMANTIC,
     "service/api": NOT_SEMANTIC,

@@ -12,8 +12,7 @@ from indexer.catalogue.known import KnownResults
 from indexer.catalogue.overlays import Overlay, apply_overlay
 from indexer.catalogue.records import Record, disbelieve, read_record
 from indexer.catalogue.table import Table
-from indexer.columns.annotations import Annotations, decode_annotations
-from indexer.columns.records import MAX_PAYERS
+from indexer.derive.records import MAX_PAYERS, Annotations, decode_annotations
 from indexer.errors import InvalidRecord, LeftOut, SourceError
 from indexer.intake.findings import Findings, read_subject
 from indexer.intake.rules import TakenDown

@@ -16,9 +16,8 @@ from pathlib import Path
 from indexer.errors import IndexerError
 from indexer.record_store import KEY_SIZE
 from indexer.untrusted import since_epoch
-from service.storage.container import SUFFIX
 
-FILE = "results"
+FILE = "results.sqlite"
 SCHEMA = """
 PRAGMA journal_mode = OFF;
 PRAGMA synchronous = OFF;
@@ -78,11 +77,11 @@ class ResultKeys:
 
 @contextmanager
 def open_results(folder: Path, last: Path | None, now: datetime) -> Iterator[KnownResults]:
-    """Create the file FILE with SUFFIX in a folder; a fault of the disk raises IndexerError.
+    """Create FILE in a folder; a fault of the disk raises IndexerError.
 
     last: the file of the last build, if there is one, which nobody has changed since
     """
-    target = (folder / (FILE + SUFFIX)).absolute().as_uri()
+    target = (folder / FILE).absolute().as_uri()
     with _faults_of_disk():
         connection = sqlite3.connect(target, uri=True, isolation_level=None)
     with closing(connection):

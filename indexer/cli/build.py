@@ -96,11 +96,8 @@ def _describe(report: Report, artifacts: Path) -> Iterator[str]:
     stages = {name: taken for name, taken in report.stages.items() if taken >= SHORTEST_STAGE}
     if len(stages) > 1:
         yield ", ".join(f"{name} {taken:.1f} s" for name, taken in stages.items())
-    if report.segments:
-        anew = f"{report.indexed:,} of {report.services:,} services indexed anew"
-        merged = f", {report.merged} were merged" if report.merged else ""
-        segments = f"{report.segments} segment{'s' * (report.segments != 1)}"
-        yield f"{anew}; {segments}{merged}"
+    if report.snapshot:
+        yield f"{report.indexed:,} of {report.services:,} services indexed anew"
     yield from _describe_snapshot(report, artifacts)
 
 

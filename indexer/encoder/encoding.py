@@ -14,21 +14,25 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from indexer.encoder.quantising import (
-    EncodedTexts,
-    add_vectors,
-    quantise_rows,
-)
 from indexer.encoder.words import CACHED_PIECES, LONGEST_CACHED, words_of_piece
 from service.search.analysis import is_encodable
 from service.search.postings import Integers
-from service.search.semantic.encoder import IDENTIFIER, Encoder, scale_rows, word_pieces
+from service.search.semantic.encoder import (
+    IDENTIFIER,
+    LARGEST,
+    Encoder,
+    scale_rows,
+    word_pieces,
+)
+from service.search.semantic.vectors import Floats, Rows
 
 MOST_PIECES = 512
 """Pieces of a text that are encoded, the first: of a longer one they say what it is about."""
 BATCH = 4096  # texts
 TITLE_WEIGHT = 0.6
 """Weight of the name of a service, or the path of an endpoint, beside the whole text."""
+UNIT_LENGTH = 1 << 16
+"""Steps of a length of 1."""
 
 
 class TextEncoder:
@@ -42,7 +46,7 @@ class TextEncoder:
         self._numbers, self._vectors = open_pieces(folder)
         self._pieces = array("i")
         self._titles, self._texts = array("i"), array("i")  # counts of pieces
-        self._encoded: list[EncodedTexts] = []
+        self._encoded: list[Rows] = []
 
     def add(self, title: str, text: str) -> None:
         """Add a document."""
@@ -54,11 +58,10 @@ class TextEncoder:
         if len(self._texts) == BATCH:
             self._flush()
 
-    def encoded(self) -> EncodedTexts:
-        """Return the vectors of all documents."""
+    def encoded(self) -> Rows:
+        """Return the vectors of all documents: int8[documents, dimensions]."""
         self._flush()
-        rows, inverse_lengths = zip(*self._encoded, strict=True)
-        return EncodedTexts(np.concatenate(rows), np.concatenate(inverse_lengths))
+        return np.concatenate(self._encoded)
 
     def _add_pieces(self, text: str, start: int) -> None:
         pieces, stop = self._pieces, start + MOST_PIECES
@@ -123,3 +126,27 @@ class PieceNumbers(dict[str, tuple[int, ...]]):
             return []
         words = [word.text for word in words_of_piece(text) if not word.redundant]
         return [self._of_word(word) if is_encodable(word) else () for word in words]
+
+
+def quantise_rows(sums: npt.NDArray[np.int32]) -> Rows:
+    """Return the integers of -127 to 127 in the directions of sums."""
+    largest = np.abs(sums).max(axis=1, initial=0)
+    factors = LARGEST / np.maximum(largest, 1)
+    rows: Rows = np.rint(sums * factors[:, np.newaxis]).astype(np.int8)
+    return rows
+
+
+def inverse_lengths(rows: Rows) -> Floats:
+    """Return the inverse lengths of vectors, 0 for one without meaning."""
+    squares = np.square(rows, dtype=np.int32).sum(axis=1)
+    lengths: Floats = np.zeros(len(rows), np.float32)
+    np.divide(1, np.sqrt(squares), out=lengths, where=squares > 0, casting="same_kind")
+    return lengths
+
+
+def add_vectors(left: Rows, right: Rows, weight: float = 1.0) -> Rows:
+    """Return left + weight · right, of vectors that are scaled to length 1, in integers."""
+    factors = [inverse_lengths(each).astype(np.float64)[:, np.newaxis] for each in (left, right)]
+    factors[1] *= weight
+    sums = np.rint((left * factors[0] + right * factors[1]) * UNIT_LENGTH)
+    return quantise_rows(sums.astype(np.int32))

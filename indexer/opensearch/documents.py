@@ -7,9 +7,13 @@ from math import isnan
 
 import numpy as np
 
-from indexer.columns.annotations import decode_annotations
-from indexer.columns.records import ENDPOINT_FIELDS, SERVICE_FIELDS, decode_service
-from indexer.search.parts import FIELDS_OF_ENDPOINTS, FIELDS_OF_SERVICES
+from indexer.derive.records import (
+    ENDPOINT_FIELDS,
+    SERVICE_FIELDS,
+    decode_annotations,
+    decode_service,
+)
+from indexer.index.documents import FIELDS_OF_ENDPOINTS, FIELDS_OF_SERVICES
 from indexer.snapshot.endpoints import listed_contents
 from service.filtering.table import Table
 from service.opensearch.clauses import DOCUMENTS, LONGEST_TERM, ORDINAL, text_fields

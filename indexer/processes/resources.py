@@ -82,19 +82,6 @@ def worker_count(jobs: int, memory: int) -> int:
     return max(1, min(jobs, memory // 2 // WORKER_MEMORY))
 
 
-def anonymous_memory(pid: int) -> int:
-    """Return the bytes of a process that no file backs; 0 where it has ended, or without Linux.
-
-    Pages of mapped files do not count: the kernel drops them and reads them again.
-    """
-    try:
-        status = Path(f"/proc/{pid}/status").read_text()
-    except OSError:
-        return 0
-    sizes = [line.split()[1] for line in status.splitlines() if line.startswith("RssAnon:")]
-    return 1024 * int(sizes[0]) if sizes else 0  # a zombie has no such line
-
-
 def release_memory() -> None:
     """Return free memory to the system: the allocator of glibc keeps it for this process."""
     with suppress(AttributeError):  # another C library

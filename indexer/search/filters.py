@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from indexer.columns.ragged import AnyIntegers, Ragged
-from indexer.columns.record_columns import RecordColumns, of_strings
+from indexer.derive.columns import RecordColumns, of_strings
+from indexer.derive.ragged import AnyIntegers, Ragged
 from indexer.search.popularity import Popularity
 from service.conditions import (
     Column,

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from indexer.columns.record_columns import EMPTY, RecordColumns, of_strings
+from indexer.derive.columns import EMPTY, RecordColumns, of_strings
 from indexer.resources.assets import is_test_network, is_usd
 from indexer.resources.entries import Entry
 from indexer.search.filters import NONE, TextRows

@@ -20,7 +20,7 @@ import numpy.typing as npt
 from msgspec import UNSET
 from msgspec.structs import asdict
 
-from indexer.columns.annotations import decode_annotations
+from indexer.derive.records import decode_annotations
 from indexer.probes.verdicts import verdict_of
 from service.schema.probes import NO_PROBE_FACTS, ProbeFacts
 from service.schema.profiles import EndpointFacts, Profile

@@ -13,22 +13,16 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from indexer.columns.ragged import (
-    first_equal,
-    positions,
-)
-from indexer.columns.record_columns import RecordColumns
-from indexer.columns.records import ENDPOINT_FIELDS, IndexedEndpoint, decode_service
-from indexer.encoder.encoding import TextEncoder, open_pieces
-from indexer.encoder.quantising import EncodedTexts
+from indexer.derive.columns import RecordColumns
+from indexer.derive.extraction import NumberedStrings, TextWriter, Tokens
+from indexer.derive.ragged import first_equal, positions
+from indexer.derive.records import ENDPOINT_FIELDS, IndexedEndpoint, decode_service
 from indexer.endpoints import identify_endpoint
+from indexer.index.documents import Documents, Numbers, OtherTexts, place_documents
 from indexer.resources.x402 import read_resource
 from indexer.search.filters import write_endpoints as write_table
 from indexer.search.offers import OfferWriter
-from indexer.search.parts import Documents, Part, part_of, place_documents
 from indexer.search.popularity import Payers, Popularity
-from indexer.segments.postings import Numbers
-from indexer.segments.texts import TokenFields
 from indexer.snapshot.resources import ListedResources
 from indexer.untrusted import string_of
 from service.filtering.offers import NONE
@@ -38,18 +32,13 @@ from service.storage.texts import Records, Texts
 
 
 class IndexedEndpoints(NamedTuple):
-    """The documents of the index, with the texts and priors that no segment has.
+    """The documents of the index, with the texts and priors that no record has.
 
-    others: the postings of the listed resources that are documents
-    other_documents: int32[others], the ordinals of these documents
-    other_vectors: their vectors, if texts are encoded
     prior, other_prior: float64, as `compile_postings` takes it, of endpoints and of the others
     """
 
     documents: Documents
-    others: Part
-    other_documents: Numbers
-    other_vectors: EncodedTexts | None
+    others: OtherTexts
     prior: npt.NDArray[np.float64]
     other_prior: npt.NDArray[np.float64]
 
@@ -100,14 +89,14 @@ def write_endpoints(
     of_listings["registration"] = registration = np.zeros(len(columns.endpoints), np.bool_)
     registration[join.owners[listed.registration & (join.owners != NONE)]] = True
     write_table(built / "endpoints.arrays", columns, popularity, of_listings)
-    part, vectors = _analyse(join, others.tolist(), other_documents, encoder)
+    texts = _analyse(join, others.tolist(), other_documents, encoder)
     enriched, deprecated = (
         np.repeat(columns.services[name], columns.services["endpoints"])
         for name in ("enriched", "deprecated")
     )
     prior = popularity.prior(enriched, deprecated)
     other_prior = np.where(listed.alive[others] < 0, -1.0, 0.0)
-    return IndexedEndpoints(documents, part, other_documents, vectors, prior, other_prior)
+    return IndexedEndpoints(documents, texts, prior, other_prior)
 
 
 def _write_places(
@@ -234,15 +223,10 @@ def _match_keys(columns: RecordColumns, listed: ListedResources) -> Numbers:
 
 def _analyse(
     join: _Join, resources: Sequence[int], documents: Numbers, encoder: Path | None
-) -> tuple[Part, EncodedTexts | None]:
-    """Return the postings and the vectors of resources, given the document of each."""
-    fields = TokenFields(ENDPOINT_FIELDS)
-    text_encoder = None if encoder is None else TextEncoder(encoder)
+) -> OtherTexts:
+    """Return the tokens and the vectors of resources, given the document of each."""
+    strings = NumberedStrings()
+    texts = TextWriter(ENDPOINT_FIELDS, Tokens(strings), encoder)
     for resource in resources:
-        path, description, *_ = contents = join.contents(resource)
-        fields.add(contents)
-        if text_encoder is not None:
-            text_encoder.add(path, description)
-    vectors = None if text_encoder is None else text_encoder.encoded()
-    open_pieces.cache_clear()  # the last texts of the build
-    return part_of(fields.analyse(), documents), vectors
+        texts.add(join.contents(resource))
+    return OtherTexts(documents, texts.tokens(), strings.table(), texts.vectors())

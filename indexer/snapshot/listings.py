@@ -11,8 +11,8 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from indexer.columns.ragged import first_equal, is_first
-from indexer.columns.record_columns import RecordColumns
+from indexer.derive.columns import RecordColumns
+from indexer.derive.ragged import first_equal, is_first
 from indexer.intake.findings import NO_HOST, FateRows, FateSpool, Subject
 from service.schema.listings import FATES, Advice, Fate, ListingFate
 from service.search.postings import Integers, Mask

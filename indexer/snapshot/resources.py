@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from indexer.columns.extraction import endpoint_key
+from indexer.derive.extraction import endpoint_key
 from indexer.probes.verdicts import verdict_of
 from indexer.resources.listing import encode_listing
 from indexer.resources.resource import Resource

@@ -47,7 +47,7 @@ def test_a_terminal_shows_bars_and_a_pipe_only_lines(tmp_path: Path, artifacts: 
     source = write_lines(tmp_path / "source.jsonl", records)
     screen, output = run_on_terminal(source, artifacts)
     assert "600/600" in screen
-    assert all(name in screen for name in ("read", "write the services", "index", "compile"))
+    assert all(name in screen for name in ("read", "write the services", "derive", "index"))
     assert (
         f"{ESCAPE}[?25h" in screen[screen.rindex(f"{ESCAPE}[?25l") :]
     )  # the cursor is shown again

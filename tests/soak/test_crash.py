@@ -23,7 +23,7 @@ import pytest
 
 from indexer import __main__ as program
 from indexer import build as pipeline
-from indexer.segments.reuse import REUSE
+from indexer.derive.reuse import REUSE
 from service.artifacts.publishing import DOWNLOADS, KEPT, WHOOSH
 from service.snapshot.manifest import verify
 from service.snapshot.publication import SNAPSHOTS, read_current

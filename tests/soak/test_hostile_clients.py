@@ -19,9 +19,9 @@ import httpx
 import numpy as np
 import pytest
 
-from indexer.processes.resources import anonymous_memory
 from tests.support.gateways import BOUNDS, INSTANCES, TWO_SERVICES, nginx
 from tests.support.hostile_clients import HOSTILE, WORDS, search
+from tests.support.memory import anonymous_memory
 from tests.support.processes import ServiceProcess, run_service
 from tests.support.running import ROOT, SOAK, Json, endpoint, run_indexer, service, write_lines
 

@@ -15,15 +15,15 @@ import pytest
 
 from indexer.build import build_snapshot
 from indexer.catalogue_file import name_source
+from indexer.derive.columns import open_columns
+from indexer.derive.reuse import COLUMNS, REUSE
 from indexer.options import BuildOptions
 from indexer.report import Report
-from indexer.segments.segment import read_segment
-from indexer.segments.store import LEVELS, MAX_GONE, MERGE_FACTOR
 from service.artifacts.publishing import KEPT
 from service.snapshot.manifest import File, verify
 from tests.benchmarks.corpus import make_documents
 from tests.benchmarks.services import change_service, make_service
-from tests.support.artifacts import disk_usage, folder, segments
+from tests.support.artifacts import disk_usage, folder
 from tests.support.running import SOAK, Json
 
 EARLY = 9 if SOAK else 5
@@ -117,10 +117,9 @@ def test_the_thousandth_build_costs_what_the_tenth_does(tmp_path: Path) -> None:
 
 
 def check(history: History, report: Report, first: int) -> None:
-    """Check the segments of a build, and the disk, of which its first build took some bytes."""
+    """Check what a build left, and the disk, of which its first build took some bytes."""
     assert report.indexed <= CHANGED + MOVED + RENAMED
-    assert report.segments <= most_segments()
-    assert indexed_services(history.artifacts) * (1 - MAX_GONE) < SERVICES
+    assert len(open_columns(history.artifacts / REUSE / COLUMNS).keys) == SERVICES
     assert disk_usage(history.artifacts) < MAX_DISK * KEPT * first
 
 
@@ -131,17 +130,6 @@ def build(source: Path, artifacts: Path, *, from_scratch: bool = False) -> Repor
     report = build_snapshot(options)
     assert report.services == SERVICES
     return report
-
-
-def most_segments() -> int:
-    """Return the bound that `choose_merged` states: so many below the factor on each level."""
-    large = SERVICES / (LEVELS[-1] * (1 - MAX_GONE))
-    return len(LEVELS) * (MERGE_FACTOR - 1) + int(large)
-
-
-def indexed_services(artifacts: Path) -> int:
-    """Return the number of services in the segments of the published snapshot, dead ones too."""
-    return sum(len(read_segment(path.with_suffix("")).keys) for path in segments(artifacts))
 
 
 def served_files(artifacts: Path) -> dict[str, File]:

@@ -15,21 +15,18 @@ if sys.version_info >= (3, 14):
 else:
     from backports import zstd
 
-from indexer.segments.reuse import REUSE
 from service.snapshot.snapshot import open_snapshot
 from tests.support.running import Json
 
 STAGES = {
     "compare with the last build",
-    "write the listings",
-    "read what is kept",
     "read",
     "merge",
     "count the payments",
     "write the services",
-    "index",
     "write the resources",
-    "compile",
+    "derive",
+    "index",
     "make the downloads",
     "publish",
     "write the Whoosh index",
@@ -50,13 +47,6 @@ def current(artifacts: Path) -> str:
 def folder(artifacts: Path) -> Path:
     """Return the folder of the published snapshot."""
     return artifacts / "snapshots" / current(artifacts)
-
-
-def segments(artifacts: Path) -> list[Path]:
-    """Return the files of the segments that the build of the published snapshot left."""
-    reuse = artifacts / REUSE
-    left = json.loads((reuse / f"{current(artifacts)}.json").read_bytes())
-    return [reuse / f"{digest}.arrays" for digest in left["segments"]]
 
 
 def disk_usage(artifacts: Path) -> int:

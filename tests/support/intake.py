@@ -16,13 +16,13 @@ from hypothesis import strategies as st
 from indexer.assembly import Assembler, BuildContext
 from indexer.cli.main import main
 from indexer.decisions import FILE, DecisionTable
+from indexer.derive.reuse import ReuseStore
 from indexer.intake.findings import Findings
 from indexer.intake.sources import find_inputs
 from indexer.options import BuildOptions, Kind, SourceOptions
 from indexer.processes.pool import Pool
 from indexer.progress import Progress
 from indexer.resources.listing import encode_listing
-from indexer.segments.reuse import ReuseStore
 from service.conditions import NO_RESOURCE_FILTERS
 from service.snapshot.snapshot import open_snapshot
 from tests.support.running import Json, payment, toml_table, write_lines
@@ -166,7 +166,7 @@ def _take_in(
     context = BuildContext(
         staging,
         options,
-        ReuseStore(staging, []),
+        ReuseStore(staging),
         Findings(None),
         Progress(quiet=True),
         Pool(jobs=1, memory=2**30),

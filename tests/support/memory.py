@@ -5,7 +5,18 @@ from __future__ import annotations
 from contextlib import suppress
 from pathlib import Path
 
-from indexer.processes.resources import anonymous_memory
+
+def anonymous_memory(pid: int) -> int:
+    """Return the bytes of a process that no file backs; 0 where it has ended, or without Linux.
+
+    Pages of mapped files do not count: the kernel drops them and reads them again.
+    """
+    try:
+        status = Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return 0
+    sizes = [line.split()[1] for line in status.splitlines() if line.startswith("RssAnon:")]
+    return 1024 * int(sizes[0]) if sizes else 0  # a zombie has no such line
 
 
 def tree_memory(pid: int) -> list[int]:

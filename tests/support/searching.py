@@ -14,13 +14,14 @@ import numpy as np
 import numpy.typing as npt
 
 from indexer.__main__ import main
-from indexer.columns.records import ENDPOINT_FIELDS, SERVICE_FIELDS, Contents
+from indexer.derive.columns import ENDPOINT, RAGGED, SERVICE, STRINGS, RecordColumns, ragged_arrays
+from indexer.derive.extraction import NumberedStrings, TextWriter, Tokens
+from indexer.derive.ragged import Ragged, ragged_texts
+from indexer.derive.records import ENDPOINT_FIELDS, SERVICE_FIELDS
+from indexer.index.documents import Documents, OtherTexts, place_documents
+from indexer.index.postings import compile_postings
 from indexer.processes.pool import Pool
 from indexer.record_store import KEY_SIZE
-from indexer.search.parts import Documents, Part, part_of, place_documents, segment_parts
-from indexer.search.postings import compile_postings
-from indexer.segments.segment import Segment, SegmentParameters, SegmentWriter, read_segment
-from indexer.segments.texts import TokenFields
 from service.conditions import EndpointFilters
 from service.search.config import SEARCH_CONFIG
 from service.search.groups import Groups, Ranked
@@ -33,7 +34,6 @@ from service.snapshot.snapshot import Snapshot, open_snapshot
 from service.storage.container import open_arrays
 from tests.support.running import PLAIN, Json, endpoint, service, write_lines
 
-ORIGIN = SegmentParameters("")
 Document = tuple[str, str, str]
 """Name, description and category."""
 
@@ -146,16 +146,10 @@ def compiled(
     counts = [[len(each.endpoints), len(each.resources)] for each in services]
     endpoints, resources = np.array(counts, np.int32).reshape(-1, 2).T
     documents = place_documents(endpoints, resources)
-    segment = write_segment(folder / "segment", services)
-    parts = [
-        *segment_parts(segment, np.arange(len(services), dtype=np.int32), documents),
-        _part_of_resources(services, documents),
-    ]
     priors = np.array([0.0] * len(services) if prior is None else prior, np.float64)
-    names = [each.name for each in services]
     prior_of_documents = priors[documents.services]
-    index = folder / "index.arrays"
-    compile_postings(parts, names, prior_of_documents, documents, index)
+    index, others = folder / "index.arrays", _other_texts(services, documents)
+    compile_postings(text_columns(services), others, documents, prior_of_documents, index)
     return open_index(index, documents.endpoints, documents.services)
 
 
@@ -181,24 +175,52 @@ def index_of(snapshot: Snapshot) -> Index:
     return Index(engine.parser, engine.index, services)
 
 
-def write_segment(path: Path, services: Sequence[Service | Document]) -> Segment:
-    """Write a segment of services, whose keys are their numbers, and map it."""
-    writer = SegmentWriter(path, ORIGIN, None)
-    for position, each in enumerate(Service(*given) for given in services):
-        contents = (each.name, each.description, each.category, *BLANK_OF_SERVICE)
-        endpoints = [(*given, *BLANK_OF_ENDPOINT) for given in each.endpoints]
-        writer.add(position.to_bytes(KEY_SIZE, "big"), Contents(contents, endpoints))
-    writer.finish()
-    return read_segment(path)
+def text_columns(services: Sequence[Service | Document]) -> RecordColumns:
+    """Return the columns of services that have texts alone; their keys are their numbers."""
+    strings = NumberedStrings()
+    tokens = Tokens(strings)
+    own = TextWriter(SERVICE_FIELDS, tokens, None)
+    endpoints = TextWriter(ENDPOINT_FIELDS, tokens, None)
+    given = [Service(*each) for each in services]
+    for each in given:
+        own.add((each.name, each.description, each.category, *BLANK_OF_SERVICE))
+        for texts in each.endpoints:
+            endpoints.add((*texts, *BLANK_OF_ENDPOINT))
+    counts = np.zeros(len(given), SERVICE)
+    counts["endpoints"] = [len(each.endpoints) for each in given]
+    total = int(counts["endpoints"].sum())
+    keys = b"".join(number.to_bytes(2 * KEY_SIZE, "big") for number in range(len(given)))
+    runs = {
+        name: Ragged(
+            np.zeros(len(given) if name.startswith("service") else total, np.uint32),
+            np.empty(0, dtype),
+        )
+        for name, dtype in RAGGED.items()
+    }
+    runs["service.name"] = ragged_texts([each.name.encode() for each in given])
+    for kind, written in (("service", own), ("endpoint", endpoints)):
+        runs |= {f"{kind}.tokens.{name}": rows for name, rows in written.tokens().items()}
+    arrays = {
+        "keys": np.frombuffer(keys, np.uint8).reshape(-1, 2 * KEY_SIZE),
+        "services": counts.view(SERVICE.str),
+        "endpoints": np.zeros(total, ENDPOINT.str),
+        "service_vectors": own.vectors(),
+        "endpoint_vectors": endpoints.vectors(),
+    }
+    for name, rows in (*runs.items(), (STRINGS, strings.table())):
+        arrays |= ragged_arrays(name, rows)
+    return RecordColumns(arrays)
 
 
-def _part_of_resources(services: Sequence[Service], documents: Documents) -> Part:
-    fields, ordinals = TokenFields(ENDPOINT_FIELDS), []
+def _other_texts(services: Sequence[Service], documents: Documents) -> OtherTexts:
+    strings = NumberedStrings()
+    texts, ordinals = TextWriter(ENDPOINT_FIELDS, Tokens(strings), None), []
     for first, each in zip(documents.others.tolist(), services, strict=False):
         for ordinal, given in enumerate(each.resources, first):
-            fields.add((*given, *BLANK_OF_ENDPOINT))
+            texts.add((*given, *BLANK_OF_ENDPOINT))
             ordinals.append(ordinal)
-    return part_of(fields.analyse(), np.array(ordinals, np.int32))
+    numbers = np.array(ordinals, np.int32)
+    return OtherTexts(numbers, texts.tokens(), strings.table(), texts.vectors())
 
 
 def rank(

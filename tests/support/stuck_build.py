@@ -15,7 +15,7 @@ WORKERS = 2
 
 FUNCTIONS = {
     "read": "indexer.catalogue.reading.read_texts",
-    "index": "indexer.segments.indexing.index_services",
+    "derive": "indexer.derive.deriving.derive_part",
 }
 """The functions that workers run, by the stage of the build."""
 

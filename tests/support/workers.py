@@ -4,33 +4,21 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from threading import Lock
 from typing import Any, NoReturn
 
 RUNNING = "running"
 
 
-def double(number: int, advance: Callable[[int], None]) -> int:
-    """Print, report progress and return a result."""
+def double(number: int) -> int:
+    """Print, and return a result."""
     print("working")  # noqa: T201  # must not corrupt the result
-    for _ in range(number):
-        advance(1)
     return 2 * number
 
 
 def process_id() -> int:
-    return os.getpid()
-
-
-held = bytearray()
-
-
-def hold(size: int) -> int:
-    """Hold bytes of memory until this process ends."""
-    held.extend(bytes(size))
     return os.getpid()
 
 
@@ -49,36 +37,8 @@ def meet(folder: Path, own: str, other: str) -> int:
     return os.getpid()
 
 
-class Described(Exception):
-    """An exception that cannot be made again from its pickle: that has the message alone."""
-
-    def __init__(self, path: str, reason: str) -> None:
-        super().__init__(f"{path}: {reason}")
-
-
-class Locked(Exception):
-    """An exception that cannot be pickled."""
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.lock = Lock()
-
-
 def fail(error: BaseException) -> NoReturn:
     raise error
-
-
-def fail_described() -> NoReturn:
-    raise Described("$.name", "is missing")
-
-
-def fail_locked() -> NoReturn:
-    raise Locked("is taken")
-
-
-def return_lock() -> Lock:
-    """Return a result that cannot be pickled."""
-    return Lock()
 
 
 def end_itself(number: int) -> NoReturn:
@@ -129,6 +89,6 @@ def several_cpus(count: int) -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("os.sched_getaffinity", lambda _: set(range(count)))
-        patch.setattr("indexer.segments.indexing.SMALLEST_PART", 1)
+        patch.setattr("indexer.derive.deriving.SMALLEST_PART", 1)
         patch.setattr("indexer.build.SMALL", 0)
         yield

@@ -66,7 +66,7 @@ def test_meaning_improves_the_ranking_of_services_and_makes_no_set_worse(
     assert min(gains.values()) >= -LOSS, gains
     assert sum(ndcg.values()) / len(CORPORA) >= 0.75, ndcg
     assert ndcg["metatool"] >= 0.68
-    described = describe().figures
+    described = describe()["figures"]
     assert ndcg == {corpus: pytest.approx(described[corpus], abs=1e-4) for corpus in CORPORA}
 
 

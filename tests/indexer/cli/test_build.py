@@ -158,8 +158,6 @@ def test_the_json_report_is_one_line_with_the_same_figures(
         "resources": 0,
         "payments": 1,
         "indexed": 1,
-        "segments": 1,
-        "merged": 0,
         "bytes": size - manifest,
         "downloads": sum(path.stat().st_size for path in archives),
         "encoder": load_encoder().name,

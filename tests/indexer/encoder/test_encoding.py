@@ -15,9 +15,11 @@ from indexer.encoder.encoding import (
     TITLE_WEIGHT,
     PieceNumbers,
     TextEncoder,
+    add_vectors,
+    inverse_lengths,
+    quantise_rows,
 )
 from indexer.encoder.packaged import load_encoder, write_encoder
-from indexer.encoder.quantising import add_vectors, quantise_rows
 from service.search.semantic.encoder import Encoder, scale_rows
 
 ODD = ["", " ", "!!!", "the of and", "天气预报", "0x" + "ab12" * 10, "∞ -12 3.5e7", "\ud7ff\u0000"]
@@ -40,20 +42,20 @@ def encode(
     encoder = TextEncoder(folder)
     for title, text in documents:
         encoder.add(title, text)
-    rows, inverse_lengths = encoder.encoded()
-    return rows, inverse_lengths.tolist()
+    rows = encoder.encoded()
+    return rows, inverse_lengths(rows).tolist()
 
 
 @given(st.lists(st.tuples(texts, texts), max_size=20))
 def test_a_document_is_the_sum_of_its_pieces_and_of_those_of_its_title(
     folder: Path, documents: list[tuple[str, str]]
 ) -> None:
-    rows, inverse_lengths = encode(folder, *documents)
+    rows, lengths = encode(folder, *documents)
     assert rows.shape == (len(documents), 128)
     encoder = Encoder(folder)
     vectors = scale_rows(encoder.rows, encoder.scales).astype(float)
     numbers = PieceNumbers(encoder.numbers)
-    for row, inverse_length, (title, text) in zip(rows, inverse_lengths, documents, strict=True):
+    for row, inverse_length, (title, text) in zip(rows, lengths, documents, strict=True):
         expected = np.zeros(128)
         for part, weight in ((f"{title} {text}", 1.0), (title, TITLE_WEIGHT)):
             total = sum(
@@ -72,9 +74,9 @@ def test_a_document_is_the_sum_of_its_pieces_and_of_those_of_its_title(
 
 @pytest.mark.parametrize("text", ODD)
 def test_texts_without_meaning_have_no_vector(folder: Path, text: str) -> None:
-    rows, inverse_lengths = encode(folder, (text, text), ("weather", text))
+    rows, lengths = encode(folder, (text, text), ("weather", text))
     assert [row.any() for row in rows] == [False, True]
-    assert inverse_lengths[0] == 0
+    assert lengths[0] == 0
 
 
 def test_of_a_megabyte_of_text_the_first_pieces_count(folder: Path) -> None:
@@ -97,6 +99,6 @@ def test_a_vector_does_not_depend_on_its_neighbours(folder: Path) -> None:
 def test_opposite_vectors_add_up_to_nothing() -> None:
     left = quantise_rows(np.array([[3, -4], [0, 0], [5, 0]], np.int32))
     right = quantise_rows(np.array([[-3, 4], [0, 0], [0, 0]], np.int32))
-    rows, inverse_lengths = add_vectors(left, right)
+    rows = add_vectors(left, right)
     assert rows.tolist() == [[0, 0], [0, 0], [127, 0]]
-    assert inverse_lengths.tolist() == [0, 0, pytest.approx(1 / 127)]
+    assert inverse_lengths(rows).tolist() == [0, 0, pytest.approx(1 / 127)]

@@ -37,13 +37,13 @@ def redescribe(path: Path) -> None:
 def test_the_packaged_encoder_is_small_and_says_where_it_comes_from() -> None:
     assert PACKAGED.stat().st_size <= 5_000_000
     description = describe()
-    assert description.licence == "Apache-2.0"
-    assert description.teacher.name
-    origins = (description.teacher, *description.texts, *description.excluded)
-    assert all(len(origin.sha256) == 64 and origin.licence for origin in origins)
-    assert set(description.figures) == {"stabletoolbench", "sealtools", "metatool"}
+    assert description["licence"] == "Apache-2.0"
+    assert description["teacher"]["name"]
+    origins = (description["teacher"], *description["texts"], *description["excluded"])
+    assert all(len(origin["sha256"]) == 64 and origin["licence"] for origin in origins)
+    assert set(description["figures"]) == {"stabletoolbench", "sealtools", "metatool"}
     encoder = load_encoder()
-    assert encoder.rows.shape == (len(encoder.pieces), description.dimensions)
+    assert encoder.rows.shape == (len(encoder.pieces), description["dimensions"])
 
 
 def test_the_package_has_no_other_data_file() -> None:

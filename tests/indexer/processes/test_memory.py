@@ -70,7 +70,7 @@ def test_a_build_and_its_workers_stay_within_the_memory_they_are_given(
         source = write_lines(tmp_path / f"{seed}.jsonl", make_services(seed))
         options = ("--transactions", payments, "--jobs", 4, "--memory", f"{MEMORY}M")
         peak, processes = peak_memory("build", source, "--out", artifacts, *options)
-        assert processes == 3
+        assert processes == 4  # with the one that tracks semaphores for Python
         assert peak <= MEMORY
 
 

@@ -16,13 +16,13 @@ from indexer.processes.resources import (
     LEAST_SHARE,
     MIB,
     WORKER_MEMORY,
-    anonymous_memory,
     available_cpus,
     available_memory,
     duckdb_memory,
     plan_memory,
     worker_count,
 )
+from tests.support.memory import anonymous_memory
 
 CPUS = len(os.sched_getaffinity(0))
 MEMORY = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

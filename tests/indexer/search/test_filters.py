@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from indexer.columns.records import MAX_PAYERS
+from indexer.derive.records import MAX_PAYERS
 from indexer.search.filters import write_services
 from indexer.search.popularity import Payers, popularity_of
 from service.conditions import ServiceConditions, text_columns

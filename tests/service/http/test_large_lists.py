@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from indexer.catalogue.records import MAX_SERVICE
-from indexer.processes.resources import anonymous_memory
+from tests.support.memory import anonymous_memory
 from tests.support.processes import run_service
 from tests.support.running import (
     Build,

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from indexer.search.lexicon import lexicon_arrays
+from indexer.index.lexicon import lexicon_arrays
 from service.conditions import Filters
 from service.search import spelling
 from service.search.analysis import query_words

@@ -22,7 +22,6 @@ from service.search.analysis import term_of, words_of
 from service.search.config import SEARCH_CONFIG as CONFIG
 from service.snapshot.manifest import read_manifest
 from service.snapshot.snapshot import Snapshot, open_snapshot
-from tests.support.artifacts import segments
 from tests.support.running import Build, Json, endpoint, examples, priced, service, write_lines
 from tests.support.searching import WORDS, rank_endpoints
 from tests.support.sources.x402 import SOLANA_USDC, TEST_USDC, USDC, accept, resource
@@ -381,13 +380,12 @@ def test_parts_of_the_listing_are_indexed_as_one(
     folders = []
     monkeypatch.setattr("indexer.build.SMALL", 0)
     for smallest in (10**6, 1):
-        monkeypatch.setattr("indexer.segments.indexing.SMALLEST_PART", smallest)
+        monkeypatch.setattr("indexer.derive.deriving.SMALLEST_PART", smallest)
         artifacts = tmp_path / str(smallest)
         assert main(["build", source, "--out", str(artifacts), "--jobs", "3", "--quiet"]) == 0
         (folder,) = (artifacts / "snapshots").iterdir()
         folders.append(folder)
     one, parts = folders
-    assert len(segments(parts.parents[1])) == 3
     assert served_files(one) == served_files(parts)
 
 

@@ -11,8 +11,8 @@ import msgspec
 import numpy as np
 from hypothesis import strategies as st
 
-from indexer.columns.extraction import Extractor
-from indexer.columns.record_columns import RecordColumns
+from indexer.derive.columns import RecordColumns
+from indexer.derive.extraction import Extractor
 from indexer.record_store import KEY_SIZE, Keys
 from tests.support.running import Json
 
@@ -34,7 +34,7 @@ def columns_of_texts(texts: Sequence[bytes]) -> RecordColumns:
     for text in texts:
         extractor.add(text)
     keys = keys_of(texts)
-    return extractor.columns(keys, np.zeros_like(keys))
+    return RecordColumns(extractor.arrays(np.concatenate((keys, np.zeros_like(keys)), axis=1)))
 
 
 def columns_of(records: Iterable[Json]) -> RecordColumns:

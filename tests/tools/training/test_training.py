@@ -88,9 +88,11 @@ def test_the_same_texts_give_the_same_file_with_its_origin(
     encoder, description = load_encoder(tmp_path / "one.npz"), describe(tmp_path / "one.npz")
     assert set(SUBJECTS) <= set(encoder.pieces)
     assert "[CLS]" not in encoder.pieces
-    assert len(description.texts) == 3
-    assert [origin.name for origin in description.excluded] == [f"{tmp_path.name}/judged.jsonl"]
-    assert np.isfinite(list(description.training.values())).all()
+    assert len(description["texts"]) == 3
+    assert [origin["name"] for origin in description["excluded"]] == [
+        f"{tmp_path.name}/judged.jsonl"
+    ]
+    assert np.isfinite(list(description["training"].values())).all()
 
 
 def test_pairs_are_names_titles_categories_and_summaries(files: dict[str, Path]) -> None:

@@ -346,7 +346,7 @@ def test_without_vectors_an_explanation_has_words_alone(tmp_path: Path) -> None:
 def test_the_same_catalogue_has_the_same_vectors_with_any_number_of_workers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("indexer.segments.indexing.SMALLEST_PART", 20)
+    monkeypatch.setattr("indexer.derive.deriving.SMALLEST_PART", 20)
     records = [
         service(identifier(n), name=f"weather {n}", endpoints=[endpoint()] * (n % 3 + 1))
         for n in range(60)

@@ -8,11 +8,13 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from indexer.encoder.quantising import EncodedTexts, quantise_rows
-from indexer.search.vectors import add_services, write_vectors
+from indexer.encoder.encoding import inverse_lengths, quantise_rows
+from indexer.index.documents import OtherTexts, place_documents
+from indexer.index.vectors import document_vectors, write_vectors
 from service.search.groups import Groups, is_among_first
 from service.search.semantic.encoder import QueryVector, quantise
-from service.search.semantic.vectors import COMPARED, COMPARED_WHOLE, VectorIndex, signs_of
+from service.search.semantic.vectors import COMPARED, COMPARED_WHOLE, Rows, VectorIndex, signs_of
+from tests.support.searching import text_columns
 
 DOCUMENTS, DIMENSIONS, SUBJECTS = 30_000, 128, 400
 K = 24
@@ -41,18 +43,18 @@ def groups_of(documents: int, size: int) -> Groups:
     return Groups(first, of_document, np.zeros(count, np.int64))
 
 
-def opened(folder: Path, encoded: EncodedTexts, size: int = 1) -> VectorIndex:
+def opened(folder: Path, encoded: Rows, size: int = 1) -> VectorIndex:
     write_vectors(folder / "vectors", encoded)
-    return VectorIndex(folder / "vectors", groups_of(len(encoded.rows), size))
+    return VectorIndex(folder / "vectors", groups_of(len(encoded), size))
 
 
 @pytest.fixture(scope="module")
-def encoded() -> EncodedTexts:
+def encoded() -> Rows:
     return quantise_rows(cluster(DOCUMENTS))
 
 
 @pytest.fixture(scope="module")
-def vectors(encoded: EncodedTexts, tmp_path_factory: pytest.TempPathFactory) -> VectorIndex:
+def vectors(encoded: Rows, tmp_path_factory: pytest.TempPathFactory) -> VectorIndex:
     return opened(tmp_path_factory.mktemp("vectors"), encoded)
 
 
@@ -60,11 +62,10 @@ def vectors(encoded: EncodedTexts, tmp_path_factory: pytest.TempPathFactory) -> 
 @pytest.mark.parametrize("size", [1, 7])
 @pytest.mark.parametrize("per_group", [1, 3])
 def test_the_nearest_of_a_small_catalogue_are_exact(
-    encoded: EncodedTexts, tmp_path: Path, share: float | None, size: int, per_group: int
+    encoded: Rows, tmp_path: Path, share: float | None, size: int, per_group: int
 ) -> None:
     count = COMPARED_WHOLE
-    first = EncodedTexts(encoded.rows[:count], encoded.inverse_lengths[:count])
-    vectors = opened(tmp_path, first, size)
+    vectors = opened(tmp_path, encoded[:count], size)
     mask = None if share is None else rng.random(count) < share
     for vector in cluster(10):
         asked = query(vector)
@@ -103,17 +104,17 @@ def test_of_a_large_catalogue_few_vectors_are_compared(
     assert COMPARED / 2 <= compared[0] <= 2 * COMPARED
 
 
-def test_the_same_vectors_have_the_same_bytes(encoded: EncodedTexts, tmp_path: Path) -> None:
+def test_the_same_vectors_have_the_same_bytes(encoded: Rows, tmp_path: Path) -> None:
     for name in ("one", "other"):
         write_vectors(tmp_path / name, encoded)
     one, other = ((tmp_path / name).read_bytes() for name in ("one", "other"))
     assert one == other
 
 
-def test_cosines_are_those_of_the_definition(vectors: VectorIndex, encoded: EncodedTexts) -> None:
+def test_cosines_are_those_of_the_definition(vectors: VectorIndex, encoded: Rows) -> None:
     asked = query(cluster(1)[0])
     ordinals = np.array([0, 7, DOCUMENTS - 1, 7])
-    rows = encoded.rows[ordinals].astype(float)
+    rows = encoded[ordinals].astype(float)
     lengths = np.linalg.norm(rows, axis=1) * np.linalg.norm(asked.components)
     expected = rows @ asked.components / lengths
     assert vectors.similarities(asked, ordinals) == pytest.approx(expected, abs=1e-6)
@@ -136,15 +137,16 @@ def test_few_vectors_and_zeros_are_harmless(tmp_path: Path, count: int) -> None:
 
 def test_an_endpoint_is_the_sum_of_its_own_vector_and_that_of_its_service(tmp_path: Path) -> None:
     services, own = quantise_rows(cluster(50)), quantise_rows(cluster(600))
-    own.rows[3], own.inverse_lengths[3] = 0, 0
-    service_of = np.sort(rng.integers(0, 50, 600)).astype(np.int32)
-    own.rows[9] = -services.rows[service_of[9]]
-    own.inverse_lengths[9] = services.inverse_lengths[service_of[9]]
-    own_copy = EncodedTexts(own.rows.copy(), own.inverse_lengths.copy())
-    vectors = opened(tmp_path, add_services(own_copy, services, service_of))
+    counts = np.full(50, 12, np.int32)
+    documents = place_documents(counts, 0 * counts)
+    own[3], own[9] = 0, -services[documents.services[9]]
+    columns = text_columns([("one", "", "")])
+    columns.service_vectors, columns.endpoint_vectors = services, own
+    others = OtherTexts(np.empty(0, np.int32), {}, columns.strings, own[:0])
+    vectors = opened(tmp_path, document_vectors(columns, others, documents))
     asked = query(cluster(1)[0])
-    sums = own.rows * own.inverse_lengths[:, np.newaxis].astype(float)
-    sums += (services.rows * services.inverse_lengths[:, np.newaxis].astype(float))[service_of]
+    sums = own * inverse_lengths(own)[:, np.newaxis].astype(float)
+    sums += (services * inverse_lengths(services)[:, np.newaxis].astype(float))[documents.services]
     lengths = np.maximum(np.linalg.norm(sums, axis=1), 1e-3)
     expected = sums @ asked.components * asked.inverse_length / lengths
     assert vectors.similarities(asked, np.arange(600)) == pytest.approx(expected, abs=3e-3)

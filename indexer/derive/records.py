@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from hashlib import sha256
 from itertools import chain, product, repeat
 from typing import Any, NamedTuple
 from urllib.parse import unquote
@@ -12,8 +11,6 @@ from urllib.parse import unquote
 import msgspec
 from msgspec import Raw, Struct, defstruct
 
-from indexer.columns.annotations import NO_ANNOTATIONS, Annotations
-from indexer.record_store import KEY_SIZE
 from indexer.resources.names import host_labels
 from indexer.resources.parameters import path_parameters, read_output
 from indexer.text import is_own_text
@@ -45,19 +42,39 @@ MAX_DESCRIBED = 64
 MAX_PARAMETER_DESCRIPTION = 300  # characters that are searched
 
 
-class Contents(NamedTuple):
-    """The texts of a service, by SERVICE_FIELDS, and of each endpoint, by ENDPOINT_FIELDS.
+class Annotations(Struct, frozen=True, array_like=True):
+    """The facts of a service and its endpoints that are not in its record.
 
-    Nothing else is analysed or encoded, so that the key of a service tells whether its postings and
-    vectors can be reused.
+    outputs: names of the output fields of each endpoint, in the order of the record
+    profile: of the service
+    endpoint_profiles: of endpoints, by their number in the record
+    implausible: numbers of the endpoints whose prices are not believed
     """
+
+    outputs: list[str] = []
+    profile: Profile | None = None
+    endpoint_profiles: dict[int, Profile] = {}
+    implausible: list[int] = []
+
+    def encode(self) -> bytes:
+        """Return JSON for `decode_annotations`, empty without annotations."""
+        return b"" if self == NO_ANNOTATIONS else msgspec.json.encode(self)
+
+
+NO_ANNOTATIONS = Annotations()
+_annotations = msgspec.json.Decoder(Annotations)
+
+
+def decode_annotations(text: bytes) -> Annotations:
+    """Return the annotations of a service."""
+    return _annotations.decode(text) if text else NO_ANNOTATIONS
+
+
+class Contents(NamedTuple):
+    """The texts of a service, by SERVICE_FIELDS, and of each endpoint, by ENDPOINT_FIELDS."""
 
     service: tuple[str, ...]
     endpoints: Sequence[tuple[str, ...]]
-
-    def key(self, service_id: str) -> bytes:
-        """Return a hash of the texts and of the id of their service."""
-        return sha256(_encode((service_id, self))).digest()[:KEY_SIZE]
 
 
 class IndexedPrice(Struct, rename="camel", gc=False):
@@ -232,7 +249,6 @@ def _is_null(raw: Raw) -> bool:
     return bytes(raw) == b"null"
 
 
-_encode = msgspec.msgpack.Encoder().encode
 _any = msgspec.json.Decoder(float_hook=str)
 _columns = (text_columns(ServiceConditions), text_columns(EndpointConditions))
 _split = lru_cache(maxsize=4096)(lambda split, text: split(text))

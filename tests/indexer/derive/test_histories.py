@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -17,23 +16,13 @@ from hypothesis import strategies as st
 from indexer.__main__ import main
 from indexer.build import build_snapshot
 from indexer.catalogue_file import name_source
-from indexer.columns import records
+from indexer.derive.columns import open_columns
+from indexer.derive.reuse import COLUMNS, DESCRIPTION, RESULTS, REUSE
 from indexer.options import STATIC_RANKING, BuildOptions, RankingOptions
-from indexer.record_store import KEY_SIZE
 from indexer.report import Report
-from indexer.segments import indexing, store
-from indexer.segments.postings import GONE
-from indexer.segments.reuse import REUSE
-from indexer.segments.segment import read_segment
-from indexer.segments.store import (
-    StoredSegment,
-    UsedSegment,
-    choose_merged,
-    selections,
-)
-from service.snapshot.manifest import MANIFEST, File, verify
+from service.snapshot.manifest import MANIFEST, verify
 from service.snapshot.snapshot import open_snapshot
-from tests.support.artifacts import current, flip_a_bit, folder, segments, snapshots
+from tests.support.artifacts import current, flip_a_bit, folder, snapshots
 from tests.support.running import Json, endpoint, examples, service
 
 WORDS = ("weather", "forecast", "forecasts", "forecasting", "maps", "map", "seas", "GPTMaps")
@@ -121,15 +110,11 @@ def named(*names: str) -> dict[str, Json]:
     return {f"s{number:02}": record for number, record in enumerate(records)}
 
 
-@pytest.mark.parametrize("is_small", [False, True], ids=["default", "many merges"])
+@pytest.mark.parametrize("part", [2000, 2], ids=["default", "many parts"])
 def test_a_build_after_others_has_the_bytes_of_a_build_from_nothing(
-    is_small: bool, monkeypatch: pytest.MonkeyPatch
+    part: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if is_small:
-        for module in (store, indexing):
-            monkeypatch.setattr(module, "LEVELS", (1, 3))
-            monkeypatch.setattr(module, "MERGE_FACTOR", 2)
-            monkeypatch.setattr(module, "MOST_SERVICES", 5)
+    monkeypatch.setattr("indexer.derive.deriving.PART", part)
 
     @settings(max_examples=examples(40), deadline=None)
     @given(st.booleans(), catalogues, st.lists(changes, min_size=1, max_size=4))
@@ -142,7 +127,7 @@ def test_a_build_after_others_has_the_bytes_of_a_build_from_nothing(
             for changed in history:
                 catalogue = change(catalogue, changed)
                 publish(path, catalogue, words_only=words_only)
-                assert_few_are_gone(artifacts, len(catalogue))
+                assert len(open_columns(artifacts / REUSE / COLUMNS).keys) == len(catalogue)
             for snapshot in snapshots(artifacts):
                 verify(artifacts / "snapshots" / snapshot)
             before, reused = current(artifacts), served_files(artifacts)
@@ -151,14 +136,6 @@ def test_a_build_after_others_has_the_bytes_of_a_build_from_nothing(
             assert served_files(artifacts) == reused
 
     check()
-
-
-def assert_few_are_gone(artifacts: Path, services: int) -> None:
-    """Assert that less than a fifth of the services in the segments are not in the listing."""
-    stored = [read_segment(each.with_suffix("")) for each in segments(artifacts)]
-    assert all(len(each.keys) <= store.MOST_SERVICES for each in stored)
-    indexed = sum(len(each.keys) for each in stored)
-    assert services <= indexed < services / (1 - store.MAX_GONE) + 1e-9 or indexed == services
 
 
 @pytest.fixture(scope="module")
@@ -175,39 +152,14 @@ def words(published: Path, tmp_path: Path) -> Path:
     return shutil.copytree(published, tmp_path / "words")
 
 
-def test_only_new_texts_are_indexed(tmp_path: Path) -> None:
+def test_only_new_records_are_indexed(tmp_path: Path) -> None:
     catalogue = named(*WORDS)
-    first = publish(tmp_path, catalogue)
-    assert (first.indexed, first.segments, first.merged) == (len(WORDS), 1, 0)
-    called = {"l30DaysTotalCalls": "7", "l30DaysUniquePayers": "1"}
-    catalogue["s05"]["endpoints"][0]["quality"] = called
-    busier = publish(tmp_path, catalogue)
-    assert (busier.changed, busier.indexed, busier.segments) == (True, 0, 1)
+    assert publish(tmp_path, catalogue).indexed == len(WORDS)
     catalogue["s06"]["name"] = "oceans"
-    renamed = publish(tmp_path, catalogue)
-    assert (renamed.indexed, renamed.segments, renamed.merged) == (1, 2, 0)
+    assert publish(tmp_path, catalogue).indexed == 1
     del catalogue["s00"], catalogue["s01"]
     fewer = publish(tmp_path, catalogue)
-    assert (fewer.indexed, fewer.segments, fewer.merged) == (0, 2, 1)
-
-
-def test_a_text_that_is_analysed_since_an_upgrade_is_part_of_the_key(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A hash of a list of fields beside the analysis would find the old postings."""
-    contents = records.IndexedEndpoint.contents
-
-    def with_method(endpoint: records.IndexedEndpoint, *annotations: Any) -> tuple[str, ...]:
-        title, *others = contents(endpoint, *annotations)
-        return (f"{title} {endpoint.method}", *others)
-
-    monkeypatch.setattr(records.IndexedEndpoint, "contents", with_method)
-    catalogue = named(*WORDS)
-    for method in ("seafaring", "gardening"):
-        catalogue["s03"]["endpoints"][0]["method"] = method
-        report = publish(tmp_path, catalogue)
-        assert open_snapshot(tmp_path / "artifacts").search(method).ids == ["s03"]
-    assert report.indexed == 1
+    assert (fewer.changed, fewer.indexed) == (True, 0)
 
 
 def test_a_word_vanishes_with_the_last_service_that_is_written_so(tmp_path: Path) -> None:
@@ -221,15 +173,9 @@ def test_a_word_vanishes_with_the_last_service_that_is_written_so(tmp_path: Path
     assert open_snapshot(words).search("forecasting").ids == ["s00"]
 
 
-def make_foreign(path: Path) -> None:
-    content = path.read_bytes()
-    path.write_bytes(content.replace(b'"encoder":""', b'"encoder":07'))
-
-
 DAMAGES: dict[str, Callable[[Path], object]] = {
     "a bit": flip_a_bit,
     "a missing end": lambda path: path.write_bytes(path.read_bytes()[:-1]),
-    "another origin": make_foreign,
     "nothing left": Path.unlink,
 }
 
@@ -243,56 +189,33 @@ def renamed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_damaged_segments_are_indexed_again(
-    damage: str, words: Path, renamed: dict[str, bytes]
-) -> None:
-    (segment,) = segments(words / "artifacts")
-    DAMAGES[damage](segment)
-    assert publish(words, named("oceans", *WORDS[1:])).indexed == len(WORDS)
-    assert served_files(words / "artifacts") == renamed
-
-
 @pytest.mark.parametrize(
-    ("name", "indexed"), [("columns", 1), ("results", 1), ("program", len(WORDS))]
+    ("name", "indexed"), [(COLUMNS, len(WORDS)), (RESULTS, 1), (DESCRIPTION, len(WORDS))]
 )
 def test_damaged_leftovers_are_derived_again(
-    name: str, indexed: int, words: Path, renamed: dict[str, bytes]
+    damage: str, name: str, indexed: int, words: Path, renamed: dict[str, bytes]
 ) -> None:
     artifacts = words / "artifacts"
-    index = artifacts / REUSE / f"{current(artifacts)}.json"
-    left = json.loads(index.read_bytes())
-    flip_a_bit(index if name == "program" else artifacts / REUSE / f"{left[name]}.arrays")
+    DAMAGES[damage](artifacts / REUSE / name)
     assert main(["verify", str(artifacts)]) == 0
     assert publish(words, named("oceans", *WORDS[1:])).indexed == indexed
     assert served_files(artifacts) == renamed
 
 
-def test_segments_of_all_snapshots_are_used_after_a_rollback(words: Path) -> None:
+def test_what_another_program_or_encoder_left_is_derived_again(
+    words: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert publish(words, named(*WORDS, "oceans"), words_only=False).indexed == len(WORDS) + 1
+    monkeypatch.setattr("indexer.derive.reuse.hash_program", lambda: "another")
+    assert publish(words, named(*WORDS, "seas")).indexed == len(WORDS) + 1
+
+
+def test_the_last_build_is_reused_after_a_rollback(words: Path) -> None:
     publish(words, named(*WORDS, "oceans"))
     assert main(["rollback", str(words / "artifacts")]) == 0
-    report = publish(words, named(*WORDS, "oceans", "rivers"))
-    assert report.indexed == 1
-
-
-def test_leftovers_stay_as_long_as_a_kept_snapshot_uses_them(words: Path) -> None:
-    artifacts = words / "artifacts"
-    first = current(artifacts)
-    for number in range(6):
-        publish(words, named(*WORDS, *["oceans", "rivers", "lakes"][: number % 3 + 1]))
-        shared = segments(artifacts)
-        assert all(path.exists() for path in shared)
-    indexes = {path.stem for path in (artifacts / REUSE).glob("*.json")}
-    assert snapshots(artifacts) <= indexes
-    assert first not in indexes
-    used = {
-        digest
-        for index in (artifacts / REUSE).glob("*.json")
-        for left in [json.loads(index.read_bytes())]
-        for digest in (*left["segments"], left["columns"])
-    }
-    last = artifacts / REUSE / f"{current(artifacts)}.json"
-    used.add(json.loads(last.read_bytes())["results"])
-    assert {path.stem for path in (artifacts / REUSE).glob("*.arrays")} == used
+    assert publish(words, named(*WORDS, "oceans", "rivers")).indexed == 1
+    left = {path.name for path in (words / "artifacts" / REUSE).iterdir()}
+    assert left == {COLUMNS, RESULTS, DESCRIPTION}
 
 
 def test_builders_of_a_folder_and_of_its_copy_make_the_same_bytes(
@@ -351,38 +274,7 @@ def test_the_service_does_not_need_the_leftovers(words: Path) -> None:
 def test_a_build_from_scratch_replaces_what_is_kept(words: Path) -> None:
     publish(words, named(*WORDS, "oceans"))
     report = publish(words, named(*WORDS, "oceans"), from_scratch=True)
-    assert (report.changed, report.indexed, report.segments) == (False, len(WORDS) + 1, 1)
-
-
-sizes = st.lists(st.tuples(st.integers(1, 5000), st.integers(0, 5000)), max_size=40)
-
-
-@given(sizes)
-def test_merging_leaves_few_segments_of_which_most_is_live(sizes: list[tuple[int, int]]) -> None:
-    used = [of_size(live, gone) for live, gone in sizes]
-    merged = choose_merged(used)
-    kept = [each for each in used if all(each is not other for other in merged)]
-    live = sum(each.live for each in merged)
-    after = [each.live for each in kept] + ([live] if live else [])
-    assert sum(after) == sum(live for live, _ in sizes)
-    assert all(
-        len(each.ordinals) - each.live < store.MAX_GONE * len(each.ordinals) for each in kept
-    )
-    large = sum(size >= store.LEVELS[-1] for size in after)
-    assert len(after) - large <= (store.MERGE_FACTOR - 1) * len(store.LEVELS)
-    if merged:
-        lengths = [sum(len(each.rows) for each in part) for part in selections(merged)]
-        assert sum(lengths) == live
-        assert max(lengths) - min(lengths) <= 1
-        assert max(lengths) <= store.MOST_SERVICES
-        assert len(lengths) == 1 or min(lengths) >= store.LEVELS[-1]
-
-
-def test_segments_of_large_texts_have_fewer_services() -> None:
-    large, small = of_size(400, 0, 100 * store.LARGE_SERVICE), of_size(2000, 0)
-    lengths = [sum(len(each.rows) for each in part) for part in selections([large, small])]
-    assert sum(lengths) == 2400
-    assert max(lengths[:-1]) <= store.MOST_SERVICES / 100 + 1
+    assert (report.changed, report.indexed) == (False, len(WORDS) + 1)
 
 
 def test_a_full_disk_is_reported_as_such(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -392,15 +284,7 @@ def test_a_full_disk_is_reported_as_such(tmp_path: Path, monkeypatch: pytest.Mon
     def fail(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("indexer.segments.segment.writing_arrays", fail)
+    monkeypatch.setattr("indexer.derive.columns.writing_arrays", fail)
     with pytest.raises(OSError, match="No space left"):
         publish(tmp_path, named(*WORDS, "oceans"))
     assert served_files(tmp_path / "artifacts") == before
-
-
-def of_size(live: int, gone: int, bytes_of_service: int = 1) -> UsedSegment:
-    """Return a segment with so many services that are in the listing, and that are not."""
-    count = live + gone
-    ordinals = np.concatenate((np.arange(live), np.full(gone, GONE))).astype(np.int32)
-    file = File(count * bytes_of_service, "")
-    return UsedSegment(StoredSegment(Path(), np.zeros((count, KEY_SIZE), np.uint8), file), ordinals)

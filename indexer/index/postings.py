@@ -1,11 +1,10 @@
-"""Compiling postings: the counts of terms by field become one BM25F impact for each document.
+"""Compiling postings: the tokens of all fields become one BM25F impact for each document.
 
 Terms are compiled by ranges, so that the memory of the temporaries does not grow with a catalogue.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -15,10 +14,10 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from indexer.columns.ragged import AnyIntegers, bounds_of, is_first
-from indexer.search.lexicon import lexicon_arrays, name_arrays
-from indexer.search.parts import Documents, Part
-from indexer.segments.postings import GONE, FieldPostings
+from indexer.derive.columns import RecordColumns
+from indexer.derive.ragged import AnyIntegers, Ragged, bounds_of, is_first
+from indexer.index.documents import Documents, FieldTokens, OtherTexts, fields_of
+from indexer.index.lexicon import lexicon_arrays, name_arrays
 from service.search.config import SEARCH_CONFIG, SearchConfig
 from service.search.postings import (
     BLOCK_SIZE,
@@ -39,18 +38,18 @@ Impacts = npt.NDArray[np.uint16]
 DENSE_TYPES = {"impacts": "<u2", "maxima": "<i4", "bits": "<u8", "group_bits": "<u8"}
 
 
-class _Run(NamedTuple):
-    """The postings of one field of one part, by the ranks of their terms, ascending.
+class _Field(NamedTuple):
+    """The postings of one field, term after term.
 
-    norms: of the field, by document or, where `of_services`, by service
+    norms: by document or, where `of_services`, by service
+    bounds: int64[terms + 1], the postings of each term
     """
 
     weight: float
     norms: Doubles
     of_services: bool
-    terms: Integers
     bounds: Integers
-    documents: npt.NDArray[np.int32]
+    owners: npt.NDArray[np.int32]
     counts: AnyIntegers
 
 
@@ -63,25 +62,34 @@ class _Compiled(NamedTuple):
 
 
 def compile_postings(
-    parts: Iterable[Part],
-    names: Sequence[str],
-    prior: Doubles,
+    columns: RecordColumns,
+    others: OtherTexts,
     documents: Documents,
+    prior: Doubles,
     path: Path,
     config: SearchConfig = SEARCH_CONFIG,
 ) -> None:
     """Write the index of a `Searcher` and a `QueryParser`.
 
-    names: of the services
     prior: float64[documents], -1 to 1
     """
-    terms, words, runs = _collect(parts, documents, config)
+    used = _used(
+        columns.strings, [*columns.service_tokens.values(), *columns.endpoint_tokens.values()]
+    )
+    used_by_others = _used(others.strings, others.tokens.values())
+    entries = sorted({*used.values(), *used_by_others.values()})
+    terms = sorted({entry.partition(b" ")[2] for entry in entries})
+    rank_of = {term: rank for rank, term in enumerate(terms)}
+    ranks = _ranks(columns.strings, used, rank_of)
+    other_ranks = _ranks(others.strings, used_by_others, rank_of)
+    tokens = [*fields_of(columns, ranks, others, other_ranks, documents)]
+    fields = [*_fields(tokens, len(terms), documents, config)]
     sizes, dense = [np.empty(0, np.int64)], _Dense(documents)
     group_sizes = [np.empty(0, np.int64)]
     most_sparse = len(prior) * config.dense_share
 
     def sparse() -> Iterator[Integers]:
-        for compiled in _compile(runs, len(terms), documents, prior, config):
+        for compiled in _compile(fields, len(terms), documents, prior, config):
             sizes.append(compiled.sizes)
             group_sizes.append(_count_groups(compiled, documents))
             is_dense = compiled.sizes > most_sparse
@@ -98,12 +106,15 @@ def compile_postings(
         is_dense = document_frequencies > most_sparse
         writer.write("offsets", bounds_of(np.where(is_dense, 0, document_frequencies)))
         writer.write("rows", np.where(is_dense, np.cumsum(is_dense) - 1, -1).astype(np.int32))
-        for name, columns in dense.arrays().items():
-            writer.stream(name, columns, DENSE_TYPES[name])
+        for name, arrays in dense.arrays().items():
+            writer.stream(name, arrays, DENSE_TYPES[name])
         writer.write("penalties", _size_penalties(documents, config))
-        writer.add(name_arrays(names))
-        writer.add(lexicon_arrays(words, terms, document_frequencies, np.concatenate(group_sizes)))
-        header = Header(len(prior), int(documents.endpoints[-1]), len(names), len(terms), config)
+        writer.add(name_arrays(columns.service_runs["name"].strings()))
+        writer.add(
+            lexicon_arrays(entries, terms, document_frequencies, np.concatenate(group_sizes))
+        )
+        services, endpoints = len(documents.own), int(documents.endpoints[-1])
+        header = Header(len(prior), endpoints, services, len(terms), config)
         writer.stream("header", [msgspec.json.encode(header)])
 
 
@@ -115,122 +126,111 @@ def _size_penalties(documents: Documents, config: SearchConfig) -> npt.NDArray[n
     return np.minimum(np.rint(penalties), np.iinfo(np.uint16).max).astype(np.uint16)
 
 
-def _collect(
-    parts: Iterable[Part], documents: Documents, config: SearchConfig
-) -> tuple[list[bytes], list[bytes], list[_Run]]:
-    """Return the terms and the words in byte order, and the runs in the order of fields."""
-    words: set[bytes] = set()
-    fields: dict[tuple[str, bool], list[tuple[list[bytes], FieldPostings]]] = defaultdict(list)
-    for part in parts:
-        words.update(part.words)
-        for name, postings in part.fields.items():
-            fields[name, part.of_services].append((postings.terms.texts(), postings))
-    terms = sorted({term for own in fields.values() for texts, _ in own for term in texts})
-    ranks = {term: rank for rank, term in enumerate(terms)}
-    shares = np.diff(documents.endpoints) + np.diff(documents.others)
-    shares[documents.own != GONE] = 0  # a service that is a document has fields of its own
-    runs = []
-    for name, weight in config.field_weights.items():
-        sides = [(of_services, fields[name, of_services]) for of_services in (False, True)]
-        for of_services, norms in _norms([own for _, own in sides], shares, documents, config):
-            runs += [
-                _Run(
-                    weight,
-                    norms,
-                    of_services,
-                    np.fromiter(map(ranks.__getitem__, texts), np.int64, len(texts)),
-                    bounds_of(postings.sizes),
-                    postings.documents,
-                    postings.counts,
-                )
-                for texts, postings in sides[of_services][1]
-            ]
-    return terms, sorted(words), runs
+def _used(strings: Ragged, tokens: Iterable[Ragged]) -> dict[int, bytes]:
+    """Return the strings that are tokens, by number."""
+    is_used = np.zeros(len(strings.sizes), np.bool_)
+    for each in tokens:
+        is_used[each.items] = True
+    numbers = np.flatnonzero(is_used)
+    return dict(zip(numbers.tolist(), strings.take(numbers).texts(), strict=True))
 
 
-def _norms(
-    sides: Sequence[Sequence[tuple[list[bytes], FieldPostings]]],
-    shares: Integers,
-    documents: Documents,
-    config: SearchConfig,
-) -> Iterator[tuple[bool, Doubles]]:
-    """Yield the norms of a field by document, then by service: 1 - b + b · length / average.
+def _ranks(strings: Ragged, used: dict[int, bytes], rank_of: dict[bytes, int]) -> Integers:
+    """Return the ranks of the terms of strings, by number."""
+    ranks = np.zeros(len(strings.sizes), np.int64)
+    ranks[[*used]] = [rank_of[entry.partition(b" ")[2]] for entry in used.values()]
+    return ranks
 
-    Lengths are sums of the counts of terms. The average leaves out documents without the field,
+
+def _fields(
+    tokens: Sequence[FieldTokens], terms: int, documents: Documents, config: SearchConfig
+) -> Iterator[_Field]:
+    """Yield the postings of fields in the order of their weights: of documents, then of services.
+
+    A norm is 1 - b + b · length / average. The average leaves out documents without the field,
     which would lower it.
-
-    sides: the postings of the field, of documents and of services
-    shares: how many documents have the fields of a service
     """
-    b, lengths = config.length_normalisation, list[Doubles]()
-    for own, count in zip(sides, (len(documents.services), len(shares)), strict=True):
-        lengths.append(np.zeros(count))
-        for _, postings in own:
-            lengths[-1] += np.bincount(postings.documents, postings.counts, count)
-    every = np.ones(len(lengths[0]), np.int64)
-    for of_services, each, weights in zip((False, True), lengths, (every, shares), strict=True):
-        average = float(each @ weights) / max(int(weights[each > 0].sum()), 1)
-        yield of_services, 1 - b + b * each / max(average, 1e-9)
+    b, shares = config.length_normalisation, documents.shares
+    for name, weight in config.field_weights.items():
+        for of_services in (False, True):
+            own = [each for each in tokens if (each.name, each.of_services) == (name, of_services)]
+            weights = shares if of_services else np.ones(len(documents.services), np.int64)
+            lengths = np.zeros(len(weights), np.int64)
+            for each in own:
+                lengths[each.owners] = each.tokens.sizes
+            average = float(lengths @ weights) / max(int(weights[lengths > 0].sum()), 1)
+            norms = np.asarray(1 - b + b * lengths / max(average, 1e-9), np.float64)
+            yield _Field(weight, norms, of_services, *_count(own, terms, len(weights)))
+
+
+def _count(
+    tokens: Sequence[FieldTokens], terms: int, owners: int
+) -> tuple[Integers, npt.NDArray[np.int32], AnyIntegers]:
+    """Return the bounds of each term, the owners that have it, ascending, and its counts there."""
+    keys = [
+        each.ranks[each.tokens.items] * owners + np.repeat(each.owners, each.tokens.sizes)
+        for each in tokens
+    ]
+    joined = np.concatenate([np.empty(0, np.int64), *keys])
+    del keys
+    joined.sort()
+    starts = np.flatnonzero(is_first(joined))
+    counts = np.diff(starts, append=len(joined))
+    ranks, numbers = np.divmod(joined[starts], max(owners, 1))
+    bounds = bounds_of(np.bincount(ranks, minlength=terms))
+    return (
+        bounds,
+        numbers.astype(np.int32),
+        counts.astype(np.min_scalar_type(counts.max(initial=0))),
+    )
 
 
 def _compile(
-    runs: Sequence[_Run],
+    fields: Sequence[_Field],
     terms: int,
     documents: Documents,
     prior: Doubles,
     config: SearchConfig,
 ) -> Iterator[_Compiled]:
     """Yield the compiled postings of ranges of terms: of about RANGE, or of one term."""
+    shares = documents.shares
     sizes = np.zeros(terms, np.int64)
-    owned = np.diff(documents.endpoints) + np.diff(documents.others)
-    owned[documents.own != GONE] = 0
-    for run in runs:
-        counted = owned[run.documents] if run.of_services else np.ones(len(run.documents), np.int64)
-        sizes[run.terms] += np.diff(bounds_of(counted)[run.bounds])
-    for start, stop in pairwise(_cuts(sizes)):
-        slices = [piece for run in runs for piece in _expand(run, start, stop, documents, owned)]
+    for field in fields:
+        weights = (
+            shares[field.owners] if field.of_services else np.ones(len(field.owners), np.int64)
+        )
+        sizes += np.diff(bounds_of(weights)[field.bounds])
+    cuts = np.flatnonzero(np.diff(np.cumsum(sizes) // RANGE, prepend=0)).tolist()
+    for start, stop in pairwise(sorted({0, *cuts, terms})):
+        slices = [_expand(field, start, stop, documents, shares) for field in fields]
         ranks, ordinals, frequencies = (np.concatenate(each) for each in zip(*slices, strict=True))
-        if stop - start == 1:
-            every = np.bincount(ordinals, frequencies, len(prior)).astype(np.float64, copy=False)
-            ordinals = np.flatnonzero(every)
-            counts, sums = np.array([len(ordinals)]), every[ordinals]
-        else:
-            ranks, ordinals, sums = _sum(ranks, ordinals, frequencies, len(prior))
-            counts = np.bincount(ranks, minlength=stop - start)
+        ranks, ordinals, sums = _sum(ranks, ordinals, frequencies, len(prior))
+        counts = np.bincount(ranks, minlength=stop - start)
         yield _Compiled(counts, ordinals, _score(counts, sums, prior[ordinals], len(prior), config))
 
 
-def _cuts(sizes: Integers) -> list[int]:
-    """Return where ranges of terms begin, and the end; a term of RANGE postings stands alone."""
-    cuts, total = [0], 0
-    for term, size in enumerate(sizes.tolist()):
-        if total and total + size > RANGE:
-            cuts.append(term)
-            total = 0
-        total += size
-    return [*cuts, len(sizes)] if len(sizes) else [0]
-
-
 def _expand(
-    run: _Run, start: int, stop: int, documents: Documents, owned: Integers
-) -> Iterator[tuple[Integers, Integers, Doubles]]:
-    """Yield the terms, documents and normalised frequencies of the postings of a range of terms.
+    field: _Field, start: int, stop: int, documents: Documents, shares: Integers
+) -> tuple[Integers, Integers, Doubles]:
+    """Return the terms, documents and normalised frequencies of the postings of a range of terms.
 
     A posting of a service is repeated for each of its documents.
     """
-    first, last = np.searchsorted(run.terms, (start, stop)).tolist()
-    own = slice(*run.bounds[[first, last]].tolist())
-    ordinals = run.documents[own]
-    ranks = np.repeat(run.terms[first:last] - start, np.diff(run.bounds[first : last + 1]))
-    frequencies = run.weight * run.counts[own].astype(np.float64) / run.norms[ordinals]
-    if not run.of_services:
-        yield ranks, ordinals.astype(np.int64), frequencies
-        return
-    for firsts in (documents.endpoints, documents.others):
-        counts = np.where(owned[ordinals] > 0, firsts[ordinals + 1] - firsts[ordinals], 0)
-        bounds = bounds_of(counts)
-        numbers = np.arange(bounds[-1]) + np.repeat(firsts[ordinals] - bounds[:-1], counts)
-        yield np.repeat(ranks, counts), numbers, np.repeat(frequencies, counts)
+    own = slice(*field.bounds[[start, stop]].tolist())
+    owners = field.owners[own].astype(np.int64)
+    ranks = np.repeat(np.arange(stop - start), np.diff(field.bounds[start : stop + 1]))
+    frequencies = field.weight * field.counts[own].astype(np.float64) / field.norms[owners]
+    if not field.of_services:
+        return ranks, owners, frequencies
+    counts = shares[owners]
+    endpoints = np.repeat(np.diff(documents.endpoints)[owners], counts)
+    bounds = bounds_of(counts)
+    places = np.arange(bounds[-1]) - np.repeat(bounds[:-1], counts)
+    owners = np.repeat(owners, counts)
+    starts = np.where(
+        places < endpoints, documents.endpoints[owners], documents.others[owners] - endpoints
+    )
+    return np.repeat(ranks, counts), starts + places, np.repeat(frequencies, counts)
 
 
 def _sum(
@@ -272,9 +272,10 @@ def _score(
 def _count_groups(compiled: _Compiled, documents: Documents) -> Integers:
     """Return how many services have each term."""
     services = max(len(documents.own), 1)
-    terms = np.repeat(np.arange(len(compiled.sizes)), compiled.sizes)
-    keys = np.unique(terms * services + documents.services[compiled.documents])
-    return np.bincount(keys // services, minlength=len(compiled.sizes))
+    keys = np.repeat(np.arange(len(compiled.sizes)) * services, compiled.sizes)
+    keys += documents.services[compiled.documents]
+    keys.sort()
+    return np.bincount(keys[is_first(keys)] // services, minlength=len(compiled.sizes))
 
 
 class _Dense:

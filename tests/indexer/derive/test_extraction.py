@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import pickle
 import re
-from hashlib import blake2b
 from itertools import pairwise
 from math import isnan
 from pathlib import Path
@@ -13,13 +11,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from indexer.columns.annotations import Annotations
-from indexer.columns.extraction import Extractor, endpoint_key
-from indexer.columns.record_columns import RecordColumns
-from indexer.columns.records import ENDPOINT_FIELDS, SERVICE_FIELDS, Contents
+from indexer.derive.columns import RecordColumns
+from indexer.derive.extraction import Extractor, endpoint_key
+from indexer.derive.records import Annotations
 from indexer.record_store import write_records
 from indexer.resources.assets import is_test_network
 from service.conditions import folded
@@ -31,7 +28,6 @@ from tests.support.running import Json, endpoint, examples, service
 from tests.support.sources.columns import (
     columns_of,
     columns_of_texts,
-    keys_of,
     records,
     stored,
 )
@@ -231,13 +227,22 @@ def test_summaries_have_the_count_in_place_of_the_endpoints(
     assert summaries == [brute_summary(text) for text in texts]
 
 
-def texts_key(**fields: Any) -> bytes:
-    return columns_of([service(**fields)]).texts.tobytes()
+def tokens_of(columns: RecordColumns) -> list[list[list[str]]]:
+    """Return the words of each document by field."""
+    strings = columns.strings.strings()
+    return [
+        [[strings[number] for number in run.take(np.array([row])).items] for run in runs]
+        for runs in (columns.service_tokens.values(), columns.endpoint_tokens.values())
+        for row in range(len(next(iter(runs)).sizes))
+    ]
+
+
+def searched(**fields: Any) -> str:
+    return str(tokens_of(columns_of([service(**fields)])))
 
 
 PARAMETER = {"name": "v1", "group": "query", "type": "string"}
 SEARCHED: tuple[Json, ...] = (
-    {"service_id": "two"},
     {"name": "Two"},
     {"description": "Two"},
     {"category": "Two"},
@@ -256,37 +261,22 @@ SEARCHED: tuple[Json, ...] = (
             {"outputSchema": {"output": {"v2": "string"}}},
             {"responseSchema": {"properties": {"v3": {"type": "string"}}}},
             {"tool": "v1"},
-            {"tool": ["v1"]},
         )
     ),
 )
 
 
-def test_the_hash_of_the_texts_differs_where_a_searched_text_does() -> None:
-    hashes = [texts_key(), *(texts_key(**fields) for fields in SEARCHED)]
-    assert len(set(hashes)) == len(hashes)
-
-
-def test_the_hash_of_the_texts_differs_where_any_text_does() -> None:
-    texts = tuple(SERVICE_FIELDS), [tuple(ENDPOINT_FIELDS)]
-    changed = {
-        Contents((*texts[0][:n], "other", *texts[0][n + 1 :]), texts[1]).key("a")
-        for n in range(len(SERVICE_FIELDS))
-    } | {
-        Contents(texts[0], [(*texts[1][0][:n], "other", *texts[1][0][n + 1 :])]).key("a")
-        for n in range(len(ENDPOINT_FIELDS))
-    }
-    keys = {Contents(*texts).key("a"), *changed}
-    assert len(keys) == 1 + len(SERVICE_FIELDS) + len(ENDPOINT_FIELDS)
+def test_the_tokens_differ_where_a_searched_text_does() -> None:
+    tokens = [searched(), *(searched(**fields) for fields in SEARCHED)]
+    assert len(set(tokens)) == len(tokens)
 
 
 def test_annotations_are_searched_where_the_record_says_nothing() -> None:
     text = stored(service(endpoints=[endpoint(), endpoint()]))
-    plain, annotated = (
-        Extractor().add(text, Annotations(outputs).encode()) for outputs in ([], ["", "v4"])
-    )
-    assert [each[ENDPOINT_FIELDS.index("output")] for each in annotated[1].endpoints] == ["", "v4"]
-    assert plain[0] != annotated[0]
+    extractor = Extractor()
+    extractor.add(text, Annotations(["", "v4"]).encode())
+    columns = RecordColumns(extractor.arrays(np.zeros((1, 32), np.uint8)))
+    assert columns.endpoint_tokens["output"].sizes.tolist() == [0, 2]
 
 
 @pytest.mark.parametrize(
@@ -297,26 +287,5 @@ def test_annotations_are_searched_where_the_record_says_nothing() -> None:
         {"endpoints": [endpoint() | {"url": f"{endpoint()['url']}?not=searched"}]},
     ],
 )
-def test_the_hash_of_the_texts_is_the_same_where_other_fields_differ(fields: Json) -> None:
-    assert texts_key(**fields) == texts_key()
-
-
-@settings(max_examples=examples(25), deadline=None)
-@given(st.lists(records, max_size=6), st.integers(0, 6))
-@example([], 0)
-def test_an_extractor_can_be_sent_to_another_process(given_records: list[Json], sent: int) -> None:
-    texts = [stored(record) for record in given_records]
-    extractor = Extractor()
-    for number, text in enumerate(texts):
-        if number == sent:
-            extractor = pickle.loads(pickle.dumps(extractor))  # noqa: S301  # our own
-        extractor.add(text)
-    keys = keys_of(texts)
-    sent_back = pickle.dumps(extractor.columns(keys, np.zeros_like(keys)))
-    columns = pickle.loads(sent_back)  # noqa: S301  # our own
-    expected = columns_of_texts(texts)
-    assert columns.services.tobytes() == expected.services.tobytes()
-    assert columns.endpoints.tobytes() == expected.endpoints.tobytes()
-    assert columns.strings.texts() == expected.strings.texts()
-    digests = [blake2b(text, digest_size=16).digest() for text in texts]
-    assert columns.keys.tobytes() == b"".join(digests)
+def test_the_tokens_are_the_same_where_other_fields_differ(fields: Json) -> None:
+    assert searched(**fields) == searched()

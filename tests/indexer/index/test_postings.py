@@ -31,7 +31,7 @@ def test_any_division_of_the_terms_gives_the_same_bytes(
     whole, divided = (tmp_path_factory.mktemp("compiled") for _ in range(2))
     compiled(whole, given_services)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("indexer.search.postings.RANGE", size)
+        patch.setattr("indexer.index.postings.RANGE", size)
         compiled(divided, given_services)
     assert contents(divided) == contents(whole)
 
@@ -47,7 +47,7 @@ def test_frequent_and_rare_terms_of_a_large_catalogue_are_what_is_counted(tmp_pa
         for n in range(2000)
     ]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("indexer.search.postings.RANGE", 2000)
+        patch.setattr("indexer.index.postings.RANGE", 2000)
         index = compiled(tmp_path, given_services)
     postings = open_arrays(tmp_path / "index.arrays")
     of_documents, rows = postings["document_frequencies"], postings["rows"]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from indexer.columns.ragged import AnyIntegers
+from indexer.derive.ragged import AnyIntegers
 from service.search.analysis import name_key
 from service.search.spelling import correctable
 from service.storage.container import Arrays

@@ -81,12 +81,6 @@ def positions(bounds: Integers, rows: AnyIntegers) -> Integers:
     return np.arange(own[-1]) + np.repeat(bounds[rows] - own[:-1], sizes)
 
 
-def concatenate_ragged(parts: Sequence[Ragged]) -> Ragged:
-    """Return the rows of all parts, of which there is at least one."""
-    sizes, items = zip(*parts, strict=True)
-    return Ragged(np.concatenate(sizes), np.concatenate(items))
-
-
 def rank_texts(texts: Sequence[bytes]) -> tuple[list[bytes], Integers]:
     """Return the distinct texts in byte order, and the position of each text among them."""
     ordered = sorted(set(texts))
@@ -101,24 +95,24 @@ def ragged_texts(texts: Sequence[bytes]) -> Ragged:
 
 
 class RaggedWriter:
-    """Collects rows of items of one plain type, given as their bytes or their numbers."""
+    """Collects rows of items of one plain type: int32 numbers, or others as their bytes."""
 
     def __init__(self, dtype: npt.DTypeLike) -> None:
         self._dtype = np.dtype(dtype)
-        self._size = self._dtype.itemsize
-        self._sizes = array("I")
-        self._items = bytearray()
+        self._sizes, self._numbers, self._bytes = array("I"), array("i"), bytearray()
 
     def add(self, items: bytes) -> None:
         """Add the next row, as the bytes of its items."""
-        self._sizes.append(len(items) // self._size)
-        self._items += items
+        self._sizes.append(len(items) // self._dtype.itemsize)
+        self._bytes += items
 
     def add_numbers(self, numbers: Iterable[int]) -> None:
         """Add the next row of int32 numbers."""
-        self.add(array("i", numbers).tobytes())
+        before = len(self._numbers)
+        self._numbers.extend(numbers)
+        self._sizes.append(len(self._numbers) - before)
 
     def rows(self) -> Ragged:
         """Return a copy of the rows so far."""
-        items = np.frombuffer(bytes(self._items), self._dtype)
+        items = np.frombuffer(bytes(self._bytes) or self._numbers.tobytes(), self._dtype)
         return Ragged(np.asarray(self._sizes, np.uint32).copy(), items)

@@ -1,0 +1,1 @@
+"""Deriving: what a record yields for the files of a snapshot, kept by hash for the next build."""

@@ -1,0 +1,1 @@
+"""The search index: postings, lexicon, names and vectors, compiled from the derived columns."""

@@ -1,1 +1,0 @@
-"""Segments: tokens and vectors of the texts of services, kept by hash for the next builds."""
