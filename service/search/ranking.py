@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +22,7 @@ from service.search.top_k import (
     pack,
     unpack,
 )
+from service.storage.container import Arrays
 
 EXACT_NAMES = 3
 """Services whose name is the query that come first: anybody may name a service so."""
@@ -38,9 +38,9 @@ class Index:
     """
 
     def __init__(
-        self, folder: Path, header: Header, groups: Groups | None, vectors: VectorIndex | None
+        self, arrays: Arrays, header: Header, groups: Groups | None, vectors: VectorIndex | None
     ) -> None:
-        self.postings = PostingLists(folder / "postings.arrays")
+        self.postings = PostingLists(arrays)
         self.documents, self.config = header.documents, header.config
         self.groups, self.vectors = groups, vectors
 
