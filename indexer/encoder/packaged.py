@@ -14,9 +14,7 @@ import numpy.typing as npt
 
 from indexer.encoder.encoding import open_pieces
 from indexer.errors import EncoderDamaged
-from service.errors import SnapshotDamaged
 from service.schema.values import Json
-from service.search.semantic.encoder import check_encoder
 from service.storage.container import Arrays, write_arrays
 
 PACKAGED = Path(__file__).with_name("static.npz")
@@ -62,8 +60,7 @@ def load_encoder(path: Path = PACKAGED) -> StaticEncoder:
         with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
             pieces = arrays["pieces"].tobytes().decode().splitlines()
             rows, scales = arrays["rows"], arrays["scales"]
-        check_encoder(path, rows, scales, len(pieces))
-    except (OSError, ValueError, KeyError, TypeError, BadZipFile, SnapshotDamaged) as error:
+    except (OSError, ValueError, KeyError, TypeError, BadZipFile) as error:
         raise EncoderDamaged(f"{path} cannot be read: {error}; install again") from error
     return StaticEncoder(f"{path.stem} {sha256[:16]}", pieces, rows, scales)
 

@@ -88,11 +88,8 @@ class EmbeddedEngine:
     def rank_services(self, search: Search[Filters], query: ParsedQuery | None = None) -> Answer:
         """Return what `search_services` does, in this thread."""
         filters, services, groups = search.filters, self._services, self.index.groups
-        given, is_ranked, match_all = (
-            filters.given(),
-            filters.sort == "relevance",
-            filters.match == "all",
-        )
+        given, match_all = filters.given(), filters.match == "all"
+        is_ranked = filters.sort == "relevance"
         ranking = Ranking(
             self.index,
             query or self.parser.parse(search.query),
@@ -124,8 +121,8 @@ class EmbeddedEngine:
         """Return what `search_endpoints` does, in this thread."""
         filters, limit, offset = search.filters, search.limit, search.offset
         selected, header = self._endpoints.select(filters), self.parser.header
-        mask = selected.mask
         is_ranked, match_all = filters.sort == "relevance", filters.match == "all"
+        mask = selected.mask
         if header.documents > header.endpoints:  # the others are no endpoints
             endpoints, mask = mask, np.zeros(header.documents, np.bool_)
             mask[: header.endpoints] = True if endpoints is None else endpoints

@@ -1,24 +1,26 @@
 """Text to words and terms: one definition for indexing and for queries.
 
 Text is normalised (NFKC, accents removed) and cut into words, identifiers are cut into their parts,
-and English words are stemmed, by a chain of Whoosh analysers. No step looks beyond white space.
+and English words are stemmed by Whoosh's Porter stemmer. No step looks beyond white space.
 """
 
 from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
 
-from whoosh.analysis import Filter, RegexTokenizer, Token
 from whoosh.lang.porter import stem
 
 from service.search.stopwords import STOP_WORDS
 
 LONGEST_WORD = 24  # letters
 """Letters of a word that may have a vector."""
+CACHED_PIECES = 1 << 12
+"""Pieces of texts whose words are kept, which saves a tenth of a search; none is long."""
 LONGEST_NORMALISED = 4000  # characters
 """Characters of a query or a name that count after NFKD, which makes 18 characters of U+FDFA."""
 
@@ -35,7 +37,8 @@ def words_of(text: str) -> list[Word]:
     words: list[Word] = []
     for piece in text.split():
         folded = piece if piece.isascii() else _normalise(piece)
-        words += _words_of_piece(folded)
+        is_short = len(folded) <= LONGEST_WORD
+        words += _words_of_piece(folded) if is_short else _cut(folded)
     return words
 
 
@@ -77,41 +80,6 @@ def name_key(text: str) -> str:
         return text.lower().encode().translate(None, _NOT_IN_NAMES).decode()
     normalised = _normalise(text, LONGEST_NORMALISED)
     return "".join(_NAME_CHARACTERS.findall(normalised.casefold()))
-
-
-class IdentifierFilter(Filter):  # type: ignore[misc]  # Whoosh is untyped
-    """Splits identifiers where their case or character class changes, and keeps the whole as well.
-
-    YouTube becomes you, tube and youtube. Parts of a single letter (the o of GPT4o) are dropped, so
-    that only the whole has them. Runs of scripts that are written without blanks become bigrams.
-    """
-
-    def __call__(self, tokens: Iterable[Token]) -> Iterator[Token]:
-        """Yield the parts of each token, then the whole."""
-        for token in tokens:
-            text = token.text
-            token.redundant = False
-            if text.isascii() and text.isalpha() and (text.islower() or text.isupper()):
-                yield token
-                continue
-            parts = _PART.findall(text)
-            keeps_whole = len(parts) > 1 and not _UNSPACED.search(text)
-            redundant = keeps_whole
-            for part in parts:
-                if keeps_whole and len(part) == 1 and part.isascii() and part.isalpha():
-                    redundant = False  # the whole alone has this letter
-                    continue
-                if _UNSPACED.match(part) and len(part) > 1:
-                    for left, right in pairwise(part):
-                        token.text = left + right
-                        yield token
-                else:
-                    token.text = part
-                    yield token
-            if keeps_whole:
-                token.text = "".join(parts)
-                token.redundant = redundant
-                yield token
 
 
 # Scripts written without blanks between words: Thai, Lao, Myanmar, Khmer; kana, Han; and Hangul.
@@ -167,7 +135,7 @@ _LETTERS_WITHOUT_DECOMPOSITION = str.maketrans(
     | {"æ": "ae", "Æ": "AE", "œ": "oe", "Œ": "OE", "þ": "th", "Þ": "Th", "ħ": "h", "Ħ": "H"}
 )
 
-ANALYZER = RegexTokenizer(rf"(?:{_WORD_CHARACTER}|_)+") | IdentifierFilter()
+_TOKEN = re.compile(rf"(?:{_WORD_CHARACTER}|_)+")
 
 
 def _normalise(text: str, limit: int | None = None) -> str:
@@ -194,11 +162,39 @@ def _spell_signs(text: str) -> str:
     return text
 
 
-def _words_of_piece(piece: str) -> tuple[Word, ...]:
+def _cut(piece: str) -> tuple[Word, ...]:
     bare = piece.rstrip(_PUNCTUATION).lstrip(_OPENING)
     if bare.isascii() and bare.isalpha() and (bare.islower() or bare.istitle() or bare.isupper()):
-        # Nine pieces in ten are plain words, for which the slow chain has the same result.
+        # Nine pieces in ten are plain words, for which the slow way has the same result.
         return (Word(bare.lower(), False),)
-    return tuple(
-        Word(token.text.casefold(), token.redundant) for token in ANALYZER(_spell_signs(piece))
-    )
+    return split_identifiers(piece)
+
+
+_words_of_piece = lru_cache(CACHED_PIECES)(_cut)
+
+
+def split_identifiers(piece: str) -> tuple[Word, ...]:
+    """Return the words of a text without white space."""
+    tokens = _TOKEN.findall(_spell_signs(piece))
+    return tuple(word for token in tokens for word in words_of_token(token))
+
+
+def words_of_token(token: str) -> Iterator[Word]:
+    """Yield the parts of an identifier, cut where its case or character class changes, then all.
+
+    YouTube becomes you, tube and youtube. Parts of a single letter (the o of GPT4o) are dropped, so
+    that only the whole has them. Runs of scripts that are written without blanks become bigrams.
+    """
+    parts = _PART.findall(token)
+    keeps_whole = len(parts) > 1 and not _UNSPACED.search(token)
+    redundant = keeps_whole
+    for part in parts:
+        if keeps_whole and len(part) == 1 and part.isascii() and part.isalpha():
+            redundant = False  # the whole alone has this letter
+        elif _UNSPACED.match(part) and len(part) > 1:
+            for left, right in pairwise(part):
+                yield Word((left + right).casefold(), False)
+        else:
+            yield Word(part.casefold(), False)
+    if keeps_whole:
+        yield Word("".join(parts).casefold(), redundant)

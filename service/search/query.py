@@ -61,14 +61,6 @@ class QueryParser:
         self._name_hashes, self._named = items_of(index["names.hashes"]), index["names.services"]
         self._encoder = encoder
 
-    def terms(self, query: str) -> list[frozenset[str]]:
-        """Return the terms that each required word of a query stands for, none if unknown."""
-        return [
-            frozenset(self.term(number) for number, _ in each.terms)
-            for each in self.parse(query).expansions
-            if each.required
-        ]
-
     def parse(self, query: str) -> ParsedQuery:
         """Return what a query asks for."""
         words = query_words(query)

@@ -216,7 +216,9 @@ class Ranking:
         mask = self._mask
         if mask is not None and self._groups is not None:
             mask = mask.take(self._groups.of_document)
-        per_group = 1 if self._by_group else config.filled_per_group
+        per_group = 1 if self._by_group else config.filled_up_to
+        if missing and not self._by_group:
+            per_group = config.filled_per_group
         nearest = vectors.nearest(
             vector, config.filled_up_to, per_group, config.least_similarity, mask
         )

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
+from rapidfuzz.distance.OSA import distance as edit_distance
 
 from service.search.postings import Integers
 from service.search.top_k import top_k
@@ -22,15 +23,19 @@ SHORTEST_TWO_EDITS = 6
 """Letters of a word that can be a correction at two edits."""
 ONE_EDIT_FROM, TWO_EDITS_FROM = 4, 8
 """Letters from which a query word is corrected at one edit, and at two."""
+FIRST_LETTERS = (1 << 32) - 1
+"""The bits of letters; those above are of letters that repeat, and are compared of few words."""
 COMPARED = 512
-"""Words whose distance is computed, the most frequent: a distance takes up to 8 µs, and whoever
-feeds a catalogue can choose many words of the same letters."""
+"""Words whose distance is computed, the most frequent: whoever feeds a catalogue can choose many
+words of the same letters."""
 
 
 class SpellingIndex:
     """Finds the words of a vocabulary that are one or two edits from a misspelt one.
 
-    arrays: those of `lexicon_of`
+    An edit inserts, removes or changes a letter, or swaps neighbours; none edits a letter twice.
+
+    arrays: those of `correctable`
     frequencies: of all words
     """
 
@@ -46,7 +51,7 @@ class SpellingIndex:
         near: dict[int, int] = {}
         for edits in range(1, max_edits(word) + 1):
             for number in self._candidates(word, edits).tolist():
-                distance = edit_distance(word, self._words[number], edits)
+                distance = edit_distance(word, self._words[number], score_cutoff=edits)
                 if 0 < distance <= edits:
                     near[number] = distance
             if near:
@@ -57,14 +62,16 @@ class SpellingIndex:
         """Return the words whose lengths and letters allow so many edits."""
         shortest = max(len(word) - edits, SHORTEST_CORRECTION if edits == 1 else SHORTEST_TWO_EDITS)
         longest = min(len(word) + edits, LONGEST_CORRECTION)
-        letters, near = np.uint64(letters_of(word)), []
-        for length in range(shortest, longest + 1):
-            span = slice(self._bounds[length], self._bounds[length + 1])
-            different = np.bitwise_count(self._letters[span] ^ letters)
-            # An edit that changes the length either adds or removes one letter.
-            most = 2 * edits - abs(length - len(word))
-            near.append(self._numbers[span][different <= most])
-        numbers: Integers = np.concatenate(near).astype(np.int64)
+        bounds, letters = self._bounds[shortest : longest + 2], letters_of(word)
+        span = slice(bounds[0], bounds[-1])
+        different = np.bitwise_count(self._letters[0, span] ^ np.uint32(letters & FIRST_LETTERS))
+        places = (different <= 2 * edits).nonzero()[0]
+        repeated = self._letters[1, span].take(places) ^ np.uint32(letters >> 32)
+        different = different.take(places) + np.bitwise_count(repeated)
+        # An edit that changes the length either adds or removes one letter.
+        lengths = np.searchsorted(bounds, places + bounds[0], side="right") + (shortest - 1)
+        is_near = different <= 2 * edits - np.abs(lengths - len(word))
+        numbers: Integers = self._numbers.take(places[is_near] + bounds[0]).astype(np.int64)
         if len(numbers) > COMPARED:
             numbers = top_k(numbers, self._frequencies.take(numbers), COMPARED)
         return numbers
@@ -76,8 +83,9 @@ def correctable(words: Sequence[str]) -> Arrays:
     is_correct = (lengths >= SHORTEST_CORRECTION) & (lengths <= LONGEST_CORRECTION)
     numbers = np.flatnonzero(is_correct)
     numbers = numbers[np.argsort(lengths[numbers], kind="stable")]
+    letters = np.array([letters_of(words[each]) for each in numbers.tolist()], np.uint64)
     return {
-        "letters": np.array([letters_of(words[each]) for each in numbers.tolist()], np.uint64),
+        "letters": np.array([letters & FIRST_LETTERS, letters >> 32]).astype(np.uint32),
         "correct": numbers.astype(np.int32),
         "lengths": lengths[numbers]
         .searchsorted(np.arange(LONGEST_CORRECTION + 1))
@@ -99,47 +107,3 @@ def max_edits(word: str) -> int:
     if not (ONE_EDIT_FROM <= len(word) <= LONGEST_CORRECTION and word.isalpha()):
         return 0
     return 2 if len(word) >= TWO_EDITS_FROM else 1
-
-
-def edit_distance(left: str, right: str, limit: int) -> int:
-    """Return the optimal string alignment distance of two words, or `limit` + 1 if it is more.
-
-    The distance is the least number of insertions, deletions, substitutions and swaps of
-    neighbours that edit no letter twice. `limit` is 1 or 2.
-    """
-    if left == right:
-        return 0
-    if abs(len(left) - len(right)) > limit:
-        return limit + 1
-    left, right = _without_common_prefix(left, right)
-    if _is_one_edit(left, right):
-        return 1
-    if limit == 1:
-        return 2
-    # The first letters differ, so that the first edit is here and at most one follows.
-    within = (
-        _is_at_most_one_edit(left[1:], right[1:])
-        or _is_at_most_one_edit(left[1:], right)
-        or _is_at_most_one_edit(left, right[1:])
-        or (left[:2] == right[1::-1] and _is_at_most_one_edit(left[2:], right[2:]))
-    )
-    return 2 if within else 3
-
-
-def _without_common_prefix(left: str, right: str) -> tuple[str, str]:
-    for length, (one, other) in enumerate(zip(left, right, strict=False)):
-        if one != other:
-            return left[length:], right[length:]
-    shorter = min(len(left), len(right))
-    return left[shorter:], right[shorter:]
-
-
-def _is_at_most_one_edit(left: str, right: str) -> bool:
-    return left == right or _is_one_edit(*_without_common_prefix(left, right))
-
-
-def _is_one_edit(left: str, right: str) -> bool:
-    """Return whether one edit at the first letters, which differ, makes two words equal."""
-    if len(left) == len(right):
-        return left[1:] == right[1:] or (left[2:] == right[2:] and left[:2] == right[1::-1])
-    return left[1:] == right if len(left) > len(right) else left == right[1:]

@@ -14,7 +14,6 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from service.errors import SnapshotDamaged
 from service.search.analysis import is_encodable
 from service.storage.container import open_arrays
 
@@ -23,7 +22,6 @@ CONTINUATION = "##"
 LARGEST = 127
 """Largest component of a stored vector. Products of two such vectors of up to 1,000 components add
 up to less than 2^24, so that their sums are exact in float32, whatever the order."""
-MOST_DIMENSIONS = 1000
 LARGEST_SCALE = 4095
 """Largest scale of a row: sums of 4,000 products of components and scales fit in int32."""
 
@@ -50,8 +48,7 @@ class Encoder:
     pieces: one a line
     rows, scales: int8[pieces, dimensions], and the factor of each vector
 
-    `indexer.encoder.encoding.TextEncoder` encodes documents to the same `dimensions`. Raises
-    SnapshotDamaged.
+    `indexer.encoder.encoding.TextEncoder` encodes documents to the same `dimensions`.
     """
 
     def __init__(self, path: Path) -> None:
@@ -59,7 +56,6 @@ class Encoder:
         pieces = arrays["pieces"].tobytes().decode().split("\n")
         self.numbers = dict(zip(pieces, range(len(pieces)), strict=True))
         self.rows, self.scales = arrays["rows"], arrays["scales"]
-        check_encoder(path, self.rows, self.scales, len(self.numbers))
         self.dimensions = self.rows.shape[1]
         self._factors = self.scales.astype(np.int32)
 
@@ -108,22 +104,3 @@ def quantise(sums: npt.NDArray[np.int32]) -> QueryVector | None:
         return None
     components = np.rint(sums * (LARGEST / largest))
     return QueryVector(components.astype(np.float32), 1 / sqrt(np.dot(components, components)))
-
-
-def check_encoder(
-    place: Path, rows: npt.NDArray[np.int8], scales: npt.NDArray[np.int16], pieces: int
-) -> None:
-    """Check that the arrays of an encoder fit together; raises SnapshotDamaged."""
-    is_whole = (
-        rows.dtype == np.int8
-        and scales.dtype == np.int16
-        and rows.ndim == 2
-        and rows.shape[1] <= MOST_DIMENSIONS
-        and len(rows) == len(scales) == pieces > 0
-        and 0 < scales.min() <= scales.max() <= LARGEST_SCALE
-    )
-    if not is_whole:
-        raise SnapshotDamaged(
-            f"{place} holds no encoder: {pieces} pieces, rows {rows.dtype}{rows.shape}, scales "
-            f"{scales.dtype}{scales.shape}"
-        )

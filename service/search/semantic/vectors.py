@@ -99,8 +99,11 @@ class VectorIndex:
             different += np.bitwise_count(signs ^ own)
         sampled = COMPARED // SAMPLED
         most = np.partition(different[::SAMPLED], sampled)[sampled]
-        nearer, others = (different < most).nonzero()[0], (different == most).nonzero()[0]
-        return np.concatenate((nearer, others))[: 2 * COMPARED]
+        nearest: Integers = (different <= most).nonzero()[0]
+        if len(nearest) > 2 * COMPARED:
+            order = np.argsort(different.take(nearest), kind="stable")[: 2 * COMPARED]
+            nearest = np.sort(nearest.take(order))
+        return nearest
 
 
 def signs_of(rows: npt.NDArray[np.number]) -> npt.NDArray[np.uint64]:

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rapidfuzz.distance.OSA import distance as edit_distance
 
 from indexer.index.lexicon import lexicon_arrays
 from service.conditions import Filters
@@ -22,7 +23,7 @@ from service.search.analysis import query_words
 from service.search.config import SEARCH_CONFIG
 from service.search.lexicon import Expansion, Lexicon
 from service.search.postings import FULL_WEIGHT, Header
-from service.search.spelling import COMPARED, edit_distance, letters_of
+from service.search.spelling import COMPARED, letters_of
 from service.snapshot.snapshot import Snapshot
 from service.storage.container import open_arrays, write_arrays
 from tests.support.running import examples
@@ -191,12 +192,16 @@ def test_edit_distance_of_all_short_words_equals_its_textbook_definition() -> No
     for left, right in product(words, repeat=2):
         distance = edits(left, right)
         for most in (1, 2):
-            assert edit_distance(left, right, most) == min(distance, most + 1), (left, right, most)
+            assert edit_distance(left, right, score_cutoff=most) == min(distance, most + 1), (
+                left,
+                right,
+                most,
+            )
 
 
 @given(st.text("abc", max_size=9), st.text("abc", max_size=9), st.sampled_from([1, 2]))
 def test_edit_distance_equals_its_textbook_definition(left: str, right: str, most: int) -> None:
-    assert edit_distance(left, right, most) == min(edits(left, right), most + 1)
+    assert edit_distance(left, right, score_cutoff=most) == min(edits(left, right), most + 1)
 
 
 @given(st.text("abcdefghäß", max_size=9), st.text("abcdefghäß", max_size=9))
@@ -231,9 +236,9 @@ def test_many_words_near_a_misspelt_one_neither_hide_its_correction_nor_take_tim
     frequencies = {word: 1 + 8 * (word == correction) for word in sorted([*hostile, correction])}
     compared = []
 
-    def count(left: str, right: str, limit: int) -> int:
+    def count(left: str, right: str, *, score_cutoff: int) -> int:
         compared.append(right)
-        return edit_distance(left, right, limit)
+        return edit_distance(left, right, score_cutoff=score_cutoff)
 
     monkeypatch.setattr(spelling, "edit_distance", count)
     expander = expander_of(tmp_path, [*frequencies.values()], frequencies, 10_000)

@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from indexer.encoder.packaged import StaticEncoder, load_encoder, write_encoder
-from service.errors import SnapshotDamaged
 from service.search.semantic.encoder import (
     IDENTIFIER,
     LARGEST,
@@ -117,20 +116,3 @@ def test_a_vector_is_the_rounded_sum_of_the_pieces(encoder: Encoder, pieces: lis
     assert vector.components.dtype == np.float32
     assert vector.components.tolist() == expected
     assert vector.inverse_length == 1 / sqrt(sum(component**2 for component in expected))
-
-
-@pytest.mark.parametrize(
-    ("rows", "scales"),
-    [
-        (np.zeros((1, 4), np.int8), np.ones(1, np.int16)),
-        (np.zeros((2, 1001), np.int8), np.ones(2, np.int16)),
-        (np.zeros((2, 4), np.int8), np.zeros(2, np.int16)),
-        (np.zeros((2, 4), np.int8), np.full(2, 4096, np.int16)),
-    ],
-)
-def test_an_encoder_whose_arrays_do_not_fit_is_refused(
-    tmp_path: Path, rows: np.typing.NDArray[np.int8], scales: np.typing.NDArray[np.int16]
-) -> None:
-    write_encoder(tmp_path / "encoder", StaticEncoder("", ["a", "b"], rows, scales))
-    with pytest.raises(SnapshotDamaged, match="holds no encoder: 2 pieces"):
-        Encoder(tmp_path / "encoder")
