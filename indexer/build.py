@@ -41,8 +41,7 @@ from indexer.snapshot.listings import write_listings
 from indexer.storing import StoredServices, store_services
 from indexer.whoosh_index.files import is_whole_index
 from indexer.whoosh_index.update import publish_whoosh_index, start_whoosh_index
-from service.artifacts.archives import make_downloads
-from service.artifacts.downloads import name_current
+from service.artifacts.downloads import make_downloads, name_current
 from service.artifacts.publishing import (
     WHOOSH,
     kept_snapshots,
@@ -178,7 +177,7 @@ def _repeat(
             return None
         folder = options.out / SNAPSHOTS / report.snapshot
         try:
-            manifest = verify(folder, options.jobs or available_cpus())
+            manifest = verify(folder)
         except SnapshotUnavailable:
             return None
     if cluster is not None:
@@ -305,7 +304,7 @@ def _check(context: BuildContext, inputs: Inputs) -> Report:
 
 def _describe(context: BuildContext, stored: StoredServices) -> Manifest:
     """Hash the files; returns their manifest."""
-    files = list_files(context.built, context.pool.jobs)
+    files = list_files(context.built)
     tallies = context.findings.tallies
     identity = identify(files)
     return Manifest(

@@ -7,7 +7,7 @@ import io
 from typing import TYPE_CHECKING
 
 from indexer.text import GZIP_MAGIC
-from service.storage.zstd import zstd
+from service.storage.files import zstd
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer

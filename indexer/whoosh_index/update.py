@@ -28,8 +28,8 @@ from indexer.segments.postings import GONE, FieldPostings, Numbers
 from indexer.segments.segment import read_segment
 from indexer.whoosh_index.files import DESCRIPTION, describe_index, is_whole_index
 from indexer.whoosh_index.schema import FIELDS, SCHEMA
-from service.artifacts.durable import link
 from service.artifacts.publishing import STAGING, WHOOSH
+from service.storage.files import link
 from service.storage.texts import IdTable
 
 MOST_SEGMENTS = 32

@@ -18,7 +18,6 @@ from pathlib import Path
 
 import msgspec
 
-from service.artifacts.durable import make_folder, replace_durably, sync, write_durably
 from service.errors import ArtifactsBusy, PublishingFailed, SnapshotUnavailable
 from service.schema.values import EPOCH
 from service.snapshot.manifest import MANIFEST, Manifest, verify
@@ -29,6 +28,7 @@ from service.snapshot.publication import (
     read_current,
     read_kept,
 )
+from service.storage.files import make_folder, replace_durably, sync, write_durably
 
 DOWNLOADS = "downloads"
 """The folder of the files that others copy, which a web server may serve as it is."""
@@ -39,7 +39,7 @@ STAGING = "staging"
 WHOOSH = "whoosh"
 """The folder that has the Whoosh index of each snapshot, for people, beside the snapshots."""
 OBSOLETE = ("history.json", "pointer.json", "following.json", "feeds")
-"""Files of earlier releases, which nothing reads."""
+"""Files and folders of earlier releases, which nothing reads."""
 SYNCS = 16
 """Files that are flushed at a time: a file system commits many in about the time of one."""
 
@@ -132,13 +132,10 @@ def time_of_build(artifacts: Path) -> datetime:
 
 def remove_obsolete(artifacts: Path) -> list[str]:
     """Remove the files of earlier releases that nothing reads; returns their names."""
-    downloads = artifacts / DOWNLOADS
-    folders = [path for path in downloads.iterdir() if path.is_dir()] if downloads.is_dir() else []
-    obsolete = [path for name in OBSOLETE if (path := artifacts / name).exists()]
-    for number, path in enumerate([*obsolete, *folders]):
-        path.rename(artifacts / STAGING / f"obsolete-{number}")
-    names = [path.name for path in obsolete]
-    return [*names, f"the downloads of {len(folders)} snapshots"] if folders else names
+    names = [name for name in OBSOLETE if (artifacts / name).exists()]
+    for name in names:
+        (artifacts / name).rename(artifacts / STAGING / f"obsolete-{name}")
+    return names
 
 
 @contextmanager

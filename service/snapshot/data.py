@@ -30,7 +30,7 @@ from service.snapshot.manifest import Manifest
 from service.snapshot.payments import Ecosystem
 from service.snapshot.resources import Resources
 from service.storage.container import open_arrays
-from service.storage.texts import IdTable, Records, Texts
+from service.storage.texts import IdTable, Records, Summaries
 
 
 class Hits(Struct, frozen=True):
@@ -123,6 +123,7 @@ class SnapshotData:
     """The files of a snapshot: immutable, and safe to read from several threads.
 
     services, summaries: the stored JSON of the services, with and without endpoints
+    index: what words are searched in
     offers: the ways to pay for endpoints
     filters: selects and orders the services
     """
@@ -134,8 +135,9 @@ class SnapshotData:
         self.encoded_id = manifest.id.encode()
         self.checked_at = checked_at
         self.services = Records(folder)
-        self.summaries = Texts(open_arrays(folder / "summaries.arrays"), "summaries")
+        self.summaries = Summaries(open_arrays(folder / "summaries.arrays"), self.services)
         self.id_table = IdTable(folder)
+        self.index = open_arrays(folder / "index.arrays")
         self.offers = Offers(open_arrays(folder / "offers.arrays"))
         self.resources = Resources(folder / "resources.arrays", self.offers)
         self.endpoints = Endpoints(
@@ -145,7 +147,7 @@ class SnapshotData:
             self.services,
             self.summaries,
             self.resources.texts,
-            open_arrays(folder / "postings" / "groups.arrays")["penalties"],
+            self.index["penalties"],
         )
         arrays = open_arrays(folder / "services.arrays")
         self.filters = Table(arrays, len(self.services), text_columns(ServiceConditions).values())

@@ -27,7 +27,7 @@ from service.search.groups import Groups
 from service.search.postings import Integers, Mask
 from service.snapshot.resources import ListedCall
 from service.storage.container import open_arrays
-from service.storage.texts import IdTable, Texts, text_hash
+from service.storage.texts import IdTable, Summaries, Texts, text_hash
 
 ADDED_MEMBERS = ("service", "match", "ratecard")
 """Members that responses add to an endpoint: its own ones of these names are left out."""
@@ -70,7 +70,7 @@ class Endpoints:
         offers: Offers,
         ids: IdTable,
         services: Texts,
-        summaries: Texts,
+        summaries: Summaries,
         listed: Texts,
         penalties: Integers,
     ) -> None:
@@ -162,7 +162,7 @@ class Endpoints:
             members = _members.decode(text)
             kept = {name: members[name] for name in members if name not in ADDED_MEMBERS}
             text = memoryview(_encode(kept))
-        owner = _owner.decode(self._summaries.view(self.service_of(ordinal)))
+        owner = _owner.decode(self._summaries.text(self.service_of(ordinal)))
         pieces: list[bytes | memoryview] = [text[:-1], b',"service":', _encode(owner)]
         if offer >= 0 and (entry := self._offers.span(offer)):
             pieces += (b',"match":', self._listed.texts[slice(*entry)])

@@ -11,6 +11,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from hashlib import blake2b
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -112,6 +113,48 @@ def write_places(folder: Path, sizes: Iterable[int], hashes: Hashes) -> None:
     """Write the places of `records.json`: the size of each service, and 128 bits of its hash."""
     offsets = np.cumsum([0, *(size + 1 for size in sizes)])
     write_arrays(folder / "records.arrays", {"offsets": offsets, "hashes": hashes})
+
+
+class Summaries:
+    """The services with empty `endpoints` and an `endpointCount`, spliced from their records.
+
+    starts, stops: where the value of `endpoints` stands in the record, or -1 - n and 0 for the
+        n-th rewritten text, of a record that cannot be spliced
+    counts: of the endpoints
+    """
+
+    def __init__(self, arrays: Arrays, records: Records) -> None:
+        self._places = [items_of(arrays[name]) for name in ("starts", "stops", "counts")]
+        self._records, self._rewritten = records, Texts(arrays, "rewritten")
+
+    def pieces(self, ordinal: int) -> list[bytes | memoryview]:
+        """Return the JSON of a service in pieces."""
+        start, stop, count = (each[ordinal] for each in self._places)
+        if start < 0:
+            return [self._rewritten.view(-1 - start)]
+        record = self._records.view(ordinal)
+        return [record[:start], b"[]", record[stop:-1], b',"endpointCount":%d}' % count]
+
+    def text(self, ordinal: int) -> bytes:
+        """Return the JSON of a service."""
+        return b"".join(self.pieces(ordinal))
+
+
+def write_summaries(
+    writer: ArraysWriter,
+    starts: npt.NDArray[np.integer[Any]],
+    stops: npt.NDArray[np.integer[Any]],
+    counts: npt.NDArray[np.integer[Any]],
+    rewritten: Iterable[bytes],
+) -> None:
+    """Write the arrays of `Summaries`; `rewritten` has a text of each service, or an empty one."""
+    texts = [*rewritten]
+    is_rewritten = np.array([bool(text) for text in texts], np.bool_)
+    own = -np.cumsum(is_rewritten, dtype=np.int64)
+    writer.write("starts", np.where(is_rewritten, own, starts).astype(np.int32))
+    writer.write("stops", np.where(is_rewritten, 0, stops).astype(np.int32))
+    writer.write("counts", narrow(counts))
+    write_texts(writer, "rewritten", filter(None, texts))
 
 
 class IdTable:
