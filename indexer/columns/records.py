@@ -245,24 +245,22 @@ def _values(column: Column, *owners: Struct) -> Sequence[str]:
         found = getattr(owner, source, found)
         if found:
             break
-    texts = [found] if isinstance(found, str) else _texts_of(found)
-    return (
-        texts if column.split is None else [*chain(*(_split(column.split, text) for text in texts))]
-    )
-
-
-def _texts_of(found: Any) -> list[str]:
-    return [each for each in found if isinstance(each, str)] if isinstance(found, list) else []
+    found = found if isinstance(found, list) else [found]
+    texts = [each for each in found if isinstance(each, str)]
+    if column.split is None:
+        return texts
+    return [*chain.from_iterable(_split(column.split, text) for text in texts)]
 
 
 def _make_decoder() -> Callable[[bytes], IndexedService]:
     """Return the decoder of services, with the members that columns alone read."""
     known = {*dir(IndexedService), *dir(IndexedEndpoint)}
     sources = {source for each in _columns for column in each.values() for source in column.source}
-    members = [(name, Any, "") for name in sorted(sources - known)]
-    endpoint: Any = defstruct("Endpoint", members, bases=(IndexedEndpoint,), rename="camel")
-    fields: list[Any] = [("endpoints", list[endpoint]), *members]
-    kind: Any = defstruct("Service", fields, bases=(IndexedService,), rename="camel", kw_only=True)
+    members: Any = [(name, Any, "") for name in sorted(sources - known)]
+    options: Any = {"rename": "camel", "gc": False}
+    endpoint: Any = defstruct("Endpoint", members, bases=(IndexedEndpoint,), **options)
+    members.append(("endpoints", list[endpoint]))
+    kind: Any = defstruct("Service", members, bases=(IndexedService,), kw_only=True, **options)
     return msgspec.json.Decoder[Any](kind).decode
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -31,58 +31,54 @@ def write_services(path: Path, columns: RecordColumns, popularity: Popularity) -
     """Write the table of services."""
     services, runs = columns.services, columns.service_runs
     names = [name.casefold() for name in runs["name"].strings()]
-    values = {"price": services["cheapest"]}
-    arrays = _columns(ServiceConditions, columns, services, runs, values, popularity)
+    values: Arrays = _values_of(popularity) | {"price": services["cheapest"]}
+    arrays = _columns(ServiceConditions, services, runs, columns.strings, values)
     arrays["by_name"] = np.array(sorted(range(len(names)), key=names.__getitem__), np.uint32)
+    arrays["by_popularity"] = popularity.order
     write_arrays(path, arrays)
 
 
 def write_endpoints(
-    path: Path,
-    columns: RecordColumns,
-    popularity: Popularity,
-    registration: npt.NDArray[np.bool_],
-    of_offers: Arrays,
+    path: Path, columns: RecordColumns, popularity: Popularity, of_listings: Arrays
 ) -> None:
-    """Write the table of endpoints; `of_offers` are its columns of the values of offers."""
+    """Write the table of endpoints; `of_listings` are its columns that records lack."""
     enriched = np.repeat(columns.services["enriched"], columns.services["endpoints"])
-    values = {"enriched": enriched, "registration": registration}
-    runs, endpoints = columns.endpoint_runs, columns.endpoints
-    arrays = _columns(EndpointConditions, columns, endpoints, runs, values, popularity)
-    write_arrays(path, arrays | of_offers)
+    values = _values_of(popularity) | of_listings | {"enriched": enriched}
+    endpoints, runs = columns.endpoints, columns.endpoint_runs
+    arrays = _columns(EndpointConditions, endpoints, runs, columns.strings, values)
+    arrays["by_popularity"] = popularity.order
+    write_arrays(path, arrays | of_listings)
+
+
+def _values_of(popularity: Popularity) -> Arrays:
+    return {"payers": popularity.stored_payers, "alive": popularity.alive}
 
 
 def _columns(
     kind: type[Conditions],
-    columns: RecordColumns,
     rows: npt.NDArray[np.void],
     runs: Mapping[str, Ragged],
+    strings: Ragged,
     values: Arrays,
-    popularity: Popularity,
 ) -> Arrays:
-    """Return the columns that conditions are compared with, and the orders of all rows.
+    """Return the columns that conditions are compared with, and the order of prices.
 
-    runs: the numbers of texts of each row
-    values: numbers and flags that the rows lack
+    rows: numbers and flags by name, as `values` has others
+    runs: the numbers of the texts of each row in `strings`
     """
-    known: Arrays = {"payers": popularity.stored_payers, "alive": popularity.alive} | values
     arrays: Arrays = {}
     for _, _, column in conditions_of(kind):
         if column.holds is not None and not column.of_offer:
             name = column.name
-            arrays[name] = known[name] if name in known else rows[name]
+            arrays[name] = values[name] if name in values else rows[name]
         elif column.name in runs:
-            arrays |= _of_records(column, runs[column.name], columns.strings)
+            sizes, items = runs[column.name]
+            is_used = np.zeros(len(strings.sizes), np.bool_)
+            is_used[items] = True
+            spellings = strings.take(np.flatnonzero(is_used)).strings()
+            arrays |= text_column(column, spellings, (np.cumsum(is_used) - 1)[items], sizes)
     arrays["by_price"] = np.argsort(arrays["price"], kind="stable").astype(np.uint32)
-    arrays["by_popularity"] = popularity.order
     return arrays
-
-
-def _of_records(column: Column, run: Ragged, strings: Ragged) -> Arrays:
-    is_used = np.zeros(len(strings.sizes), np.bool_)
-    is_used[run.items] = True
-    spellings = strings.take(np.flatnonzero(is_used)).strings()
-    return text_column(column, spellings, (np.cumsum(is_used) - 1)[run.items], run.sizes)
 
 
 class TextRows:
@@ -96,12 +92,9 @@ class TextRows:
 
     def add(self, row: Any) -> None:
         """Add the text or the texts of an object that has the source of the column."""
-        texts = self._read(row)
-        self._add([texts] if isinstance(texts, str) else texts)
-
-    def _add(self, texts: Iterable[str]) -> None:
-        before = len(self._items)
-        self._items.extend(number for text in texts if (number := self._number(text)) != NONE)
+        texts, before = self._read(row), len(self._items)
+        numbers = map(self._number, [texts] if isinstance(texts, str) else texts)
+        self._items.extend(number for number in numbers if number != NONE)
         self._sizes.append(len(self._items) - before)
 
     def extend(self, numbers: AnyIntegers, strings: Ragged) -> None:
@@ -120,9 +113,6 @@ class TextRows:
 
     def _number(self, text: str) -> int:
         """Return the number of a text, NONE for one without a key."""
-        number = self._numbers.get(text)
-        if number is None:
-            number = NONE if not self.column.key(text) else len(self._numbers)
-            if number != NONE:
-                self._numbers[text] = number
-        return number
+        if text not in self._numbers and not self.column.key(text):
+            return NONE
+        return self._numbers.setdefault(text, len(self._numbers))

@@ -95,10 +95,11 @@ def write_endpoints(
     join.documents[others] = other_documents
     _write_places(built, columns, documents.services, join.documents)
     offers.add_prices(columns, join.is_unlisted)
-    of_offers = offers.write(built / "offers.arrays", join.owners, int(counts.sum()))
+    of_listings = offers.write(built / "offers.arrays", join.owners, int(counts.sum()))
     popularity = _popularity(columns, payers, alive)
-    registration = np.isin(np.arange(len(columns.endpoints)), join.owners[listed.registration])
-    write_table(built / "endpoints.arrays", columns, popularity, registration, of_offers)
+    of_listings["registration"] = registration = np.zeros(len(columns.endpoints), np.bool_)
+    registration[join.owners[listed.registration & (join.owners != NONE)]] = True
+    write_table(built / "endpoints.arrays", columns, popularity, of_listings)
     part, vectors = _analyse(join, others.tolist(), other_documents, encoder)
     enriched, deprecated = (
         np.repeat(columns.services[name], columns.services["endpoints"])

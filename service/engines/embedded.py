@@ -124,14 +124,14 @@ class EmbeddedEngine:
     ) -> Answer:
         """Return what `search_endpoints` does, in this thread."""
         filters, limit, offset = search.filters, search.limit, search.offset
-        (endpoints, offers), similar = self._endpoints.select(filters), 0
-        mask, is_ranked = self._of_documents(endpoints), filters.sort == "relevance"
+        selected, similar = self._endpoints.select(filters), 0
+        mask, is_ranked = self._of_documents(selected.mask), filters.sort == "relevance"
         is_filled = is_ranked and not filters.has_conditions and filters.match == "any"
         ranking = self._rank(search, query, mask, by_group=False, is_filled=is_filled)
         if not is_ranked:
             matches = unpack(ranking.matches(), len(self._endpoints))
             total, listed, page, _ = self._endpoints.listing(
-                matches, filters, limit, offset, offers
+                matches, filters, limit, offset, selected.offers
             )
         elif filters.per_service:
             total, listed, page, similar = ranking.listing(

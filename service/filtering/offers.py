@@ -19,14 +19,21 @@ from service.conditions import (
     text_columns,
 )
 from service.filtering.table import ALL, Rows, Table, TextColumn
-from service.search.groups import Groups, ListedPage, Ranked, list_groups
-from service.search.postings import Integers, Mask
-from service.search.top_k import NO_ORDINALS
+from service.search.groups import Groups, ListedPage, Ranked, is_among_first, list_groups
+from service.search.postings import Integers, Mask, block_count
+from service.search.top_k import NO_ORDINALS, pack
 from service.storage.container import Arrays
 from service.storage.texts import IdTable
 
 NONE = -1
 """The row of what has none in another table, and the number of no offer."""
+
+
+class Selection(NamedTuple):
+    """The endpoints that satisfy filters, None for all, and the offers that do, None if unused."""
+
+    mask: Mask | None
+    offers: Mask | None
 
 
 class OfferTerms(NamedTuple):
@@ -122,18 +129,22 @@ class EndpointTable(Table):
         self._offers, self._groups = offers, groups
         self.columns["service"] = TextColumn(ids, str, groups.of_document[: len(self)])
 
-    def select(self, filters: EndpointFilters) -> tuple[Mask | None, Mask | None]:
-        """Return which endpoints satisfy the filters, and which offers do; None for all.
+    def select(self, filters: EndpointFilters) -> Selection:
+        """Return which endpoints satisfy the filters.
 
         Where a condition is one of offers, a bound of prices is, too.
         """
         given = filters.given()
         of_offer = [pair for pair in given if pair[0].column.of_offer]
-        if not of_offer:
-            return self.mask(given), None
-        of_offer += [pair for pair in given if pair[0].column is PRICE]
+        prices = [pair for pair in given if pair[0].column is PRICE]
+        names = [each.column.name for each, _ in of_offer]
+        is_own = len(names) == 1 and names[0] in self.columns and filters.sort != "price"
+        if not names or (is_own and not prices):  # endpoints have the values of one facet
+            return Selection(self.mask(given), None)
+        of_offer += prices
         offers, endpoints = self._offers.select("endpoint", of_offer, len(self))
-        return self.among(endpoints, (pair for pair in given if pair not in of_offer)), offers
+        others = (pair for pair in given if pair not in of_offer)
+        return Selection(self.among(endpoints, others), offers)
 
     def page(
         self,
@@ -149,13 +160,15 @@ class EndpointTable(Table):
         """
         if sort != "price" or offers is None or matches is None:
             return super().page(matches, sort, limit, offset)
-        owners = self._offers.arrays["endpoint"]
-        rows = offers.nonzero()[0]
-        rows = rows[np.diff(owners[rows], prepend=NONE) > 0]  # the cheapest of each endpoint
-        cheapest = np.zeros_like(offers)
-        cheapest[rows[matches[owners[rows]]]] = True
-        page: Integers = owners[self._offers.page(cheapest, sort, limit, offset)].astype(np.int64)
-        return page
+        owners, k, stop = self._offers.arrays["endpoint"], 2 * (offset + limit), offset + limit
+        offers = offers & np.append(matches, [False])[owners]  # the last is NONE
+        while True:
+            rows = self._offers.page(offers, sort, k)
+            page: Integers = owners[rows].astype(np.int64)
+            page = page[is_among_first(page, 1)]
+            if len(page) >= stop or len(rows) < k:
+                return page[offset:stop]
+            k *= 8
 
     def listing(
         self,
@@ -169,8 +182,8 @@ class EndpointTable(Table):
         groups, per_service = self._groups, filters.per_service
         total = listed = int(np.count_nonzero(matches))
         if per_service:
-            counts = np.bincount(groups.of_document[matches.nonzero()[0]])
-            listed = int(np.minimum(counts, per_service).sum())
+            bits = pack(matches, block_count(len(groups.of_document)))
+            listed -= groups.count_excess(bits, per_service)
         if offset >= listed:
             return ListedPage(total, listed, NO_ORDINALS)
         if not per_service:

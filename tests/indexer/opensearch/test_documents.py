@@ -65,7 +65,7 @@ def test_values_are_the_numbers_of_facets_and_places_those_of_orders(
 ) -> None:
     assert [each[ORDINAL] for each in documents] == [*range(len(snapshot.services))]
     for name, column in snapshot.filters.columns.items():
-        for number, value in enumerate(column.values):
+        for number, value in enumerate(map(column.values.__getitem__, range(len(column.values)))):
             having = [each[ORDINAL] for each in documents if number in each[name]]
             assert having == column.mask([value]).nonzero()[0].tolist()
     for sort in ("price", "name", "popularity"):
