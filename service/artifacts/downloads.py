@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import io
 import tarfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import datetime
@@ -134,20 +134,14 @@ def _member(name: str, size: int) -> tarfile.TarInfo:
 
 def _write_lines(staged: Path, folder: Path, snapshot_id: str) -> None:
     """Write the services and their index, in order of id."""
+    ids, services = IdTable(folder), Records(folder)
     _, lines, index = (staged / name for name in names_of(snapshot_id))
     with zstd.open(lines, "wb") as records, zstd.open(index, "wb") as hashes:
         for file in (records, hashes):
             file.write(b"")  # begins a frame: without services the file would have none
-        for service_id, record in _services(folder):
+        for service_id, ordinal in sorted((ids[ordinal], ordinal) for ordinal in range(len(ids))):
+            record = services.view(ordinal)
             records.write(record)
             records.write(b"\n")
             digest = sha256(record).hexdigest()
             hashes.write(b'{"id":"%b","hash":"%b"}\n' % (service_id.encode(), digest.encode()))
-
-
-def _services(folder: Path) -> Iterator[tuple[str, memoryview]]:
-    """Yield the id and the stored JSON of each service, in order of id."""
-    ids, records = IdTable(folder), Records(folder)
-    numbered = sorted((ids[ordinal], ordinal) for ordinal in range(len(ids)))
-    for service_id, ordinal in numbered:
-        yield service_id, records.view(ordinal)

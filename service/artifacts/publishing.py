@@ -84,7 +84,9 @@ def publish(
     if _is_whole(folder):
         replace_durably(folder / MANIFEST, text, artifacts / STAGING / MANIFEST)
     else:
-        _sync_content(built)
+        paths = [built / name for name in manifest.files]
+        with ThreadPoolExecutor(SYNCS) as pool:
+            list(pool.map(sync, {*paths, *(path.parent for path in paths)}))  # raises errors
         write_durably(built / MANIFEST, text)
         sync(built)
         with suppress(FileNotFoundError):
@@ -160,20 +162,6 @@ def _is_whole(folder: Path) -> bool:
     except SnapshotUnavailable:
         return False
     return True
-
-
-def _sync_content(folder: Path) -> None:
-    """Flush every file and folder in a folder; the caller flushes the folder itself."""
-
-    def fail(error: OSError) -> None:
-        raise error
-
-    paths = []
-    for parent, folders, names in os.walk(folder, onerror=fail):
-        paths += [Path(parent, name) for name in (*names, *folders)]
-    with ThreadPoolExecutor(SYNCS) as pool:
-        for _ in pool.map(sync, paths):  # raises the first error
-            pass
 
 
 def _prune(artifacts: Path, keep: int) -> None:

@@ -22,7 +22,6 @@ from service.storage.container import (
     items_of,
     narrow,
     open_arrays,
-    write_arrays,
     writing_arrays,
 )
 
@@ -90,7 +89,11 @@ def write_texts(writer: ArraysWriter, name: str, texts: Iterable[bytes]) -> int:
 
 
 class Records(Texts):
-    """The services in listing order, whose texts are `records.json`, and a hash of each."""
+    """The services in listing order, whose texts are `records.json`.
+
+    offsets: the byte at which each begins, and one more would
+    hashes: uint64[services, 2], the hash of each
+    """
 
     def __init__(self, folder: Path) -> None:
         arrays = open_arrays(folder / "records.arrays")
@@ -107,12 +110,6 @@ def _map(path: Path) -> memoryview:
         if not path.stat().st_size:  # mmap refuses empty files
             return memoryview(b"")
         return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
-
-
-def write_places(folder: Path, sizes: Iterable[int], hashes: Hashes) -> None:
-    """Write the places of `records.json`: the size of each service, and 128 bits of its hash."""
-    offsets = np.cumsum([0, *(size + 1 for size in sizes)])
-    write_arrays(folder / "records.arrays", {"offsets": offsets, "hashes": hashes})
 
 
 class Summaries:
