@@ -159,7 +159,7 @@ class Assembler:
                 self._identify(catalogue, merger, denied)
             self._remove(catalogue, merger, rules.denials)
             with self._payments(inputs, rules) as payments:
-                statistics = count_payments(payments)
+                count, statistics = count_payments(payments)
                 demands, totals = self._credit(payments, catalogue)
                 self._amend(catalogue, overlays, demands)
             findings.unused_overlays += overlays.unused(rules.denials.counts)
@@ -178,7 +178,7 @@ class Assembler:
                 denials=rules.denials.hashes(),
                 decisions=self._decisions,
                 overlays=overlays,
-                payments=statistics.payments,
+                payments=count,
                 holds_until=self._holds_until(rules),
             )
 

@@ -19,7 +19,7 @@ from indexer.intake.rules import TakenDown
 from indexer.options import Denial, SourceOptions
 from indexer.probes.verdicts import DEAD, UNDECIDED
 from indexer.search.popularity import Payers
-from indexer.snapshot.ecosystem import CountedDemand, DemandRow
+from indexer.snapshot.ecosystem import CountedDemand
 from service.schema.profiles import Profile
 
 
@@ -99,10 +99,10 @@ class Catalogue:
         """Yield the encoded annotations of services."""
         return (self.table.service(each.number)[1] for each in services)
 
-    def demand(self, services: Iterable[ListedService]) -> Iterator[DemandRow]:
-        """Yield the demand of services."""
+    def demand(self, services: Iterable[ListedService]) -> Iterator[tuple[str, str, bytes]]:
+        """Yield the id, the name and the JSON of the demand of services."""
         for each in services:
-            yield DemandRow(each.id, each.name, self.table.service(each.number)[2])
+            yield each.id, each.name, self.table.service(each.number)[2]
 
     def amend(
         self,

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import timedelta
 from heapq import nlargest
 from operator import add
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Struct
@@ -33,6 +33,9 @@ NEWEST = 10_000  # payments that /v1/ecosystem/transactions lists
 ZEROS = (0, 0, 0, 0)
 SHOWN = 10
 """Services of the chart of the ecosystem."""
+
+Tables = dict[str, Sequence[Struct]]
+"""The rows of TABLES that payments alone decide."""
 
 _figures = msgspec.json.Decoder(DemandFigures)
 _encode = msgspec.json.Encoder().encode
@@ -74,13 +77,6 @@ LIMIT {NEWEST}
 """  # noqa: S608  # made of constants
 
 
-class Statistics(NamedTuple):
-    """The number of all payments, and the rows of the tables by name."""
-
-    payments: int
-    tables: dict[str, Iterable[Struct]]
-
-
 class CountedDemand(Struct, frozen=True):
     """The payments of a service: the JSON of its demand, and the payers that order it.
 
@@ -93,20 +89,13 @@ class CountedDemand(Struct, frozen=True):
     of_endpoints: dict[int, Payers]
 
 
-class DemandRow(NamedTuple):
-    """A service in listing order, with the JSON of its demand, which is empty without payments."""
-
-    id: str
-    name: str
-    text: bytes
-
-
-def count_payments(payments: DuckDBPyConnection | None) -> Statistics:
-    """Return the statistics of the payments."""
-    count, oldest, newest = (0, 0, 0) if payments is None else _extent(payments)
-    if payments is None or not count:
-        none = Overview(**_totals(*ZEROS), latest_block_timestamp=None)
-        return Statistics(0, {"overview": [none]})
+def count_payments(payments: DuckDBPyConnection | None) -> tuple[int, Tables]:
+    """Return the number of payments, and their statistics."""
+    extent = "SELECT count(*), min(paid_at), max(paid_at) FROM payments"
+    row = None if payments is None else payments.execute(extent).fetchone()
+    if payments is None or row is None or not row[0]:
+        return 0, {"overview": [Overview(**_totals(*ZEROS), latest_block_timestamp=None)]}
+    count, oldest, newest = row
     # A timeframe of days starts just after the time of day of the newest payment; `first_days`
     # has the part of the first UTC day that is in it.
     today, longest = newest // DAY, (newest - oldest) // DAY
@@ -120,26 +109,32 @@ def count_payments(payments: DuckDBPyConnection | None) -> Statistics:
         "hours": _buckets(payments, hours, HOUR, after=newest - DAY),
         "transactions": _transactions(payments),
     }
-    return Statistics(count, {name: [*rows] for name, rows in tables.items()})
+    return count, {name: [*rows] for name, rows in tables.items()}
 
 
 def write_ecosystem(
-    folder: Path, statistics: Statistics, inputs: DemandInputs, services: Iterable[DemandRow]
+    folder: Path,
+    statistics: Tables,
+    inputs: DemandInputs,
+    services: Iterable[tuple[str, str, bytes]],
 ) -> None:
-    """Write the file that `service.snapshot.payments` reads."""
+    """Write the file that `service.snapshot.payments` reads.
+
+    services: the id, the name and the JSON of the demand of each, which is empty without payments
+    """
     popular: list[PopularService] = []
 
     def demand() -> Iterator[bytes]:
-        for each in services:
-            yield each.text
-            if each.text:
-                figures = asdict(_figures.decode(each.text))
-                popular.append(PopularService(id=each.id, name=each.name, **figures))
+        for service_id, name, text in services:
+            yield text
+            if text:
+                figures = asdict(_figures.decode(text))
+                popular.append(PopularService(id=service_id, name=name, **figures))
                 popular[:] = nlargest(SHOWN, popular, key=lambda one: one.payments)
 
     with writing_arrays(folder / "ecosystem.arrays") as writer:
         for name in TABLES:
-            rows = map(_encode, statistics.tables.get(name, ()))
+            rows = map(_encode, statistics.get(name, ()))
             write_texts(writer, name, demand() if name == "demand" else rows)
         writer.stream("inputs", [_encode(inputs)])
         writer.stream("popular", [_encode([each for each in popular if each.payments])])
@@ -148,12 +143,6 @@ def write_ecosystem(
 def format_milliseconds(milliseconds: int) -> str:
     """Format milliseconds since 1970 as a timestamp of the API."""
     return format_timestamp(EPOCH + timedelta(milliseconds=milliseconds))
-
-
-def _extent(payments: DuckDBPyConnection) -> tuple[int, int, int]:
-    query = "SELECT count(*), min(paid_at), max(paid_at) FROM payments"
-    ((count, oldest, newest),) = payments.execute(query).fetchall()
-    return count, oldest, newest
 
 
 def _overview(payments: DuckDBPyConnection, newest: int) -> Iterator[Struct]:

@@ -16,7 +16,7 @@ from indexer.derive.ragged import first_equal, is_first
 from indexer.intake.findings import NO_HOST, FateRows, FateSpool, Subject
 from service.schema.listings import FATES, Advice, Fate, ListingFate
 from service.search.postings import Integers, Mask
-from service.snapshot.listings import NO_ENDPOINT
+from service.snapshot.listings import NO_PLACE
 from service.storage.container import narrow, writing_arrays
 from service.storage.texts import write_texts
 
@@ -88,7 +88,7 @@ def write_listings(
         ListingFate(source=each.name, fate=Fate.NOTED, reason=SEVERAL) for each in fates.sources
     )
     texts = [*map(_encode, notes), *map(fates.texts.read, unlisted["number"][firsts].tolist())]
-    of_text = numbers + len(fates.sources) - len(texts), NO_ENDPOINT
+    of_text = numbers + len(fates.sources) - len(texts), NO_PLACE
     url, _, *rows = _sorted(
         *_published(columns, named, services, records),
         _merged(named, len(texts)),
@@ -123,13 +123,13 @@ def _published(
     places = np.arange(len(services)) - columns.first_endpoints[services]
     same_service = np.concatenate((services, named["service"]))
     rows = first_equal(np.concatenate((endpoints["address"], named["target"])), same_service)
-    numbers = np.append(places, np.full(len(named), NO_ENDPOINT))[rows[len(services) :]]
+    numbers = np.append(places, np.full(len(named), NO_PLACE))[rows[len(services) :]]
     yield named["url"], PUBLISHED, named["source"], named["service"], numbers
     own = np.flatnonzero((endpoints["address"] != 0) & (sources[services] != NO_SOURCE))
     owners = services[own]
     yield endpoints["address"][own], PUBLISHED, sources[owners], owners, places[own]
     alone = np.setdiff1d(np.flatnonzero(sources != NO_SOURCE), owners)
-    yield positions[alone], PUBLISHED, sources[alone], alone, NO_ENDPOINT
+    yield positions[alone], PUBLISHED, sources[alone], alone, NO_PLACE
 
 
 def _merged(named: FateRows, texts: int) -> Columns:
@@ -138,7 +138,7 @@ def _merged(named: FateRows, texts: int) -> Columns:
     pairs = named[order][is_first(named["url"][order], named["source"][order])]
     _, urls, counts = np.unique(pairs["url"], return_inverse=True, return_counts=True)
     several = pairs[counts[urls] > 1]
-    return several["url"], NOTED, several["source"], several["source"] - texts, NO_ENDPOINT
+    return several["url"], NOTED, several["source"], several["source"] - texts, NO_PLACE
 
 
 def _sorted(*parts: Columns) -> list[npt.NDArray[Any]]:

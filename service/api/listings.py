@@ -69,7 +69,8 @@ async def explain_listings(request: Request, wanted: ExplainListings) -> Cacheab
         host = _parse_host(wanted.host)
         ordinals = snapshot.listings.of_host(host)
         page = ordinals[wanted.offset : wanted.offset + wanted.limit].tolist()
-        hits = EndpointHits(len(ordinals), len(ordinals), page, [NONE] * len(page), snapshot, None)
+        total, offers = len(ordinals), [NONE] * len(page)
+        hits = EndpointHits(total, page, total, offers=offers, data=snapshot)
         key = host_hash(host)
     else:
         payee = wanted.pay_to or ""

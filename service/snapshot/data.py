@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from msgspec import Struct
 
 from service.conditions import (
     NO_FILTERS,
@@ -19,9 +18,9 @@ from service.conditions import (
     ServiceConditions,
     text_columns,
 )
+from service.engines.engine import Answer
 from service.filtering.offers import Offers
-from service.filtering.table import FacetCounts, Table
-from service.schema.responses import Explanation
+from service.filtering.table import Table
 from service.schema.values import Json
 from service.search.postings import Integers, Mask
 from service.snapshot.endpoints import Endpoints
@@ -33,24 +32,13 @@ from service.storage.container import open_arrays
 from service.storage.texts import IdTable, Records, Summaries
 
 
-class Hits(Struct, frozen=True):
-    """One page of services in order, and the exact count of all matches and similar services.
+class Hits(Answer, frozen=True, kw_only=True):
+    """One page of services in order.
 
     data: of the snapshot, whose files stay mapped as long as the page is in use
-    facets: the counts of the facets that were asked for, over the matches
-    explanations: of the services of the page, on request
-    best_endpoints: of each service the endpoint that matches best, None where its own text does;
-        on request
-    similar: the count of similar services, which match no word
     """
 
-    total: int
-    ordinals: Sequence[int]
     data: SnapshotData
-    facets: FacetCounts | None
-    explanations: list[Explanation] | None = None
-    best_endpoints: Sequence[int | None] = ()
-    similar: int = 0
 
     @property
     def ids(self) -> list[str]:
@@ -68,25 +56,15 @@ class Hits(Struct, frozen=True):
         return [json.loads(text) for text in self.texts]
 
 
-class EndpointHits(Struct, frozen=True):
+class EndpointHits(Answer, frozen=True, kw_only=True):
     """One page of endpoints in order.
 
-    total: the exact count of all matches and similar endpoints
-    listed: the number that `per_service` leaves of these, over which pages run
     offers: of each endpoint the cheapest that satisfies the filters, NONE without such filters
     data: of the snapshot, whose files stay mapped as long as the page is in use
-    explanations: of the endpoints of the page, on request
-    similar: the count of similar endpoints, which match no word
     """
 
-    total: int
-    listed: int
-    ordinals: Sequence[int]
     offers: Sequence[int]
     data: SnapshotData
-    facets: FacetCounts | None
-    explanations: list[Explanation] | None = None
-    similar: int = 0
 
     @property
     def texts(self) -> list[bytes]:
@@ -172,7 +150,7 @@ class SnapshotData:
         total = len(self.services) if matches is None else int(np.count_nonzero(matches))
         facets = self.filters.count(filters.facets, matches) if filters.facets else None
         ordinals = self.filters.page(matches, filters.sort, limit, offset)
-        return Hits(total, ordinals.tolist(), self, facets)
+        return Hits(total, ordinals.tolist(), total, facets=facets, data=self)
 
     def list_endpoints(self, limit: int, offset: int, filters: EndpointFilters) -> EndpointHits:
         """Return one page of the endpoints that satisfy the filters, in their order."""
@@ -184,4 +162,4 @@ class SnapshotData:
         ordinals = page.tolist()
         facets = index.count(filters.facets, mask) if filters.facets else None
         offered = index.cheapest_offers(ordinals, filters)
-        return EndpointHits(total, listed, ordinals, offered, self, facets)
+        return EndpointHits(total, ordinals, listed, facets=facets, offers=offered, data=self)

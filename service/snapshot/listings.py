@@ -8,7 +8,7 @@ first: integer[urls + 1], the first row of each URL; one without any is of an en
     overlay added
 advice: uint16[urls], bits of Advice to its seller
 rows: int32[rows, 3], the fates, the best of each URL first: the source, by its number; the service,
-    and its endpoint or NO_ENDPOINT; or the text of the fate, counted from the end of `fates`
+    and its endpoint or NO_PLACE; or the text of the fate, counted from the end of `fates`
 fates: the `Texts` of fates that are stored as JSON
 sources: the JSON of all sources
 hosts: uint64[endpoints], the hash of the host of each endpoint
@@ -52,7 +52,7 @@ MAX_NOTES = 100
 """Notes of an answer: any number of sources may name one URL."""
 CACHED = 4096
 """Hosts and payees whose keys a process remembers, as those of many listings are the same."""
-NO_ENDPOINT = -1
+NO_PLACE = -1
 MORE = "has {:,} more URLs that are not listed than are kept here; this one may be of them"
 
 INVITATION = "no source of this catalogue names the URL; it is listed once one of them does"
@@ -146,7 +146,7 @@ class Listings:
             source=self._sources[source].name,
             fate=Fate.PUBLISHED,
             service=self._ids[service],
-            endpoint=UNSET if endpoint == NO_ENDPOINT else endpoint,
+            endpoint=UNSET if endpoint == NO_PLACE else endpoint,
         )
 
     def _incomplete(self, names: Container[str]) -> list[ListingFate]:

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol
 
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from service.conditions import (
     EndpointFilters,
@@ -20,7 +20,6 @@ from service.conditions import (
 from service.engines.embedded import EmbeddedEngine, run
 from service.engines.engine import Answer, Engine, Search
 from service.errors import REBUILD, SnapshotDamaged, SnapshotUnsupported
-from service.schema.responses import Explanation
 from service.search.postings import read_header
 from service.search.query import QueryParser
 from service.search.ranking import Index
@@ -148,34 +147,18 @@ class Snapshot(SnapshotData):
         return await run(partial(resources.list, filters, limit, offset), cost)
 
     def _hits(self, answer: Answer) -> Hits:
-        explanations = answer.explanations
-        if explanations is not None:
-            explanations = [*map(self._with_endpoint, explanations, answer.best_endpoints)]
-        return Hits(
-            answer.total,
-            answer.ordinals,
-            self,
-            answer.facets,
-            explanations,
-            answer.best_endpoints,
-            answer.similar,
+        hits = Hits(**asdict(answer), data=self)
+        if hits.explanations is None:
+            return hits
+        urls = (
+            None if each is None else self.endpoints.url_of(each) for each in hits.best_endpoints
         )
+        pairs = zip(hits.explanations, urls, strict=True)
+        return replace(hits, explanations=[replace(each, endpoint=url) for each, url in pairs])
 
     def _endpoint_hits(self, answer: Answer, filters: EndpointFilters) -> EndpointHits:
-        return EndpointHits(
-            answer.total,
-            answer.listed,
-            answer.ordinals,
-            self.endpoints.filters.cheapest_offers(answer.ordinals, filters),
-            self,
-            answer.facets,
-            answer.explanations,
-            answer.similar,
-        )
-
-    def _with_endpoint(self, explanation: Explanation, endpoint: int | None) -> Explanation:
-        url = None if endpoint is None else self.endpoints.url_of(endpoint)
-        return replace(explanation, endpoint=url)
+        offers = self.endpoints.filters.cheapest_offers(answer.ordinals, filters)
+        return EndpointHits(**asdict(answer), offers=offers, data=self)
 
 
 def check_page(limit: int, offset: int) -> None:

@@ -83,7 +83,7 @@ def test_a_request_does_not_wait_for_the_watcher_to_open_the_first_snapshot(
         snapshots.stop()
 
 
-@pytest.mark.parametrize("name", ["manifest.json", "filters.arrays"])
+@pytest.mark.parametrize("name", ["manifest.json", "services.arrays"])
 def test_a_damaged_file_of_unchanged_size_is_not_served_until_it_is_repaired(
     name: str, artifacts: Path, build: Build
 ) -> None:

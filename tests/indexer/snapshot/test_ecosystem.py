@@ -101,8 +101,8 @@ def write_and_open(folder: Path, rows: list[Json]) -> Ecosystem:
     with duckdb.connect() as connection:
         inputs = [PaymentInput(name, name)]
         load_payments(connection, inputs, folder, Findings(None), datetime(2100, 1, 1, tzinfo=UTC))
-        statistics = count_payments(connection)
-    assert statistics.payments == len(rows)
+        count, statistics = count_payments(connection)
+    assert count == len(rows)
     write_ecosystem(folder, statistics, DemandInputs(), [])
     return Ecosystem(folder)
 
