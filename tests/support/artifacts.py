@@ -84,6 +84,12 @@ def listed(artifacts: Path) -> list[Json]:
     return [json.loads(snapshot.find(each) or b"null") for each in snapshot.list(200).ids]
 
 
+def records_of(artifacts: Path) -> dict[str, Json]:
+    """Return all services of the published snapshot as they are stored, by their ids."""
+    records = json.loads(b"[%b]" % (folder(artifacts) / "records.json").read_bytes())
+    return {each["id"]: each for each in records}
+
+
 def ids(artifacts: Path) -> list[str]:
     return [each["id"] for each in listed(artifacts)]
 

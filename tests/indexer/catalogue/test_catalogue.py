@@ -17,7 +17,7 @@ from indexer.catalogue.records import read_record
 from indexer.options import BuildOptions, Kind, RankingOptions, SourceOptions
 from indexer.report import Report
 from service.snapshot.snapshot import open_snapshot
-from tests.support.artifacts import overlays, reported
+from tests.support.artifacts import overlays, records_of, reported
 from tests.support.running import Build, Json, endpoint, serve, service, write_lines
 from tests.support.sources.x402 import resource
 
@@ -32,14 +32,11 @@ NOTHING_PRICED = {
 
 
 def stored(artifacts: Path) -> list[Json]:
-    records: list[Json] = json.loads(
-        b"[%b]" % bytes(open_snapshot(artifacts).services.slice(0, 999))
-    )
-    return records
+    return [*records_of(artifacts).values()]
 
 
 def ids(artifacts: Path) -> list[str]:
-    return [record["id"] for record in stored(artifacts)]
+    return [*records_of(artifacts)]
 
 
 def summary(*endpoints: Json) -> Json | None:
@@ -123,12 +120,12 @@ def test_a_domain_may_be_taken_down_by_its_name(
         assert domain_ids(artifacts).keys() == {"scam-shop.example"}
 
 
+@pytest.mark.parametrize("more", [{}, {"domain": "A.example"}])
 def test_a_derived_id_replaces_the_same_service_of_an_earlier_source(
-    artifacts: Path, build: Build
+    more: Json, artifacts: Path, build: Build
 ) -> None:
-    raw = service("a-example", domain="a.example", name="raw")
-    curated = service(None, domain="A.example", name="curated")
-    assert build([raw], [curated]) == 0
+    curated = service(None, domain="a.example", name="curated")
+    assert build([service("a-example", name="raw", **more)], [curated]) == 0
     (record,) = stored(artifacts)
     assert (record["id"], record["name"]) == ("a-example", "curated")
 
@@ -153,15 +150,6 @@ def test_a_later_source_replaces_a_service_by_its_derived_id(
     assert build([service(None, domain=domain, name="raw")], [service(served, **more)]) == 0
     (record,) = stored(artifacts)
     assert (record["id"], record["name"]) == (served, "One")
-
-
-def test_a_derived_id_replaces_a_service_without_a_domain_of_an_earlier_source(
-    artifacts: Path, build: Build
-) -> None:
-    curated = service(None, domain="a.example", name="curated")
-    assert build([service("a-example", name="raw")], [curated]) == 0
-    (record,) = stored(artifacts)
-    assert (record["id"], record["name"]) == ("a-example", "curated")
 
 
 def test_a_derived_id_given_with_another_domain_is_another_service(

@@ -24,25 +24,6 @@ from indexer.errors import InvalidRecord, SourceError
 from indexer.options import Denial
 from tests.support.running import Json, endpoint, service
 
-# The examples of appendix A of RFC 7396: target, patch, result.
-EXAMPLES = [
-    ('{"a":"b"}', '{"a":"c"}', '{"a":"c"}'),
-    ('{"a":"b"}', '{"b":"c"}', '{"a":"b","b":"c"}'),
-    ('{"a":"b"}', '{"a":null}', "{}"),
-    ('{"a":"b","b":"c"}', '{"a":null}', '{"b":"c"}'),
-    ('{"a":["b"]}', '{"a":"c"}', '{"a":"c"}'),
-    ('{"a":"c"}', '{"a":["b"]}', '{"a":["b"]}'),
-    ('{"a":{"b":"c"}}', '{"a":{"b":"d","c":null}}', '{"a":{"b":"d"}}'),
-    ('{"a":[{"b":"c"}]}', '{"a":[1]}', '{"a":[1]}'),
-    ('["a","b"]', '["c","d"]', '["c","d"]'),
-    ('{"a":"b"}', '["c"]', '["c"]'),
-    ('{"a":"foo"}', "null", "null"),
-    ('{"a":"foo"}', '"bar"', '"bar"'),
-    ('{"e":null}', '{"a":1}', '{"e":null,"a":1}'),
-    ("[1,2]", '{"a":"b","c":null}', '{"a":"b"}'),
-    ("{}", '{"a":{"bb":{"ccc":null}}}', '{"a":{"bb":{}}}'),
-]
-
 NUMBERS = ["0", "-0", "1.50", "1E400", "1e-9", "12345678901234567890123", "0.1000000000000000055"]
 NAMES = st.sampled_from(["a", "b", "c", "é", 'q"', ""])
 
@@ -139,11 +120,6 @@ def removals(*contents: Json, folder: Path) -> list[Json]:
     ]
 
 
-@pytest.mark.parametrize(("target", "patch", "result"), EXAMPLES)
-def test_the_examples_of_rfc_7396_are_merged(target: str, patch: str, result: str) -> None:
-    assert merge_patch(target.encode(), patch.encode()).decode() == result
-
-
 @settings(deadline=None)  # slow on a loaded machine
 @given(VALUES, VALUES | members(VALUES))
 def test_merging_agrees_with_the_pseudocode_of_rfc_7396(target: str, patch: str) -> None:
@@ -165,10 +141,6 @@ def test_values_that_no_patch_names_are_unchanged_byte_for_byte(tmp_path: Path) 
     assert apply_overlay(text, overlay, summary_derived=False) == text.replace(
         b',"gone":2', b',"new":1.10,"long":' + b"9" * 5000
     )
-
-
-def test_the_last_of_several_members_with_one_name_counts() -> None:
-    assert merge_patch(b'{"a":1,"b":2,"a":3}', b'{"c":4,"c":5}') == b'{"a":3,"b":2,"c":5}'
 
 
 PATCHES: dict[str, Json | None] = {

@@ -17,7 +17,7 @@ from indexer.catalogue_file import read_catalogue_file
 from indexer.cli.main import main
 from indexer.options import BuildOptions
 from indexer.resources.manifest import REASON
-from tests.support.artifacts import ids
+from tests.support.artifacts import ids, records_of
 from tests.support.intake import CatalogueFolder, listings, source
 from tests.support.running import Json, examples, serve
 from tests.support.sources.feeds import misbehaving, sending
@@ -42,11 +42,9 @@ def listing(path: str, method: str = "GET", **fields: Any) -> Json:
 
 def endpoints_of(artifacts: Path) -> dict[tuple[str, str], Json]:
     """Return the endpoints of all records by path and method."""
-    folder = artifacts / "snapshots" / (artifacts / "CURRENT").read_text().strip()
-    records = json.loads(b"[%b]" % (folder / "records.json").read_bytes())
     return {
         (each["url"].removeprefix(HOST), each["method"]): each
-        for record in records
+        for record in records_of(artifacts).values()
         for each in record["endpoints"]
     }
 

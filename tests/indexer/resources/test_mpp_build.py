@@ -12,9 +12,10 @@ import pytest
 pytest.importorskip("mcp", reason="the extra `mcp` is not installed")
 
 from indexer.cli.main import main
+from tests.support.artifacts import records_of
 from tests.support.clients.mcp import structured
 from tests.support.intake import CatalogueFolder, source
-from tests.support.running import Build, Json, serve
+from tests.support.running import Build, serve
 from tests.support.sources.mpp import (
     EMPTY,
     MAPS,
@@ -38,12 +39,6 @@ FAST = ("--no-semantic", "--no-downloads")
 def write(path: Path, value: Any) -> Path:
     path.write_text(json.dumps(value))
     return path
-
-
-def records_of(artifacts: Path) -> dict[str, Json]:
-    folder = artifacts / "snapshots" / (artifacts / "CURRENT").read_text().strip()
-    records = json.loads(b"[%b]" % (folder / "records.json").read_bytes())
-    return {each["id"]: each for each in records}
 
 
 def urls_of(artifacts: Path) -> dict[str, set[str]]:

@@ -11,6 +11,7 @@ import pytest
 
 pytest.importorskip("mcp", reason="the extra `mcp` is not installed")
 
+from tests.support.artifacts import records_of
 from tests.support.clients.mcp import structured
 from tests.support.intake import CatalogueFolder, listings, source
 from tests.support.running import Build, Json, serve
@@ -32,12 +33,6 @@ PUBLIC = {"url", "method", "pricing", "description", "parameters", "serviceName"
 def write(path: Path, value: Any) -> Path:
     path.write_text(json.dumps(value))
     return path
-
-
-def records_of(artifacts: Path) -> dict[str, Json]:
-    folder = artifacts / "snapshots" / (artifacts / "CURRENT").read_text().strip()
-    records = json.loads(b"[%b]" % (folder / "records.json").read_bytes())
-    return {each["id"]: each for each in records}
 
 
 @pytest.fixture(scope="module")
