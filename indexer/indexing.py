@@ -13,7 +13,6 @@ from msgspec import Struct
 from indexer.assembly import BuildContext
 from indexer.columns.record_columns import concatenate as concatenate_columns
 from indexer.columns.record_columns import find_keys, open_columns, write_columns
-from indexer.columns.summaries import write_summaries
 from indexer.encoder.packaged import StaticEncoder, write_encoder
 from indexer.encoder.quantising import EncodedTexts
 from indexer.processes.pool import wait_for
@@ -38,6 +37,8 @@ from indexer.segments.store import (
 from indexer.snapshot.endpoints import IndexedEndpoints, write_endpoints
 from indexer.storing import StoredServices
 from service.search.config import SearchConfig
+from service.storage.container import writing_arrays
+from service.storage.texts import write_summaries
 
 Segments = Sequence[tuple[Path, Numbers]]
 """The paths of segments, with the ordinals of their services."""
@@ -162,7 +163,9 @@ def _update_segments(
 def _write_listing(built: Path, kept: Path, popularity: Popularity) -> None:
     """Write the summaries and filters of services from columns."""
     columns = open_columns(kept)
-    write_summaries(built, columns)
+    services, texts = columns.services, columns.service_runs["summary"].texts()
+    with writing_arrays(built / "summaries.arrays") as writer:
+        write_summaries(writer, services["start"], services["stop"], services["endpoints"], texts)
     write_filters(built / "filters.arrays", columns, popularity)
 
 
@@ -186,7 +189,7 @@ def _compile(
     own = np.flatnonzero(documents.own != GONE)
     prior[documents.own[own]] = prior_of_services[own]
     parts = chain([indexed.others], parts)
-    compile_postings(parts, names, prior, documents, built / "postings", config)
+    compile_postings(parts, names, prior, documents, built / "index.arrays", config)
 
 
 def _write_vectors(

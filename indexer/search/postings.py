@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from indexer.columns.ragged import AnyIntegers, bounds_of, is_first
-from indexer.search.lexicon import write_lexicon, write_names
+from indexer.search.lexicon import lexicon_arrays, name_arrays
 from indexer.search.parts import Documents, Part
 from indexer.segments.postings import GONE, FieldPostings
 from service.search.config import SEARCH_CONFIG, SearchConfig
@@ -29,7 +29,7 @@ from service.search.postings import (
     block_count,
 )
 from service.search.top_k import pack
-from service.storage.container import write_arrays, writing_arrays
+from service.storage.container import writing_arrays
 
 RANGE = 1 << 19
 """Postings that are sorted at a time: temporaries of 4 MB are reused, larger ones mapped anew."""
@@ -67,16 +67,14 @@ def compile_postings(
     names: Sequence[str],
     prior: Doubles,
     documents: Documents,
-    folder: Path,
+    path: Path,
     config: SearchConfig = SEARCH_CONFIG,
 ) -> None:
-    """Write the files of a `Searcher` and a `QueryParser`.
+    """Write the index of a `Searcher` and a `QueryParser`.
 
     names: of the services
     prior: float64[documents], -1 to 1
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    write_arrays(folder / "groups.arrays", {"penalties": _size_penalties(documents, config)})
     terms, words, runs = _collect(parts, documents, config)
     sizes, dense = [np.empty(0, np.int64)], _Dense(documents)
     group_sizes = [np.empty(0, np.int64)]
@@ -94,7 +92,7 @@ def compile_postings(
                 dense.add(compiled.documents[own], compiled.impacts[own])
             yield compiled.documents[rare] << IMPACT_BITS | compiled.impacts[rare]
 
-    with writing_arrays(folder / "postings.arrays") as writer:
+    with writing_arrays(path) as writer:
         writer.stream("postings", sparse(), np.int64)
         document_frequencies = np.concatenate(sizes)
         is_dense = document_frequencies > most_sparse
@@ -102,11 +100,11 @@ def compile_postings(
         writer.write("rows", np.where(is_dense, np.cumsum(is_dense) - 1, -1).astype(np.int32))
         for name, columns in dense.arrays().items():
             writer.stream(name, columns, DENSE_TYPES[name])
-    group_frequencies = np.concatenate(group_sizes)
-    write_names(folder, names)
-    write_lexicon(folder, words, terms, document_frequencies, group_frequencies)
-    header = Header(len(prior), int(documents.endpoints[-1]), len(names), len(terms), config)
-    (folder / "header.json").write_bytes(msgspec.json.encode(header))
+        writer.write("penalties", _size_penalties(documents, config))
+        writer.add(name_arrays(names))
+        writer.add(lexicon_arrays(words, terms, document_frequencies, np.concatenate(group_sizes)))
+        header = Header(len(prior), int(documents.endpoints[-1]), len(names), len(terms), config)
+        writer.stream("header", [msgspec.json.encode(header)])
 
 
 def _size_penalties(documents: Documents, config: SearchConfig) -> npt.NDArray[np.uint16]:

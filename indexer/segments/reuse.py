@@ -22,10 +22,10 @@ from indexer.columns.record_columns import RecordColumns, no_columns, open_colum
 from indexer.intake.fingerprint import hash_program
 from indexer.record_store import arrays_path
 from service.errors import SnapshotUnavailable
-from service.snapshot.manifest import File, sha256
+from service.snapshot.manifest import File
 from service.snapshot.publication import SNAPSHOTS
 from service.storage.container import SUFFIX
-from service.storage.json_file import read_json
+from service.storage.files import read_json, sha256
 
 REUSE = "reuse"
 

@@ -103,9 +103,7 @@ def test_builds_with_and_without_parts_publish_the_same_files(
     one, parts = folder(tmp_path / "one"), folder(artifacts)
     assert len(segments(parts.parents[1])) == 2
     assert one.name == parts.name
-    assert {path.name: path.read_bytes() for path in (parts / "postings").iterdir()} == {
-        path.name: path.read_bytes() for path in (one / "postings").iterdir()
-    }
+    assert (parts / "index.arrays").read_bytes() == (one / "index.arrays").read_bytes()
     assert main(["verify", str(artifacts)]) == 0
     assert open_snapshot(artifacts).search(WORDS[3]).total > 0
 
