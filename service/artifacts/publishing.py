@@ -86,7 +86,8 @@ def publish(
     else:
         paths = [built / name for name in manifest.files]
         with ThreadPoolExecutor(SYNCS) as pool:
-            list(pool.map(sync, {*paths, *(path.parent for path in paths)}))  # raises errors
+            folders = {path.parent for path in paths} - {built}
+            list(pool.map(sync, (*paths, *folders)))  # raises errors
         write_durably(built / MANIFEST, text)
         sync(built)
         with suppress(FileNotFoundError):

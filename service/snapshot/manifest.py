@@ -96,9 +96,10 @@ def read_manifest(folder: Path) -> Manifest:
         text = path.read_bytes()
         version = _format.decode(text).format
         if version != FORMAT:
-            advice = REBUILD if version < FORMAT else f"install a newer version, or {REBUILD}"
+            update = " and needs an update" if version > FORMAT else ""
             raise SnapshotUnsupported(
-                f"{path} has format {version}, this version reads format {FORMAT}; {advice}"
+                f"{path} has format {version}, this version reads format {FORMAT}{update}; "
+                f"{REBUILD}"
             )
         return _manifest.decode(text)
     except OSError as error:
