@@ -33,8 +33,7 @@ from indexer.report import Report, make_report, recall, remember, write_sources
 from indexer.snapshot.compare import compare_with_served
 from indexer.storing import StoredServices, store_services
 from indexer.whoosh_index import update_whoosh_index
-from service.artifacts.archives import make_downloads
-from service.artifacts.downloads import name_current
+from service.artifacts.downloads import make_downloads, name_current
 from service.artifacts.publishing import (
     kept_snapshots,
     publish,
@@ -171,7 +170,7 @@ def _repeat(
             return None
         folder = options.out / SNAPSHOTS / report.snapshot
         try:
-            manifest = verify(folder, options.jobs or available_cpus())
+            manifest = verify(folder)
         except SnapshotUnavailable:
             return None
     if cluster is not None:
@@ -296,7 +295,7 @@ def _check(context: BuildContext, inputs: Inputs) -> Report:
 
 def _describe(context: BuildContext, stored: StoredServices) -> Manifest:
     """Hash the files; returns their manifest."""
-    files = list_files(context.built, context.pool.jobs)
+    files = list_files(context.built)
     tallies = context.findings.tallies
     identity = identify(files)
     return Manifest(

@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import gzip
 import io
-from typing import TYPE_CHECKING
+import zlib
 
 from indexer.text import GZIP_MAGIC
-from service.storage.zstd import zstd
-
-if TYPE_CHECKING:
-    from _typeshed import WriteableBuffer
+from service.storage.files import zstd
 
 ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
-
-
-class ZstdDamaged(EOFError):
-    """Zstd data is damaged or cut short."""
+DAMAGES = (EOFError, zlib.error, gzip.BadGzipFile, zstd.ZstdError)
+"""Errors of reading compressed data that are damaged or cut short."""
 
 
 def decompress(file: io.BufferedReader) -> io.BufferedReader:
@@ -25,7 +20,7 @@ def decompress(file: io.BufferedReader) -> io.BufferedReader:
     Frames that refer back further than the 128 MiB of the default window count as damaged.
     """
     if file.peek(4)[:4] == ZSTD_MAGIC:
-        return io.BufferedReader(_ZstdReader(file))
+        return io.BufferedReader(zstd.open(file))
     return unzip(file)
 
 
@@ -34,17 +29,3 @@ def unzip(file: io.BufferedReader) -> io.BufferedReader:
     if file.peek(2)[:2] == GZIP_MAGIC:
         return io.BufferedReader(gzip.GzipFile(fileobj=file))
     return file
-
-
-class _ZstdReader(io.RawIOBase):
-    def __init__(self, file: io.BufferedReader) -> None:
-        self._file = zstd.open(file)
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: WriteableBuffer) -> int:
-        try:
-            return self._file.readinto(buffer)
-        except (zstd.ZstdError, EOFError) as error:
-            raise ZstdDamaged(str(error)) from error

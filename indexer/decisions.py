@@ -13,7 +13,8 @@ from msgspec import Struct
 
 from indexer.errors import SourceError
 from indexer.intake.findings import Conflict
-from service.snapshot.manifest import File, sha256
+from service.snapshot.manifest import File
+from service.storage.files import sha256
 from service.storage.texts import text_hash
 
 FILE = "decisions.json"

@@ -8,7 +8,6 @@ import numpy as np
 
 from indexer.assembly import BuildContext
 from indexer.derive.columns import open_columns
-from indexer.derive.extraction import write_summaries
 from indexer.index.documents import NONE, Documents, OtherTexts
 from indexer.index.postings import Doubles, compile_postings
 from indexer.index.vectors import document_vectors, write_vectors
@@ -19,6 +18,8 @@ from indexer.search.popularity import Popularity, popularity_of
 from indexer.snapshot.endpoints import IndexedEndpoints, write_endpoints
 from indexer.snapshot.listings import write_listings
 from indexer.storing import StoredServices
+from service.storage.container import writing_arrays
+from service.storage.texts import write_summaries
 
 
 def write_index(
@@ -48,7 +49,9 @@ def write_index(
         indexed, popularity.prior(services["enriched"], services["deprecated"])
     )
     search = context.options.ranking.search
-    compile_postings(columns, indexed.others, indexed.documents, prior, built / "postings", search)
+    compile_postings(
+        columns, indexed.others, indexed.documents, prior, built / "index.arrays", search
+    )
     write_listings(
         built / "listings",
         columns,
@@ -65,7 +68,9 @@ def write_index(
 def _write_listing(built: Path, kept: Path, popularity: Popularity) -> None:
     """Write the summaries and filters of services."""
     columns = open_columns(kept)
-    write_summaries(built, columns)
+    services, texts = columns.services, columns.service_runs["summary"].texts()
+    with writing_arrays(built / "summaries.arrays") as writer:
+        write_summaries(writer, services["start"], services["stop"], services["endpoints"], texts)
     write_filters(built / "filters.arrays", columns, popularity)
 
 

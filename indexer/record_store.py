@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import tempfile
 import weakref
 from array import array
 from collections.abc import Iterable
-from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
-from typing import IO
 
 import numpy as np
 import numpy.typing as npt
 
-from service.storage.container import SUFFIX
-from service.storage.texts import write_places
+from service.storage.container import SUFFIX, write_arrays
 
 KEY_SIZE = 16
 """The bytes of the hash of a record."""
@@ -25,38 +23,27 @@ BUFFER = 2**18  # bytes
 
 
 class Spool:
-    """Texts by their numbers, in a file without a name.
-
-    folder: of the file, by default that of temporary files
-    offsets: int64[texts + 1], where each text starts, and where the last one stops
-    """
+    """Texts by their numbers, in a file of a folder, by default that of temporary files."""
 
     def __init__(self, folder: Path | None = None) -> None:
+        # Without a buffer there is nothing to write at the end, which a full disk would refuse.
         self._file = tempfile.TemporaryFile(  # noqa: SIM115  # closed with the spool
-            dir=folder, buffering=BUFFER
+            dir=folder, buffering=0
         )
-        weakref.finalize(self, _discard, self._file)
-        self.offsets = array("q", [0])
-
-    def __len__(self) -> int:
-        return len(self.offsets) - 1
+        weakref.finalize(self, self._file.close)
+        self._offsets = array("q", [0])
 
     def add(self, text: bytes) -> int:
         """Write a text; returns its number."""
-        self._file.write(text)
-        self.offsets.append(self.offsets[-1] + len(text))
-        return len(self) - 1
+        if self._file.write(text) != len(text):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        self._offsets.append(self._offsets[-1] + len(text))
+        return len(self._offsets) - 2
 
-    def read(self, number: int, count: int = 1) -> bytes:
-        """Return a text, or several that follow each other."""
-        start, stop = self.offsets[number], self.offsets[number + count]
-        self._file.flush()  # what was written may be read at once
+    def read(self, number: int) -> bytes:
+        """Return a text."""
+        start, stop = self._offsets[number : number + 2]
         return os.pread(self._file.fileno(), stop - start, start)
-
-
-def _discard(file: IO[bytes]) -> None:
-    with suppress(OSError):  # a full disk cannot take what is buffered, which nobody needs
-        file.close()
 
 
 def record_key(text: bytes) -> bytes:
@@ -78,7 +65,9 @@ def write_records(folder: Path, texts: Iterable[bytes]) -> Keys:
             sizes.append(len(text))
             digests += record_key(text)
     keys = np.frombuffer(bytes(digests), np.uint8).reshape(-1, KEY_SIZE)
-    write_places(folder, sizes, np.ascontiguousarray(keys[:, :8]).view("<u8").ravel())
+    offsets = np.cumsum([0, *(size + 1 for size in sizes)])
+    tags = np.ascontiguousarray(keys[:, :8]).view("<u8").ravel()
+    write_arrays(folder / "records.arrays", {"offsets": offsets, "tags": tags})
     return keys
 
 

@@ -24,21 +24,19 @@ from msgspec.structs import replace
 from stamina.instrumentation import set_on_retry_hooks
 
 from service.artifacts.downloads import add_downloads, name_current, names_of, read_downloads
-from service.artifacts.durable import link
 from service.artifacts.publishing import KEPT, publish, remove_obsolete, stage, write_current
 from service.cli import Parser
 from service.errors import REBUILD, PublishingFailed, SnapshotUnavailable
 from service.schema.snapshots import SnapshotDescription, SnapshotEnvelope, SnapshotFile
 from service.schema.values import EPOCH
-from service.snapshot.manifest import MANIFEST, Manifest, read_manifest, sha256, verify
+from service.snapshot.manifest import MANIFEST, Manifest, read_manifest, verify
 from service.snapshot.publication import SNAPSHOTS, Publication, is_snapshot_id, read_current
-from service.storage.zstd import zstd
+from service.storage.files import link, sha256, zstd
 
 CURRENT = "v1/snapshots/current"
 INCOMING = "incoming"
 """The folder of downloads that were cut, which the next attempt continues."""
 ATTEMPTS = 5
-THREADS = 2
 TIMEOUT = 30  # seconds without a byte
 LONGEST = 600
 """Seconds for a response; a download that takes longer is continued by another request."""
@@ -331,7 +329,7 @@ def _extract(archive: Path, staging: Path, snapshot_id: str) -> Manifest:
                 members.extract(member, staging, filter="data")
         if sizes:
             raise FetchFailed(f"{name} lacks {len(sizes)} files that its manifest names")
-        return verify(folder, THREADS)
+        return verify(folder)
     except SnapshotUnavailable as error:
         reason = str(error).removesuffix(f"; {REBUILD}").replace(f"{folder}/", "")
         raise FetchFailed(f"{name} is refused: {reason}") from error

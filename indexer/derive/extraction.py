@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import chain, count
 from math import nan
@@ -19,7 +19,6 @@ from indexer.derive.columns import (
     RAGGED,
     SERVICE,
     STRINGS,
-    RecordColumns,
     packer,
     ragged_arrays,
 )
@@ -49,8 +48,8 @@ from service.conditions import ENDPOINT_KEYS, SERVICE_KEYS
 from service.schema.values import NULL
 from service.search.analysis import term_of
 from service.search.semantic.vectors import Rows
-from service.storage.container import Arrays, writing_arrays
-from service.storage.texts import Records, text_hash, write_texts
+from service.storage.container import Arrays
+from service.storage.texts import text_hash
 
 NO_ADDRESS = Address(0, 0)
 
@@ -255,18 +254,3 @@ def _cheapest(prices: Iterable[IndexedPrice]) -> float:
 def _entry_of(word: str) -> str:
     """Return a folded word, a blank and its term."""
     return f"{word} {term_of(word)}"
-
-
-def write_summaries(folder: Path, columns: RecordColumns) -> None:
-    """Write the stored services with empty `endpoints` and an `endpointCount`."""
-    with writing_arrays(folder / "summaries.arrays") as writer:
-        write_texts(writer, "summaries", _summaries(columns, Records(folder)))
-
-
-def _summaries(columns: RecordColumns, records: Records) -> Iterator[bytes]:
-    services = columns.services
-    places = zip(*(services[name].tolist() for name in ("start", "stop", "endpoints")), strict=True)
-    kept = columns.service_runs["summary"].texts()
-    for ordinal, (summary, (start, stop, endpoints)) in enumerate(zip(kept, places, strict=True)):
-        text = records.text(ordinal)
-        yield summary or b'%b[]%b,"endpointCount":%d}' % (text[:start], text[stop:-1], endpoints)

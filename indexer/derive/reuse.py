@@ -16,8 +16,7 @@ from msgspec import Struct
 from indexer.derive.columns import RecordColumns, open_columns
 from indexer.intake.fingerprint import hash_program
 from service.errors import SnapshotUnavailable
-from service.snapshot.manifest import sha256
-from service.storage.json_file import read_json
+from service.storage.files import read_json, sha256
 
 REUSE = "reuse"
 COLUMNS, RESULTS = "columns.arrays", "results.sqlite"

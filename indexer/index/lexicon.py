@@ -1,28 +1,26 @@
-"""Writing the files of a `Lexicon`, and the names of the services."""
+"""The arrays of a `Lexicon`, and the names of the services."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 
 from indexer.derive.ragged import AnyIntegers
 from service.search.analysis import name_key
 from service.search.spelling import correctable
-from service.storage.container import write_arrays
+from service.storage.container import Arrays
 from service.storage.string_table import string_arrays
 from service.storage.texts import text_hash
 
 
-def write_lexicon(
-    folder: Path,
+def lexicon_arrays(
     entries: Sequence[bytes],
     terms: Sequence[bytes],
     document_frequencies: AnyIntegers,
     service_frequencies: AnyIntegers,
-) -> None:
-    """Write the terms and the words in byte order, and their columns.
+) -> Arrays:
+    """Return the terms and the words in byte order, and their columns.
 
     An entry is a word, a blank, and its term. Entries are in the order of their words, since no
     character of a word sorts before the blank. Frequencies are of the terms.
@@ -30,19 +28,18 @@ def write_lexicon(
     number = {term: position for position, term in enumerate(terms)}
     pairs = [entry.split(b" ") for entry in entries]
     words = [word for word, _ in pairs]
-    write_arrays(folder / "terms.arrays", string_arrays("terms", terms))
-    write_arrays(folder / "words.arrays", string_arrays("words", words))
     columns = {
+        **string_arrays("terms", terms),
+        **string_arrays("words", words),
         "document_frequencies": document_frequencies.astype(np.int32),
         "group_frequencies": service_frequencies.astype(np.int32),
         "word_terms": np.fromiter((number[term] for _, term in pairs), np.int32, len(pairs)),
     }
-    columns |= correctable([word.decode() for word in words])
-    write_arrays(folder / "lexicon.arrays", columns)
+    return columns | correctable([word.decode() for word in words])
 
 
-def write_names(folder: Path, names: Sequence[str]) -> None:
-    """Write the sorted hashes of the services' name keys, and the service of each.
+def name_arrays(names: Sequence[str]) -> Arrays:
+    """Return the sorted hashes of the services' name keys, and the service of each.
 
     Empty keys are left out.
     """
@@ -51,4 +48,4 @@ def write_names(folder: Path, names: Sequence[str]) -> None:
     hashes = np.fromiter((text_hash(keys[number]) for number in named.tolist()), np.uint64)
     order = np.argsort(hashes, kind="stable")
     services = named[order].astype(np.int32)
-    write_arrays(folder / "names.arrays", {"hashes": hashes[order], "services": services})
+    return {"names.hashes": hashes[order], "names.services": services}

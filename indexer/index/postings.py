@@ -17,7 +17,7 @@ import numpy.typing as npt
 from indexer.derive.columns import RecordColumns
 from indexer.derive.ragged import AnyIntegers, Ragged, bounds_of, is_first
 from indexer.index.documents import Documents, FieldTokens, OtherTexts, fields_of
-from indexer.index.lexicon import write_lexicon, write_names
+from indexer.index.lexicon import lexicon_arrays, name_arrays
 from service.search.config import SEARCH_CONFIG, SearchConfig
 from service.search.postings import (
     BLOCK_SIZE,
@@ -28,7 +28,7 @@ from service.search.postings import (
     block_count,
 )
 from service.search.top_k import pack
-from service.storage.container import write_arrays, writing_arrays
+from service.storage.container import writing_arrays
 
 RANGE = 1 << 19
 """Postings that are sorted at a time: temporaries of 4 MB are reused, larger ones mapped anew."""
@@ -66,15 +66,13 @@ def compile_postings(
     others: OtherTexts,
     documents: Documents,
     prior: Doubles,
-    folder: Path,
+    path: Path,
     config: SearchConfig = SEARCH_CONFIG,
 ) -> None:
-    """Write the files of a `Searcher` and a `QueryParser`.
+    """Write the index of a `Searcher` and a `QueryParser`.
 
     prior: float64[documents], -1 to 1
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    write_arrays(folder / "groups.arrays", {"penalties": _size_penalties(documents, config)})
     used = _used(
         columns.strings, [*columns.service_tokens.values(), *columns.endpoint_tokens.values()]
     )
@@ -102,7 +100,7 @@ def compile_postings(
                 dense.add(compiled.documents[own], compiled.impacts[own])
             yield compiled.documents[rare] << IMPACT_BITS | compiled.impacts[rare]
 
-    with writing_arrays(folder / "postings.arrays") as writer:
+    with writing_arrays(path) as writer:
         writer.stream("postings", sparse(), np.int64)
         document_frequencies = np.concatenate(sizes)
         is_dense = document_frequencies > most_sparse
@@ -110,12 +108,13 @@ def compile_postings(
         writer.write("rows", np.where(is_dense, np.cumsum(is_dense) - 1, -1).astype(np.int32))
         for name, arrays in dense.arrays().items():
             writer.stream(name, arrays, DENSE_TYPES[name])
-    write_names(folder, columns.service_runs["name"].strings())
-    write_lexicon(folder, entries, terms, document_frequencies, np.concatenate(group_sizes))
-    header = Header(
-        len(prior), int(documents.endpoints[-1]), len(documents.own), len(terms), config
-    )
-    (folder / "header.json").write_bytes(msgspec.json.encode(header))
+        writer.write("penalties", _size_penalties(documents, config))
+        writer.add(name_arrays(columns.service_runs["name"].strings()))
+        services = np.concatenate(group_sizes)
+        writer.add(lexicon_arrays(entries, terms, document_frequencies, services))
+        endpoints, groups = int(documents.endpoints[-1]), len(documents.own)
+        header = Header(len(prior), endpoints, groups, len(terms), config)
+        writer.stream("header", [msgspec.json.encode(header)])
 
 
 def _size_penalties(documents: Documents, config: SearchConfig) -> npt.NDArray[np.uint16]:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import gzip
 import re
 import ssl
-import zlib
 from base64 import b64encode
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -24,7 +22,7 @@ import httpx
 from stamina import AsyncRetryingCaller
 from stamina.instrumentation import set_on_retry_hooks
 
-from indexer.compressed import ZstdDamaged, decompress
+from indexer.compressed import DAMAGES, decompress
 from indexer.errors import SourceError
 from indexer.intake.connections import ForbiddenAddress, Transport, check_feed, run_in_thread
 from indexer.options import Limits, SourceOptions
@@ -229,9 +227,8 @@ def _translated_errors(url: httpx.URL) -> Iterator[None]:
             raise feed_error(url, f"the certificate cannot be verified: {error}") from error
         fault = _bytes_of_response.split(str(error))[0]
         raise TransientError(f"cannot be read: {fault or type(error).__name__}") from error
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        coding = "zstd" if isinstance(error, ZstdDamaged) else "gzip"
-        raise TransientError(f"the {coding} data is damaged or cut short") from error
+    except DAMAGES as error:
+        raise TransientError("the compressed data is damaged or cut short") from error
     except UnicodeError as error:
         raise feed_error(url, f"the host cannot be looked up: {error}") from error
 

@@ -25,9 +25,7 @@ from msgspec import Meta, Struct
 
 from indexer.intake.findings import MAX_EXAMPLES
 from indexer.options import UNUSED_SECONDS, OnError, Policy, SourceOptions
-from service.artifacts.durable import make_folder, replace_durably, sync
-from service.snapshot.manifest import sha256
-from service.storage.json_file import read_json
+from service.storage.files import make_folder, read_json, replace_durably, sha256, sync
 from service.storage.texts import text_hash
 
 FOLDER, EARLIER = "sources", "accepted"

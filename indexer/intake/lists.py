@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import gzip
 import io
 import re
 import sys
-import zlib
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from itertools import chain, count
@@ -14,7 +12,7 @@ from itertools import chain, count
 import msgspec
 from msgspec import Raw, Struct
 
-from indexer.compressed import ZstdDamaged, decompress
+from indexer.compressed import DAMAGES, decompress
 from indexer.errors import InvalidRecord, SourceError
 from indexer.intake.forms import (
     LISTS,
@@ -317,9 +315,8 @@ def source_errors(name: str) -> Iterator[None]:
         raise SourceError(f"{name}{line}: {error}{advice}") from error
     except FileNotFoundError as error:
         raise SourceError(f"{name}: there is no such file") from error
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        coding = "zstd" if isinstance(error, ZstdDamaged) else "gzip"
-        fault = f"the {coding} data is damaged or cut short; fetch it again"
+    except DAMAGES as error:
+        fault = "the compressed data is damaged or cut short; fetch it again"
         raise SourceError(f"{name}: {fault}") from error
     except OSError as error:
         raise SourceError(f"{name}: cannot be read: {error.strerror or error}") from error

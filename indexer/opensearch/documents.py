@@ -43,7 +43,7 @@ class ClusterDocuments:
     def __init__(self, data: SnapshotData, annotations: Texts) -> None:
         self._data, self._annotations = data, annotations
         folder = data.folder
-        self._config = read_header(folder / "postings").config
+        self._config = read_header(data.index).config
         self._fields = text_fields(self._config)
         self._services = _Rows(open_arrays(folder / "filters.arrays"))
         self._endpoints = _Rows(open_arrays(folder / "endpoints" / "filters.arrays"))

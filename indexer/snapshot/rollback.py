@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from indexer.processes.resources import available_cpus
 from indexer.whoosh_index import update_whoosh_index
-from service.artifacts.archives import make_downloads
-from service.artifacts.downloads import name_current, read_downloads
+from service.artifacts.downloads import make_downloads, name_current, read_downloads
 from service.artifacts.publishing import stage, write_current
 from service.errors import SnapshotMissing, SnapshotUnavailable
 from service.schema.values import format_timestamp
@@ -55,7 +53,7 @@ def _find_whole(artifacts: Path) -> tuple[Manifest, list[str]]:
     damaged: list[str] = []
     for each in (*earlier, *later):
         try:
-            return verify(artifacts / SNAPSHOTS / each.id, available_cpus()), damaged
+            return verify(artifacts / SNAPSHOTS / each.id), damaged
         except SnapshotUnavailable as error:
             damaged.append(f"passed over {error}")
     reasons = "".join(f"\n  {reason}" for reason in damaged)

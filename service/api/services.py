@@ -90,10 +90,14 @@ async def find(snapshot: Snapshot, listing: ServiceSelection) -> Hits:
 
 def list_body(snapshot: Snapshot, listing: ServiceSelection, hits: Hits) -> bytes:
     """Return the JSON of a `ServiceList`, with the services as they are stored."""
-    store = snapshot.services if listing.endpoints == "all" else snapshot.summaries
+    texts = (
+        snapshot.services.run(hits.ordinals)
+        if listing.endpoints == "all"
+        else [*map(snapshot.summaries.pieces, hits.ordinals)]
+    )
     return splice(
         {
-            "services": StoredList(store.run(hits.ordinals)),
+            "services": StoredList(texts),
             "total": hits.total,
             "limit": listing.limit,
             "offset": listing.offset,

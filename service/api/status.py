@@ -9,12 +9,12 @@ from msgspec import UNSET
 from starlette.requests import Request
 from starlette.responses import Response
 
-from service.artifacts.sources import read_sources
 from service.errors import SnapshotUnavailable
 from service.http.context import context_of, snapshot_of
 from service.http.responses import no_store
 from service.schema.status import ErrorBody, Readiness
 from service.schema.values import format_timestamp
+from service.snapshot.publication import read_sources
 
 PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 

@@ -1,4 +1,4 @@
-"""The files that others copy, and their description.
+"""The files that others copy, and their description; one release of zstd makes the same bytes.
 
 downloads/<id>.tar.zst           the folder of the snapshot, its manifest first
 downloads/<id>.jsonl.zst         the services, one a line in order of id
@@ -9,19 +9,24 @@ downloads/current.json           the answer of `/v1/snapshots/current`, for a st
 
 from __future__ import annotations
 
+import io
+import tarfile
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import datetime
+from hashlib import sha256
 from pathlib import Path
 
 import msgspec
+from msgspec.structs import replace
 
-from service.artifacts.durable import replace_durably, sync
 from service.artifacts.publishing import DOWNLOADS, STAGING
 from service.schema.snapshots import SnapshotDescription, SnapshotEnvelope, SnapshotFile
 from service.schema.values import format_timestamp
-from service.snapshot.manifest import Manifest
-from service.storage.json_file import read_json
+from service.snapshot.manifest import MANIFEST, Manifest, hash_file
+from service.storage.files import read_json, replace_durably, sync, zstd
+from service.storage.texts import IdTable, Records
 
 KINDS = ("tar.zst", "jsonl.zst", "index.jsonl.zst")
 """The names of the files after the id and a dot."""
@@ -80,3 +85,63 @@ def describe(
 def names_of(snapshot_id: str) -> list[str]:
     """Return the names of the files of a snapshot."""
     return [f"{snapshot_id}.{kind}" for kind in KINDS]
+
+
+def make_downloads(artifacts: Path, folder: Path, manifest: Manifest) -> list[SnapshotFile]:
+    """Make the files of the snapshot in a folder, unless they are there and whole.
+
+    Called in `stage`. Raises OSError or SnapshotDamaged.
+    """
+    target = artifacts / DOWNLOADS
+    existing = read_downloads(artifacts, manifest.id)
+    if existing and all(hash_file(target / each.path).sha256 == each.sha256 for each in existing):
+        return existing
+    staged = artifacts / STAGING / DOWNLOADS
+    staged.mkdir(exist_ok=True)
+    with ThreadPoolExecutor(2) as pool:  # zstd and SHA-256 release the lock of the interpreter
+        lines = pool.submit(_write_lines, staged, folder, manifest.id)
+        _write_archive(staged / f"{manifest.id}.tar.zst", folder, manifest)
+        lines.result()
+    files = []
+    for name in names_of(manifest.id):
+        file = hash_file(staged / name)
+        files.append(SnapshotFile(name, file.bytes, file.sha256))
+    add_downloads(artifacts, manifest.id, staged, files)
+    return files
+
+
+def _write_archive(path: Path, folder: Path, manifest: Manifest) -> None:
+    """Write a tar file of the folder; the manifest comes first, so that readers know the sizes.
+
+    In the format of GNU, sizes beyond 8 GiB need no extended header, which readers refuse.
+    """
+    with (
+        zstd.open(path, "wb") as file,
+        tarfile.open(fileobj=file, mode="w|", format=tarfile.GNU_FORMAT) as archive,
+    ):
+        text = msgspec.json.encode(replace(manifest, inputs=None))
+        archive.addfile(_member(f"{manifest.id}/{MANIFEST}", len(text)), io.BytesIO(text))
+        for name, described in sorted(manifest.files.items()):
+            with (folder / name).open("rb") as content:
+                archive.addfile(_member(f"{manifest.id}/{name}", described.bytes), content)
+
+
+def _member(name: str, size: int) -> tarfile.TarInfo:
+    member = tarfile.TarInfo(name)
+    member.size = size
+    return member
+
+
+def _write_lines(staged: Path, folder: Path, snapshot_id: str) -> None:
+    """Write the services and their index, in order of id."""
+    ids, services = IdTable(folder), Records(folder)
+    _, lines, index = (staged / name for name in names_of(snapshot_id))
+    with zstd.open(lines, "wb") as records, zstd.open(index, "wb") as hashes:
+        for file in (records, hashes):
+            file.write(b"")  # begins a frame: without services the file would have none
+        for service_id, ordinal in sorted((ids[ordinal], ordinal) for ordinal in range(len(ids))):
+            record = services.view(ordinal)
+            records.write(record)
+            records.write(b"\n")
+            digest = sha256(record).hexdigest()
+            hashes.write(b'{"id":"%b","hash":"%b"}\n' % (service_id.encode(), digest.encode()))

@@ -11,10 +11,10 @@ from contextlib import asynccontextmanager
 from datetime import datetime
 from pathlib import Path
 
-from service.artifacts.opening import open_served
+from service.conditions import SERVICE_FACETS, Filters
 from service.errors import SnapshotUnavailable
 from service.snapshot.following import SnapshotFollower
-from service.snapshot.snapshot import Connector, Snapshot
+from service.snapshot.snapshot import Connector, Snapshot, open_folder
 
 POLL_INTERVAL = 0.5
 """Seconds between two looks at CURRENT."""
@@ -117,6 +117,18 @@ class SnapshotManager(SnapshotFollower):
     def _open(self, path: Path, checked_at: datetime) -> Snapshot:
         """Open and warm the snapshot in a folder; raises SnapshotUnavailable."""
         return open_served(path, checked_at, self._connector)
+
+
+def open_served(folder: Path, checked_at: datetime, connector: Connector | None) -> Snapshot:
+    """Open the snapshot in a folder, and run the operations of the first requests."""
+    snapshot = open_folder(folder, checked_at, connector)
+    hits = snapshot.list(filters=Filters(facets=SERVICE_FACETS))
+    for index in (snapshot.filters, snapshot.endpoints.filters):
+        for facet in index.facets.values():
+            facet.number_of("")  # makes the table of its values
+    if connector is None:
+        snapshot.search(" ".join(hits.ids))
+    return snapshot
 
 
 def _watch(reference: weakref.ref[SnapshotManager], stopping: threading.Event) -> None:

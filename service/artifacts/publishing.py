@@ -18,7 +18,6 @@ from pathlib import Path
 
 import msgspec
 
-from service.artifacts.durable import make_folder, replace_durably, sync, write_durably
 from service.errors import ArtifactsBusy, PublishingFailed, SnapshotUnavailable
 from service.schema.values import EPOCH
 from service.snapshot.manifest import MANIFEST, Manifest, verify
@@ -29,6 +28,7 @@ from service.snapshot.publication import (
     read_current,
     read_kept,
 )
+from service.storage.files import make_folder, replace_durably, sync, write_durably
 
 DOWNLOADS = "downloads"
 """The folder of the files that others copy, which a web server may serve as it is."""
@@ -39,7 +39,7 @@ STAGING = "staging"
 WHOOSH = "whoosh"
 """The folder of the Whoosh index of the published snapshot, for people."""
 OBSOLETE = ("history.json", "pointer.json", "following.json", "feeds")
-"""Files of earlier releases, which nothing reads."""
+"""Files and folders of earlier releases, which nothing reads."""
 SYNCS = 16
 """Files that are flushed at a time: a file system commits many in about the time of one."""
 
@@ -84,7 +84,9 @@ def publish(
     if _is_whole(folder):
         replace_durably(folder / MANIFEST, text, artifacts / STAGING / MANIFEST)
     else:
-        _sync_content(built)
+        paths = [built / name for name in manifest.files]
+        with ThreadPoolExecutor(SYNCS) as pool:
+            list(pool.map(sync, {*paths, *(path.parent for path in paths)}))  # raises errors
         write_durably(built / MANIFEST, text)
         sync(built)
         with suppress(FileNotFoundError):
@@ -132,13 +134,10 @@ def time_of_build(artifacts: Path) -> datetime:
 
 def remove_obsolete(artifacts: Path) -> list[str]:
     """Remove the files of earlier releases that nothing reads; returns their names."""
-    downloads = artifacts / DOWNLOADS
-    folders = [path for path in downloads.iterdir() if path.is_dir()] if downloads.is_dir() else []
-    obsolete = [path for name in OBSOLETE if (path := artifacts / name).exists()]
-    for number, path in enumerate([*obsolete, *folders]):
-        path.rename(artifacts / STAGING / f"obsolete-{number}")
-    names = [path.name for path in obsolete]
-    return [*names, f"the downloads of {len(folders)} snapshots"] if folders else names
+    names = [name for name in OBSOLETE if (artifacts / name).exists()]
+    for name in names:
+        (artifacts / name).rename(artifacts / STAGING / f"obsolete-{name}")
+    return names
 
 
 @contextmanager
@@ -163,20 +162,6 @@ def _is_whole(folder: Path) -> bool:
     except SnapshotUnavailable:
         return False
     return True
-
-
-def _sync_content(folder: Path) -> None:
-    """Flush every file and folder in a folder; the caller flushes the folder itself."""
-
-    def fail(error: OSError) -> None:
-        raise error
-
-    paths = []
-    for parent, folders, names in os.walk(folder, onerror=fail):
-        paths += [Path(parent, name) for name in (*names, *folders)]
-    with ThreadPoolExecutor(SYNCS) as pool:
-        for _ in pool.map(sync, paths):  # raises the first error
-            pass
 
 
 def _prune(artifacts: Path, keep: int) -> None:

@@ -104,7 +104,7 @@ def _terms(
 
 def service_row(snapshot: Snapshot, ordinal: int, max_says: int = MAX_SAYS) -> ServiceRow:
     """Return the row of a service."""
-    service = _service.decode(snapshot.summaries.view(ordinal))
+    service = _service.decode(snapshot.summaries.text(ordinal))
     networks = [clean(network_label(each), MAX_NAME) for each in service.networks or []]
     price = service_price(service.price_summary)
     profile = snapshot.profiles.services.read(ordinal)

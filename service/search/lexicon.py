@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -14,7 +13,7 @@ from service.search.postings import FULL_WEIGHT, Header, WeightedTerm
 from service.search.spelling import SpellingIndex
 from service.search.stopwords import STOP_WORDS
 from service.search.top_k import top_k
-from service.storage.container import items_of, open_arrays
+from service.storage.container import Arrays, items_of
 from service.storage.string_table import StringTable
 
 SHORTEST_PREFIX = 3
@@ -48,18 +47,17 @@ class Lexicon:
     word_terms: the term of each word
     """
 
-    def __init__(self, folder: Path, header: Header) -> None:
-        self.terms = StringTable(open_arrays(folder / "terms.arrays"), "terms")
-        self._words = StringTable(open_arrays(folder / "words.arrays"), "words")
-        lexicon = open_arrays(folder / "lexicon.arrays")
-        self._document_frequency_of = items_of(lexicon["document_frequencies"])
-        self._service_frequency_of = items_of(lexicon["group_frequencies"])
-        self._term_of_word = items_of(lexicon["word_terms"])
+    def __init__(self, index: Arrays, header: Header) -> None:
+        self.terms = StringTable(index, "terms")
+        self._words = StringTable(index, "words")
+        self._document_frequency_of = items_of(index["document_frequencies"])
+        self._service_frequency_of = items_of(index["group_frequencies"])
+        self._term_of_word = items_of(index["word_terms"])
         self._stop_words = frozenset(map(self._words.find, STOP_WORDS)) - {-1}
-        frequencies = lexicon["group_frequencies"].take(lexicon["word_terms"])
+        frequencies = index["group_frequencies"].take(index["word_terms"])
         self._word_frequencies = frequencies.astype(np.int64)
         self._word_frequencies[list(self._stop_words)] = 0  # they complete and correct no word
-        self._spelling = SpellingIndex(self._words, self._word_frequencies, lexicon)
+        self._spelling = SpellingIndex(self._words, self._word_frequencies, index)
         self._documents, self._services = header.documents, header.groups
         self._config = header.config
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
@@ -11,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from service.search.config import SearchConfig
-from service.storage.container import items_of, open_arrays
+from service.storage.container import Arrays, items_of
 
 Integers: TypeAlias = npt.NDArray[np.int64]
 Bits: TypeAlias = npt.NDArray[np.uint64]
@@ -122,9 +121,9 @@ class Header(msgspec.Struct, frozen=True):
     config: SearchConfig
 
 
-def read_header(folder: Path) -> Header:
-    """Read the header of a folder of postings."""
-    return _header.decode((folder / "header.json").read_bytes())
+def read_header(index: Arrays) -> Header:
+    """Return the header of an index."""
+    return _header.decode(index["header"].tobytes())
 
 
 _header = msgspec.json.Decoder(Header)
@@ -141,8 +140,7 @@ class PostingLists:
     bits, group_bits: the documents and the groups that have the term
     """
 
-    def __init__(self, path: Path) -> None:
-        arrays = open_arrays(path)
+    def __init__(self, arrays: Arrays) -> None:
         self._offsets, self._rows = items_of(arrays["offsets"]), items_of(arrays["rows"])
         self._postings = arrays["postings"]
         columns = [arrays[name] for name in ("impacts", "maxima", "bits", "group_bits")]

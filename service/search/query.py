@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -16,7 +15,7 @@ from service.search.lexicon import Expansion, Lexicon
 from service.search.postings import Header, Integers
 from service.search.semantic.encoder import IDENTIFIER, Encoder, QueryVector
 from service.search.top_k import NO_ORDINALS
-from service.storage.container import items_of, open_arrays
+from service.storage.container import Arrays, items_of
 from service.storage.texts import text_hash
 
 
@@ -49,18 +48,17 @@ class QueryParser:
     Raises SnapshotUnsupported for a lexicon that another version analysed.
     """
 
-    def __init__(self, folder: Path, header: Header, encoder: Encoder | None = None) -> None:
+    def __init__(self, index: Arrays, header: Header, encoder: Encoder | None = None) -> None:
         self.header = header
         analysis = header.config.analysis
         if analysis != SEARCH_CONFIG.analysis:
             raise SnapshotUnsupported(
-                f"{folder} has terms of analysis {analysis}, this version searches those of "
+                f"the snapshot has terms of analysis {analysis}, this version searches those of "
                 f"analysis {SEARCH_CONFIG.analysis}; {REBUILD}"
             )
-        self._lexicon = Lexicon(folder, header)
+        self._lexicon = Lexicon(index, header)
         self.term = self._lexicon.terms.__getitem__
-        names = open_arrays(folder / "names.arrays")
-        self._name_hashes, self._named = items_of(names["hashes"]), names["services"]
+        self._name_hashes, self._named = items_of(index["names.hashes"]), index["names.services"]
         self._encoder = encoder
 
     def terms(self, query: str) -> list[frozenset[str]]:

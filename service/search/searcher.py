@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import chain
-from pathlib import Path
 from typing import Protocol
 
 import numpy as np
@@ -21,6 +20,7 @@ from service.search.postings import (
 )
 from service.search.query import ParsedQuery
 from service.search.top_k import Accumulator, TopDocs, intersect, pack
+from service.storage.container import Arrays
 
 
 class Scorer(Protocol):
@@ -49,9 +49,9 @@ class Searcher:
     `groups` are None where each document is a group of its own.
     """
 
-    def __init__(self, folder: Path, header: Header, groups: Groups | None) -> None:
+    def __init__(self, index: Arrays, header: Header, groups: Groups | None) -> None:
         self.groups = groups
-        self._postings = PostingLists(folder / "postings.arrays")
+        self._postings = PostingLists(index)
         by_document = Accumulator(header.documents)
         by_group = by_document if groups is None else Accumulator(header.documents, groups)
         self._accumulators = {True: by_group, False: by_document}

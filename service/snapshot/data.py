@@ -31,7 +31,7 @@ from service.snapshot.payments import DemandTable, Ecosystem
 from service.snapshot.profiles import Profiles
 from service.snapshot.resources import Resources
 from service.storage.container import open_arrays
-from service.storage.texts import IdTable, Records, Texts
+from service.storage.texts import IdTable, Records, Summaries
 
 
 class Hits(Struct, frozen=True):
@@ -124,6 +124,7 @@ class SnapshotData:
     """The files of a snapshot: immutable, and safe to read from several threads.
 
     services, summaries: the stored JSON of the services, with and without endpoints
+    index: what words are searched in
     offers: the ways to pay for endpoints
     profiles: the words of the operator
     filters: selects and orders the services
@@ -136,8 +137,9 @@ class SnapshotData:
         self.encoded_id = manifest.id.encode()
         self.checked_at = checked_at
         self.services = Records(folder)
-        self.summaries = Texts(open_arrays(folder / "summaries.arrays"), "summaries")
+        self.summaries = Summaries(open_arrays(folder / "summaries.arrays"), self.services)
         self.id_table = IdTable(folder)
+        self.index = open_arrays(folder / "index.arrays")
         self.offers = Offers(folder / "offers")
         self.resources = Resources(folder / "resources", self.offers)
         self.profiles = Profiles(folder)
@@ -147,7 +149,7 @@ class SnapshotData:
             self.id_table,
             self.services,
             self.resources.texts,
-            open_arrays(folder / "postings" / "groups.arrays")["penalties"],
+            self.index["penalties"],
             self.profiles,
         )
         arrays = open_arrays(folder / "filters.arrays")

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Annotated
 
 import msgspec
 from msgspec import Meta, Struct
-from msgspec.structs import replace
 
 from service.errors import REBUILD, SnapshotDamaged, SnapshotUnsupported
 from service.schema.status import Counts
 from service.schema.values import GivenTime, Whole
+from service.storage.files import sha256
 
 FORMAT = 15
 """Version of the files of a snapshot: raise it when an older service could not read them."""
@@ -97,19 +96,15 @@ def read_manifest(folder: Path) -> Manifest:
         text = path.read_bytes()
         version = _format.decode(text).format
         if version != FORMAT:
+            advice = REBUILD if version < FORMAT else f"install a newer version, or {REBUILD}"
             raise SnapshotUnsupported(
-                f"{path} has format {version}, this version reads format {FORMAT}; {REBUILD}"
+                f"{path} has format {version}, this version reads format {FORMAT}; {advice}"
             )
         return _manifest.decode(text)
     except OSError as error:
         raise SnapshotDamaged(f"{path} cannot be read: {error.strerror}; {REBUILD}") from error
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise SnapshotDamaged(f"{path} is not a manifest: {error}; {REBUILD}") from error
-
-
-def copy_manifest(manifest: Manifest) -> bytes:
-    """Return the manifest of a copy of a snapshot, which has no inputs."""
-    return msgspec.json.encode(replace(manifest, inputs=None))
 
 
 def identify(files: Mapping[str, File]) -> str:
@@ -119,66 +114,40 @@ def identify(files: Mapping[str, File]) -> str:
     return digest.hexdigest()[:ID_DIGITS]
 
 
-def list_files(folder: Path, threads: int) -> dict[str, File]:
+def list_files(folder: Path) -> dict[str, File]:
     """Return each file of a folder by its path in it."""
-    paths = (path for path in folder.rglob("*") if path.is_file())
-    names = sorted(path.relative_to(folder).as_posix() for path in paths)
-    with ThreadPoolExecutor(threads) as pool:
-        files = pool.map(hash_file, map(folder.joinpath, names))
-        return dict(zip(names, files, strict=True))
+    paths = sorted(path for path in folder.rglob("*") if path.is_file())
+    return {path.relative_to(folder).as_posix(): hash_file(path) for path in paths}
 
 
-def check_sizes(folder: Path, files: Mapping[str, File]) -> None:
-    """Check that every file is there with its size; raises SnapshotDamaged."""
-    for name, file in files.items():
-        path = folder / name
-        try:
-            size = path.stat().st_size
-        except OSError as error:
-            raise SnapshotDamaged(f"{path} cannot be read: {error.strerror}; {REBUILD}") from error
-        except ValueError as error:  # a damaged name may hold a null character
-            raise SnapshotDamaged(f"{folder / MANIFEST}: {error}; {REBUILD}") from error
-        if size != file.bytes:
-            raise SnapshotDamaged(f"{path} has {size} bytes, not {file.bytes}; {REBUILD}")
-
-
-def verify(folder: Path, threads: int = 1) -> Manifest:
+def verify(folder: Path) -> Manifest:
     """Check every file of a snapshot against its size and hash; raises SnapshotUnavailable.
 
-    100,000 services are some 330 MB, a quarter of a second for one thread.
+    100,000 services are some 330 MB, a quarter of a second.
     """
     manifest = read_manifest(folder)
     if manifest.id != folder.name:
         raise SnapshotDamaged(f"{folder} holds the snapshot {manifest.id}; {REBUILD}")
     if identify(manifest.files) != manifest.id:
         raise SnapshotDamaged(f"{folder / MANIFEST} names other files than its id; {REBUILD}")
-    check_files(folder, manifest.files, threads)
+    check_files(folder, manifest.files)
     return manifest
 
 
-def check_files(folder: Path, files: Mapping[str, File], threads: int = 1) -> None:
+def check_files(folder: Path, files: Mapping[str, File]) -> None:
     """Check files against their sizes and hashes; raises SnapshotDamaged."""
-    check_sizes(folder, files)
-    paths = [folder / name for name in files]
-    try:
-        if threads == 1:
-            hashes = list(map(sha256, paths))
-        else:
-            with ThreadPoolExecutor(threads) as pool:
-                hashes = list(pool.map(sha256, paths))
-    except OSError as error:
-        raise SnapshotDamaged(f"{folder} cannot be read: {error}; {REBUILD}") from error
-    for path, file, actual in zip(paths, files.values(), hashes, strict=True):
-        if actual != file.sha256:
-            raise SnapshotDamaged(f"{path} is not what was published; {REBUILD}")
+    for name, file in files.items():
+        path = folder / name
+        try:
+            size = path.stat().st_size
+            if size != file.bytes:
+                raise SnapshotDamaged(f"{path} has {size} bytes, not {file.bytes}; {REBUILD}")
+            if sha256(path) != file.sha256:
+                raise SnapshotDamaged(f"{path} is not what was published; {REBUILD}")
+        except OSError as error:
+            raise SnapshotDamaged(f"{path} cannot be read: {error.strerror}; {REBUILD}") from error
 
 
 def hash_file(path: Path) -> File:
     """Return the size and the hash of a file."""
     return File(path.stat().st_size, sha256(path))
-
-
-def sha256(path: Path) -> str:
-    """Return the SHA-256 of a file, in hexadecimal."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -19,11 +19,14 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from service.errors import REBUILD, SnapshotDamaged, SnapshotMissing, SnapshotUnavailable
+from service.schema.status import SourceState
 from service.schema.values import EPOCH, GivenTime
 from service.snapshot.manifest import ID_DIGITS, MANIFEST
-from service.storage.json_file import read_json
+from service.storage.files import read_json
 
 CURRENT = "CURRENT"
+SOURCES = "sources.json"
+"""The file in the artifacts folder that has the sources of the last build."""
 SNAPSHOTS = "snapshots"
 
 _snapshot_id = re.compile(rf"[0-9a-f]{{{ID_DIGITS}}}")
@@ -93,6 +96,11 @@ def read_others(artifacts: Path) -> tuple[list[KeptSnapshot], list[KeptSnapshot]
     others = [each for each in kept if each.id != current.id]
     later = [each for each in others if (each.built_at, each.id) > served]
     return others[len(later) :], later
+
+
+def read_sources(artifacts: Path) -> list[SourceState]:
+    """Return the sources of the last build, none where no build of this version wrote them."""
+    return read_json(artifacts / SOURCES, list[SourceState]) or []
 
 
 def is_snapshot_id(name: str) -> bool:

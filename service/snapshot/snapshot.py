@@ -47,7 +47,7 @@ class Snapshot(SnapshotData):
         self, folder: Path, manifest: Manifest, checked_at: datetime, connector: Connector | None
     ) -> None:
         super().__init__(folder, manifest, checked_at)
-        header, endpoints = read_header(folder / "postings"), self.endpoints
+        header, endpoints = read_header(self.index), self.endpoints
         is_one_each = header.groups == header.documents and header.endpoints in (0, header.groups)
         groups = None if is_one_each else endpoints.groups
         encoder = vectors = None
@@ -55,8 +55,8 @@ class Snapshot(SnapshotData):
             encoder = Encoder(folder / "encoder.arrays")
             vectors = VectorIndex(folder / "vectors.arrays", endpoints.groups)
         self.embedded = EmbeddedEngine(
-            QueryParser(folder / "postings", header, encoder),
-            Searcher(folder / "postings", header, groups),
+            QueryParser(self.index, header, encoder),
+            Searcher(self.index, header, groups),
             vectors,
             endpoints.groups,
             self.filters,

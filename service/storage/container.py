@@ -52,6 +52,11 @@ class ArraysWriter:
         """Write an array."""
         self.stream(name, [content], content.dtype)
 
+    def add(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+        """Write arrays in their order."""
+        for name, array in arrays.items():
+            self.write(name, array)
+
     def stream(
         self, name: str, pieces: Iterable[FilePiece], dtype: npt.DTypeLike = np.uint8
     ) -> list[int]:
@@ -98,8 +103,7 @@ def writing_arrays(path: Path) -> Iterator[ArraysWriter]:
 def write_arrays(path: Path, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
     """Write a file of these arrays, in their order."""
     with writing_arrays(path) as writer:
-        for name, array in arrays.items():
-            writer.write(name, array)
+        writer.add(arrays)
 
 
 def open_arrays(path: Path) -> Arrays:

@@ -11,6 +11,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from hashlib import blake2b
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +22,6 @@ from service.storage.container import (
     items_of,
     narrow,
     open_arrays,
-    write_arrays,
     writing_arrays,
 )
 
@@ -89,7 +89,11 @@ def write_texts(writer: ArraysWriter, name: str, texts: Iterable[bytes]) -> int:
 
 
 class Records(Texts):
-    """The services in listing order, whose texts are `records.json`, and a hash of each."""
+    """The services in listing order, whose texts are `records.json`.
+
+    offsets: the byte at which each begins, and one more would
+    tags: the first 64 bits of the hash of each
+    """
 
     def __init__(self, folder: Path) -> None:
         arrays = open_arrays(folder / "records.arrays")
@@ -108,10 +112,46 @@ def _map(path: Path) -> memoryview:
         return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
 
 
-def write_places(folder: Path, sizes: Iterable[int], tags: Hashes) -> None:
-    """Write the places of `records.json`: the size of each service, and 64 bits of its hash."""
-    offsets = np.cumsum([0, *(size + 1 for size in sizes)])
-    write_arrays(folder / "records.arrays", {"offsets": offsets, "tags": tags})
+class Summaries:
+    """The services with empty `endpoints` and an `endpointCount`, spliced from their records.
+
+    starts, stops: where the value of `endpoints` stands in the record, or -1 - n and 0 for the
+        n-th rewritten text, of a record that cannot be spliced
+    counts: of the endpoints
+    """
+
+    def __init__(self, arrays: Arrays, records: Records) -> None:
+        self._places = [items_of(arrays[name]) for name in ("starts", "stops", "counts")]
+        self._records, self._rewritten = records, Texts(arrays, "rewritten")
+
+    def pieces(self, ordinal: int) -> list[bytes | memoryview]:
+        """Return the JSON of a service in pieces."""
+        start, stop, count = (each[ordinal] for each in self._places)
+        if start < 0:
+            return [self._rewritten.view(-1 - start)]
+        record = self._records.view(ordinal)
+        return [record[:start], b"[]", record[stop:-1], b',"endpointCount":%d}' % count]
+
+    def text(self, ordinal: int) -> bytes:
+        """Return the JSON of a service."""
+        return b"".join(self.pieces(ordinal))
+
+
+def write_summaries(
+    writer: ArraysWriter,
+    starts: npt.NDArray[np.integer[Any]],
+    stops: npt.NDArray[np.integer[Any]],
+    counts: npt.NDArray[np.integer[Any]],
+    rewritten: Iterable[bytes],
+) -> None:
+    """Write the arrays of `Summaries`; `rewritten` has a text of each service, or an empty one."""
+    texts = [*rewritten]
+    is_rewritten = np.array([bool(text) for text in texts], np.bool_)
+    own = -np.cumsum(is_rewritten, dtype=np.int64)
+    writer.write("starts", np.where(is_rewritten, own, starts).astype(np.int32))
+    writer.write("stops", np.where(is_rewritten, 0, stops).astype(np.int32))
+    writer.write("counts", narrow(counts))
+    write_texts(writer, "rewritten", filter(None, texts))
 
 
 class IdTable:

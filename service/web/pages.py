@@ -95,7 +95,7 @@ async def services_page(request: Request, listing: BrowseServices) -> Cacheable:
         "services.html",
         results=[
             (
-                card_of(snapshot.summaries.view(ordinal), MAX_TEXT),
+                card_of(snapshot.summaries.text(ordinal), MAX_TEXT),
                 None if endpoint is None else best_of(snapshot, endpoint),
             )
             for ordinal, endpoint in zip(hits.ordinals, best, strict=True)
@@ -141,7 +141,7 @@ async def service_page(request: Request, search: BrowseService) -> Cacheable:
     return _page(
         request,
         "service.html",
-        card=card_of(snapshot.summaries.view(service)),
+        card=card_of(snapshot.summaries.text(service)),
         endpoints=details_of(snapshot, endpoints),
         demand=demand_facts(snapshot.demand, service),
         profile=describe(snapshot.profiles.services.read(service)),

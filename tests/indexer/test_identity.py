@@ -19,8 +19,9 @@ from indexer.intake import fingerprint
 from indexer.options import BuildOptions, Kind, RankingOptions
 from indexer.report import Report
 from service.errors import SnapshotDamaged
-from service.snapshot.manifest import MANIFEST, File, identify, read_manifest, sha256, verify
+from service.snapshot.manifest import MANIFEST, File, identify, read_manifest, verify
 from service.snapshot.publication import CURRENT
+from service.storage.files import sha256
 from tests.support.artifacts import current, folder
 from tests.support.running import Json, endpoint, payment, service, write_lines
 

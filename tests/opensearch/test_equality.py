@@ -200,7 +200,7 @@ def read_lines(path: Path) -> list[Json]:
 
 def texts_of(snapshot: Snapshot) -> tuple[list[str], list[str]]:
     """Return names of services, and words of their texts."""
-    records = [msgspec.json.decode(snapshot.summaries.view(n)) for n in range(100)]
+    records = [msgspec.json.decode(snapshot.summaries.text(n)) for n in range(100)]
     texts = [f"{each['name']} {each['description']}" for each in records]
     return [each["name"] for each in records], [word for text in texts for word in text.split()]
 

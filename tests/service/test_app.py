@@ -25,8 +25,7 @@ import service.app
 from service.api.documents.openapi import document
 from service.app import create_app
 from service.artifacts import manager
-from service.artifacts.manager import SnapshotManager
-from service.artifacts.opening import open_served
+from service.artifacts.manager import SnapshotManager, open_served
 from service.settings import Settings
 from service.snapshot import Snapshot
 from tests.support.artifacts import folder

@@ -150,10 +150,10 @@ def compiled(
     documents = place_documents(endpoints, resources)
     priors = np.array([0.0] * len(services) if prior is None else prior, np.float64)
     prior_of_documents = priors[documents.services]
-    postings = folder / "postings"
+    index = folder / "index.arrays"
     others = _other_texts(services, documents)
-    compile_postings(text_columns(services), others, documents, prior_of_documents, postings)
-    return open_index(postings, documents.endpoints, documents.services)
+    compile_postings(text_columns(services), others, documents, prior_of_documents, index)
+    return open_index(index, documents.endpoints, documents.services)
 
 
 def one_process() -> Pool:
@@ -161,16 +161,15 @@ def one_process() -> Pool:
     return Pool(1, 0)
 
 
-def open_index(
-    folder: Path, first: npt.NDArray[np.int64], services: npt.NDArray[np.int32]
-) -> Index:
-    """Open postings, given the first endpoint of each service and the service of each document."""
-    header = read_header(folder)
+def open_index(path: Path, first: npt.NDArray[np.int64], services: npt.NDArray[np.int32]) -> Index:
+    """Open an index, given the first endpoint of each service and the service of each document."""
+    index = open_arrays(path)
+    header = read_header(index)
     groups = None
     if not np.array_equal(services, np.arange(header.groups)):
-        penalties = open_arrays(folder / "groups.arrays")["penalties"]
+        penalties = index["penalties"]
         groups = Groups(first, services, penalties)
-    return Index(QueryParser(folder, header), Searcher(folder, header, groups), groups, services)
+    return Index(QueryParser(index, header), Searcher(index, header, groups), groups, services)
 
 
 def index_of(snapshot: Snapshot) -> Index:

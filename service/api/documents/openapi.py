@@ -161,7 +161,7 @@ async def find_examples(snapshot: Snapshot) -> tuple[str, str | None]:
     best_known = snapshot.list(limit=1).ordinals
     if not best_known:
         return QUERY, None
-    service = _service.decode(snapshot.summaries.view(best_known[0]))
+    service = _service.decode(snapshot.summaries.text(best_known[0]))
     if not await snapshot.engine.count(Search(QUERY, NO_FILTERS)):
         return service.name[:MAX_QUERY].strip() or QUERY, service.id
     return QUERY, service.id

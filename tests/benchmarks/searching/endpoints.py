@@ -18,7 +18,6 @@ from tests.benchmarks.searching.peers import write_tantivy
 from tests.benchmarks.searching.report import report
 from tests.benchmarks.searching.services import TANTIVY
 from tests.benchmarks.searching.worker import Engine, make_workload, measure_in_turns
-from tests.support.artifacts import disk_usage
 
 ENDPOINTS = 5
 FIELDS = {
@@ -62,10 +61,9 @@ def bench_endpoints(count: int) -> None:
 
 
 def _describe_bytes(snapshot: Path) -> str:
-    """Return the megabytes of the postings, vectors and lexicon of a snapshot."""
-    folders = [path for path in snapshot.rglob("*") if path.name in ("postings", "vectors")]
-    sizes = {str(path.relative_to(snapshot)): disk_usage(path) / 1e6 for path in sorted(folders)}
-    return ", ".join(f"{name} {size:.0f} MB" for name, size in sizes.items())
+    """Return the megabytes of the index and the vectors of a snapshot."""
+    sizes = {name: (snapshot / f"{name}.arrays").stat().st_size for name in ("index", "vectors")}
+    return ", ".join(f"{name} {size / 1e6:.0f} MB" for name, size in sizes.items())
 
 
 def write_services(documents: list[Document], source: Path) -> None:

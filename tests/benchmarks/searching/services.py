@@ -55,8 +55,8 @@ def bench_search(count: int, names: Sequence[str]) -> None:
         started = time.perf_counter()
         snapshot = open_snapshot(folder / "Ratecard")
         opened = time.perf_counter() - started
-        postings = sum(path.stat().st_size for path in (snapshot.folder / "postings").iterdir())
-        print(f"\n{count:,} services: open in {opened:.3f} s, postings {postings / 1e6:.0f} MB")
+        postings = (snapshot.folder / "index.arrays").stat().st_size
+        print(f"\n{count:,} services: open in {opened:.3f} s, index {postings / 1e6:.0f} MB")
         times = measure_in_turns(engines, workload)
         for peer in (peer for peer in names if peer in IN_PROCESS):
             (folder / peer).mkdir()

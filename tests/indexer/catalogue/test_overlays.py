@@ -353,7 +353,7 @@ FAULTS: dict[str, tuple[str | bytes, str]] = {
         ": domain:https://a.example: holds a blank or a character that no domain has",
     ),
     "UTF-16": ('{"a":null}'.encode("utf-16"), ":1: is UTF-16; save it as UTF-8"),
-    "gzip cut short": (gzip.compress(b'{"a":null}')[:-9], ": the gzip data is damaged"),
+    "gzip cut short": (gzip.compress(b'{"a":null}')[:-9], ": the compressed data is damaged"),
     "too long": (
         gzip.compress(b" " * (MAX_FILE + 1), 1),
         f": holds more than {MAX_FILE:,} bytes of overlays; split it",

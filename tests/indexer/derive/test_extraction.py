@@ -15,15 +15,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from indexer.derive.columns import RecordColumns
-from indexer.derive.extraction import Extractor, endpoint_key, write_summaries
+from indexer.derive.extraction import Extractor, endpoint_key
 from indexer.derive.records import Annotations
 from indexer.record_store import write_records
 from indexer.resources.assets import is_test_network
 from service.conditions import folded
 from service.networks import network_key, network_label
 from service.snapshot.endpoints import ADDED_MEMBERS
-from service.storage.container import open_arrays
-from service.storage.texts import Texts
+from service.storage.container import open_arrays, writing_arrays
+from service.storage.texts import Records, Summaries, write_summaries
 from tests.support.running import Json, endpoint, examples, service
 from tests.support.sources.columns import (
     columns_of,
@@ -191,9 +191,13 @@ ODD = {
 def summaries_of(folder: Path, texts: list[bytes], columns: RecordColumns) -> list[bytes]:
     """Write and read the summaries of stored services."""
     write_records(folder, texts)
-    write_summaries(folder, columns)
-    summaries = Texts(open_arrays(folder / "summaries.arrays"), "summaries")
-    return [summaries.text(ordinal) for ordinal in range(len(summaries))]
+    services, rewritten = columns.services, columns.service_runs["summary"].texts()
+    with writing_arrays(folder / "summaries.arrays") as writer:
+        write_summaries(
+            writer, services["start"], services["stop"], services["endpoints"], rewritten
+        )
+    summaries = Summaries(open_arrays(folder / "summaries.arrays"), Records(folder))
+    return [summaries.text(ordinal) for ordinal in range(len(texts))]
 
 
 @pytest.mark.parametrize("case", ODD)

@@ -166,10 +166,10 @@ def test_a_word_vanishes_with_the_last_service_that_is_written_so(tmp_path: Path
     catalogue = named("forecast", "forecasting", "other", "more", "others", "many")
     publish(tmp_path, catalogue)
     words = tmp_path / "artifacts"
-    assert b"forecasting" in (folder(words) / "postings" / "words.arrays").read_bytes()
+    assert b"forecasting" in (folder(words) / "index.arrays").read_bytes()
     del catalogue["s01"]
     publish(tmp_path, catalogue)
-    assert b"forecasting" not in (folder(words) / "postings" / "words.arrays").read_bytes()
+    assert b"forecasting" not in (folder(words) / "index.arrays").read_bytes()
     assert open_snapshot(words).search("forecasting").ids == ["s00"]
 
 

@@ -19,8 +19,8 @@ paths = st.lists(st.tuples(texts, texts), max_size=3)
 services = st.lists(st.builds(Service, texts, texts, texts, paths, paths), max_size=9)
 
 
-def contents(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in (folder / "postings").iterdir()}
+def contents(folder: Path) -> bytes:
+    return (folder / "index.arrays").read_bytes()
 
 
 @settings(max_examples=examples(25), deadline=None)
@@ -49,9 +49,8 @@ def test_frequent_and_rare_terms_of_a_large_catalogue_are_what_is_counted(tmp_pa
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("indexer.index.postings.RANGE", 2000)
         index = compiled(tmp_path, given_services)
-    lexicon = open_arrays(tmp_path / "postings" / "lexicon.arrays")
-    postings = open_arrays(tmp_path / "postings" / "postings.arrays")
-    of_documents, rows = lexicon["document_frequencies"], postings["rows"]
+    postings = open_arrays(tmp_path / "index.arrays")
+    of_documents, rows = postings["document_frequencies"], postings["rows"]
     counted = np.diff(postings["offsets"])
     dense = np.flatnonzero(rows >= 0)
     assert rows[dense].tolist() == list(range(len(dense)))

@@ -152,7 +152,7 @@ TOLERATED: dict[str, Behaviour] = {
     "a page is a message": in_turn(WHOLE, sending({"message": "one moment"}), WHOLE),
     "a page is not UTF-8": in_turn(WHOLE, sending(b'{"items":["\xff\xff"}'), WHOLE),
     "a page is a plain file": in_turn(WHOLE, sending([]), WHOLE),
-    "the gzip data is cut short": in_turn(
+    "the compressed data is cut short": in_turn(
         WHOLE,
         sending(gzip.compress(b'{"items":[]}')[:-9], {"Content-Encoding": "gzip"}),
         WHOLE,

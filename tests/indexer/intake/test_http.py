@@ -19,7 +19,7 @@ import indexer.intake
 from indexer.errors import SourceError
 from indexer.intake.http import redirect_target
 from indexer.options import Limits
-from service.storage.zstd import zstd
+from service.storage.files import zstd
 from tests.indexer.intake.test_fetch import FATAL
 from tests.support.sources.feeds import (
     QUICK,
@@ -113,7 +113,7 @@ def test_a_zstd_bomb_is_decompressed_no_further_than_the_limit(cache: Path) -> N
 
 def test_a_damaged_zstd_body_is_retried(cache: Path) -> None:
     error = failure(sending(zstd.compress(bytes(2**20))[:-3]), cache)
-    assert "the zstd data is damaged or cut short after 3 attempts" in error
+    assert "the compressed data is damaged or cut short after 3 attempts" in error
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_a_damaged_zstd_body_is_retried(cache: Path) -> None:
 )
 def test_a_damaged_gzip_body_is_retried(body: bytes, cache: Path) -> None:
     error = failure(sending(body), cache)
-    assert "the gzip data is damaged or cut short after 3 attempts" in error
+    assert "the compressed data is damaged or cut short after 3 attempts" in error
 
 
 def test_delays_follow_the_backoff_or_retry_after(cache: Path, waits: list[float]) -> None:

@@ -291,7 +291,7 @@ def test_what_was_read_and_what_was_accepted_are_one_text_or_two(
 
 
 STOPS = [
-    *("service.artifacts.durable.write_durably", "service.artifacts.durable.sync"),
+    *("service.storage.files.write_durably", "service.storage.files.sync"),
     *("indexer.intake.kept.sync", "indexer.intake.kept.replace_durably"),
 ]
 

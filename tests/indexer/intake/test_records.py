@@ -18,7 +18,7 @@ from indexer.errors import SourceError
 from indexer.intake.lists import SourceRecord, read_records
 from indexer.text import MAX_RECORD
 from service.snapshot.snapshot import open_snapshot
-from service.storage.zstd import zstd
+from service.storage.files import zstd
 from tests.support.artifacts import current, listed
 from tests.support.running import PLAIN, Build, Json, run_process, service, toml_table, write_lines
 from tests.support.sources.feeds import misbehaving, sending
@@ -303,11 +303,23 @@ FATAL = {
     "empty": (b"", "is empty"),
     "only blanks": (b" \n\n", "is empty"),
     "gzip of nothing": (gzip.compress(b""), "is empty"),
-    "truncated gzip": (gzip.compress(lines().encode())[:-12], "gzip data is damaged or cut short"),
-    "corrupt gzip": (gzip.compress(lines().encode())[:30] + b"x" * 99, "gzip data is damaged"),
+    "truncated gzip": (
+        gzip.compress(lines().encode())[:-12],
+        "data is damaged",
+    ),
+    "corrupt gzip": (
+        gzip.compress(lines().encode())[:30] + b"x" * 99,
+        "data is damaged",
+    ),
     "zstd of nothing": (zstd.compress(b""), "is empty"),
-    "truncated zstd": (zstd.compress(lines().encode())[:-3], "zstd data is damaged or cut short"),
-    "corrupt zstd": (zstd.compress(lines().encode())[:30] + b"x" * 99, "zstd data is damaged"),
+    "truncated zstd": (
+        zstd.compress(lines().encode())[:-3],
+        "data is damaged",
+    ),
+    "corrupt zstd": (
+        zstd.compress(lines().encode())[:30] + b"x" * 99,
+        "data is damaged",
+    ),
     "half an array": (json.dumps(RECORDS).encode()[:150], ":1: Input data was truncated"),
     "half an envelope": (b'{"services": [\n' + lines().encode()[:50], "damaged or cut short"),
     "half an envelope on one line": (b'{"a": 1, "services": [{"id":', "damaged or cut short"),

@@ -41,7 +41,7 @@ def test_documents_have_the_terms_that_the_postings_have(
     snapshot: Snapshot, documents: list[Json]
 ) -> None:
     parser = snapshot.embedded.parser
-    lists = PostingLists(snapshot.folder / "postings" / "postings.arrays")
+    lists = PostingLists(snapshot.index)
     expected = defaultdict[int, set[str]](set)
     for term in range(parser.header.terms):
         (own,) = lists.of_word([(term, FULL_WEIGHT)])

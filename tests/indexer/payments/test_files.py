@@ -289,4 +289,4 @@ def test_gzip_data_with_a_wrong_checksum_ends_the_build(
     name = tmp_path / "p.jsonl.gz"
     name.write_bytes(compressed)
     assert build([service()], payments=name) == 1
-    assert f"{name}: the gzip data is damaged" in capsys.readouterr().err
+    assert f"{name}: the compressed data is damaged" in capsys.readouterr().err

@@ -15,8 +15,7 @@ from pathlib import Path
 import pytest
 
 from indexer.__main__ import main
-from service.artifacts.archives import make_downloads
-from service.artifacts.downloads import CURRENT_FILE, names_of
+from service.artifacts.downloads import CURRENT_FILE, make_downloads, names_of
 from service.artifacts.publishing import DOWNLOADS, stage
 from service.snapshot.manifest import MANIFEST, read_manifest, verify
 from service.snapshot.publication import SNAPSHOTS

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from indexer.index.lexicon import write_lexicon
+from indexer.index.lexicon import lexicon_arrays
 from service.conditions import Filters
 from service.search import spelling
 from service.search.analysis import query_words
@@ -24,6 +24,7 @@ from service.search.lexicon import Expansion, Lexicon
 from service.search.postings import FULL_WEIGHT, Header
 from service.search.spelling import COMPARED, edit_distance, letters_of
 from service.snapshot.snapshot import Snapshot
+from service.storage.container import open_arrays, write_arrays
 from tests.support.running import examples
 from tests.support.searching import (
     Document,
@@ -63,8 +64,10 @@ def expander_of(
     documents, services = np.array(of_documents), np.array([*of_services.values()])
     terms = [word.encode() for word in of_services]
     entries = [b"%b %b" % (term, term) for term in terms]
-    write_lexicon(folder, entries, terms, documents, services)
-    return Lexicon(folder, Header(count, 0, count, len(terms), SEARCH_CONFIG))
+    write_arrays(folder / "index.arrays", lexicon_arrays(entries, terms, documents, services))
+    return Lexicon(
+        open_arrays(folder / "index.arrays"), Header(count, 0, count, len(terms), SEARCH_CONFIG)
+    )
 
 
 @pytest.fixture(scope="module")

@@ -23,6 +23,7 @@ from service.search.postings import DenseList, PostingLists
 from service.search.stopwords import STOP_WORDS
 from service.search.top_k import count_bits, unpack
 from service.snapshot.snapshot import Snapshot
+from service.storage.container import open_arrays
 from tests.support.running import Json, endpoint, examples, service
 from tests.support.searching import (
     IDENTIFIERS,
@@ -369,7 +370,7 @@ def test_completions_of_frequent_words_are_not_turned_into_postings(
 ) -> None:
     frequent = [f"database{letter}" for letter in "bcdfg"]
     index = compiled(tmp_path, [Service(f"n{n}", frequent[n % 5]) for n in range(400)])
-    lists = PostingLists(tmp_path / "postings" / "postings.arrays")
+    lists = PostingLists(open_arrays(tmp_path / "index.arrays"))
     terms = index.parser.parse("databa").expansions[0].terms
     assert len(terms) == len(frequent)
     assert all(isinstance(each, DenseList) for each in lists.of_word(terms))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from service.artifacts.sources import SOURCES, read_sources
+from service.snapshot.publication import SOURCES, read_sources
 from tests.support.running import Build, Json, serve, service, write_lines
 from tests.support.sources.feeds import misbehaving, pages_of
 from tests.support.sources.x402 import resource

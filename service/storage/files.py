@@ -1,10 +1,36 @@
-"""Writing and flushing files, so that they survive a power cut; hard links."""
+"""Files: hashed, written so that they survive a power cut, linked, decoded, compressed."""
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
+import sys
 from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+if sys.version_info >= (3, 14):
+    from compression import zstd as zstd  # noqa: PLC0414  # exported
+else:
+    from backports import zstd as zstd  # noqa: PLC0414  # exported
+
+T = TypeVar("T")
+
+
+def sha256(path: Path) -> str:
+    """Return the SHA-256 of a file, in hexadecimal."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def read_json(path: Path, kind: type[T]) -> T | None:
+    """Decode a file; None where it is absent or damaged."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=kind)
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
 
 
 def sync(path: Path) -> None:
