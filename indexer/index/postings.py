@@ -110,11 +110,10 @@ def compile_postings(
             writer.stream(name, arrays, DENSE_TYPES[name])
         writer.write("penalties", _size_penalties(documents, config))
         writer.add(name_arrays(columns.service_runs["name"].strings()))
-        writer.add(
-            lexicon_arrays(entries, terms, document_frequencies, np.concatenate(group_sizes))
-        )
-        services, endpoints = len(documents.own), int(documents.endpoints[-1])
-        header = Header(len(prior), endpoints, services, len(terms), config)
+        services = np.concatenate(group_sizes)
+        writer.add(lexicon_arrays(entries, terms, document_frequencies, services))
+        endpoints, groups = int(documents.endpoints[-1]), len(documents.own)
+        header = Header(len(prior), endpoints, groups, len(terms), config)
         writer.stream("header", [msgspec.json.encode(header)])
 
 
