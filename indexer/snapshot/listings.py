@@ -82,7 +82,9 @@ def write_listings(
     address, is_url = endpoints["address"], endpoints["address"] != 0
     own_advice = np.where(records.sources[services] == NO_SOURCE, 0, endpoints["advice"])
     own_advice[drifted] |= np.uint32(Advice.OTHER_TERMS)
-    others = unlisted[~np.isin(unlisted["url"], np.concatenate((named["url"], address[is_url])))]
+    listed = np.sort(np.concatenate((named["url"], address[is_url])))
+    below, upto = (np.searchsorted(listed, unlisted["url"], side) for side in ("left", "right"))
+    others = unlisted[below == upto]
     _, firsts, numbers = np.unique(unlisted["text"], return_index=True, return_inverse=True)
     notes = (
         ListingFate(source=each.name, fate=Fate.NOTED, reason=SEVERAL) for each in fates.sources
@@ -94,7 +96,8 @@ def write_listings(
         _merged(named, len(texts)),
         (unlisted["url"], unlisted["fate"], unlisted["source"], *of_text),
     )
-    known = np.unique(np.concatenate((url, address[is_url])))
+    known = np.sort(np.concatenate((url, address[is_url])))  # np.unique takes seconds to hash them
+    known = known[is_first(known)]
     advice = np.zeros(len(known), np.uint16)
     advised = ((address[is_url], own_advice[is_url]), *(_advice(each) for each in (named, others)))
     for keys, bits in advised:
@@ -128,7 +131,9 @@ def _published(
     own = np.flatnonzero((endpoints["address"] != 0) & (sources[services] != NO_SOURCE))
     owners = services[own]
     yield endpoints["address"][own], PUBLISHED, sources[owners], owners, places[own]
-    alone = np.setdiff1d(np.flatnonzero(sources != NO_SOURCE), owners)
+    is_alone = sources != NO_SOURCE
+    is_alone[owners] = False
+    alone = np.flatnonzero(is_alone)
     yield positions[alone], PUBLISHED, sources[alone], alone, NO_PLACE
 
 
@@ -145,9 +150,11 @@ def _sorted(*parts: Columns) -> list[npt.NDArray[Any]]:
     """Return fates in the order of their columns, each once and the first few of a source."""
     broadcast = [np.broadcast_arrays(*part) for part in parts]
     columns = [np.concatenate(column) for column in zip(*broadcast, strict=True)]
-    order = np.lexsort(columns[::-1])
-    order = order[is_first(*(column[order] for column in columns))]
-    url, source = columns[0][order], columns[2][order]
+    url, fate, source, service, endpoint = columns
+    keys = url, fate << 32 | source, service << 32 | (endpoint - NO_PLACE)
+    order = np.lexsort(keys[::-1])
+    order = order[is_first(*(key[order] for key in keys))]
+    url, source = url[order], source[order]
     by_source = np.lexsort((source, url))  # stable: the best first
     starts = np.flatnonzero(is_first(url[by_source], source[by_source]))
     sizes = np.diff(np.append(starts, len(order)))
