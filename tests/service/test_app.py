@@ -93,7 +93,7 @@ def test_a_damaged_snapshot_is_not_served(artifacts: Path, build: Build) -> None
         assert (response.status_code, response.json()["error"]["code"]) == (503, "snapshot_damaged")
 
 
-@pytest.mark.parametrize("name", ["manifest.json", "filters.arrays"])
+@pytest.mark.parametrize("name", ["manifest.json", "services.arrays"])
 def test_a_damaged_file_of_unchanged_size_is_not_served_until_it_is_repaired(
     name: str, artifacts: Path, build: Build
 ) -> None:

@@ -234,7 +234,7 @@ def test_a_folder_that_cannot_be_written_is_reported(tmp_path: Path, out: str) -
     assert "Traceback" not in process.stderr
 
 
-FILES = ["records.json", "records.arrays", "ids.arrays", "filters.arrays"]
+FILES = ["records.json", "records.arrays", "ids.arrays", "services.arrays"]
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -272,7 +272,7 @@ def test_a_damaged_snapshot_is_replaced_whole_and_stays_readable_for_who_has_it_
     assert build([service("a")]) == 0
     snapshot = folder(artifacts)
     opened, inode = open_snapshot(artifacts), snapshot.stat().st_ino
-    (snapshot / "filters.arrays").unlink()
+    (snapshot / "services.arrays").unlink()
     flip_a_bit(snapshot / "records.json")
     with (snapshot / "records.json").open("rb") as reader:
         damaged = reader.read()

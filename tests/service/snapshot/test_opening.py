@@ -16,7 +16,7 @@ from service.snapshot.manifest import FORMAT, MANIFEST
 from tests.support.artifacts import DAMAGES, folder
 from tests.support.running import Build, payment, service
 
-FILES = ["records.json", "records.arrays", "ids.arrays", "filters.arrays"]
+FILES = ["records.json", "records.arrays", "ids.arrays", "services.arrays"]
 
 FORMAT_2 = {
     "format": 2,
