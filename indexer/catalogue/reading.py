@@ -56,7 +56,7 @@ class Lookup(NamedTuple):
     result: Result | None
 
 
-class Answer(NamedTuple):
+class ReadBatch(NamedTuple):
     """The results of a batch, until when they hold, and how often each denial was found."""
 
     results: list[Result]
@@ -84,7 +84,7 @@ def read_all(
         found = None if known is None else known.find(key)
         return Lookup(record, key, None if found is None else _decode(found))
 
-    def read(batch: list[Lookup]) -> Future[Answer]:
+    def read(batch: list[Lookup]) -> Future[ReadBatch]:
         texts = [each.record.text for each in batch if each.key and each.result is None]
         return pool.submit(read_texts, policy, now, kind, texts)
 
@@ -158,13 +158,15 @@ def in_batches(
         yield first, wait_for(future)
 
 
-def read_texts(policy: Policy, now: datetime, kind: Kind | None, texts: Sequence[bytes]) -> Answer:
+def read_texts(
+    policy: Policy, now: datetime, kind: Kind | None, texts: Sequence[bytes]
+) -> ReadBatch:
     """Read the texts of a batch, in a worker or here."""
     rules = _rules(policy, now)
     rules.holds_until = None
     rules.denials.counts.clear()
     results = [_read(SourceRecord("", text), kind, rules) for text in texts]
-    return Answer(results, rules.holds_until, Counter(rules.denials.counts))
+    return ReadBatch(results, rules.holds_until, Counter(rules.denials.counts))
 
 
 @lru_cache(maxsize=2)

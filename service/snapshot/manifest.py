@@ -96,10 +96,9 @@ def read_manifest(folder: Path) -> Manifest:
         text = path.read_bytes()
         version = _format.decode(text).format
         if version != FORMAT:
-            update = " and needs an update" if version > FORMAT else ""
+            remedy = " and needs an update" if version > FORMAT else f"; {REBUILD}"
             raise SnapshotUnsupported(
-                f"{path} has format {version}, this version reads format {FORMAT}{update}; "
-                f"{REBUILD}"
+                f"{path} has format {version}, this version reads format {FORMAT}{remedy}"
             )
         return _manifest.decode(text)
     except OSError as error:
