@@ -83,17 +83,6 @@ def test_a_request_does_not_wait_for_the_watcher_to_open_the_first_snapshot(
         snapshots.stop()
 
 
-<<<<<<< HEAD
-=======
-def test_a_damaged_snapshot_is_not_served(artifacts: Path, build: Build) -> None:
-    assert build([record("a")]) == 0
-    next((artifacts / "snapshots").glob("*/records.json")).write_text("{}")
-    with serve(artifacts) as client:
-        response = client.get("/v1/services")
-        assert (response.status_code, response.json()["error"]["code"]) == (503, "snapshot_damaged")
-
-
->>>>>>> table
 @pytest.mark.parametrize("name", ["manifest.json", "services.arrays"])
 def test_a_damaged_file_of_unchanged_size_is_not_served_until_it_is_repaired(
     name: str, artifacts: Path, build: Build

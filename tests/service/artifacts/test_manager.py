@@ -247,11 +247,7 @@ def test_a_served_snapshot_that_a_build_replaces_is_opened_again(
     assert (manager.current().id, manager.swaps, manager.refusal) == (opened.id, 1, None)
 
 
-<<<<<<< HEAD
 @pytest.mark.parametrize("name", ["records.json", "services.arrays", "index.arrays"])
-=======
-@pytest.mark.parametrize("name", ["records.json", "services.arrays", "postings/terms.arrays"])
->>>>>>> table
 def test_the_watcher_serves_the_folder_that_replaces_a_damaged_one(
     name: str, artifacts: Path, manager: SnapshotManager
 ) -> None:
