@@ -27,7 +27,7 @@ from indexer.intake.sources import Inputs, fetch_feeds, find_inputs
 from indexer.options import BuildOptions, ClusterOptions, RankingOptions
 from indexer.payments.load import check_payment_files
 from indexer.processes.pool import Pool
-from indexer.processes.resources import available_cpus, plan_memory
+from indexer.processes.resources import available_cpus, plan_memory, release_memory
 from indexer.progress import Progress
 from indexer.report import Report, make_report, recall, remember, write_sources
 from indexer.snapshot.compare import compare_with_served
@@ -235,7 +235,7 @@ def _build(
     denials, holds_until = assembled.denials, assembled.holds_until
     del assembled  # as large as the catalogue, which is on disk
     before, changes = compare_with_served(options.out, context.built)
-    context.pool.renew()
+    release_memory()
     folder = None
     if encoder is not None:
         folder = context.built / "encoder.arrays"
@@ -254,7 +254,6 @@ def _build(
         )
     with progress.stage("index"):
         undescribed = write_index(context, columns, stored, folder)
-    context.pool.renew()
     manifest = _describe(context, stored)
     manifest.denials = denials
     can_hold = holds_until is None or holds_until > context.now

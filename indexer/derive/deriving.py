@@ -66,6 +66,7 @@ def derive_columns(
     keys = np.concatenate((keys, annotated.keys), axis=1)
     rows = np.full(len(keys), -1) if known is None else known.find(keys)
     new = np.flatnonzero(rows < 0)
+    advance(len(keys) - len(new))
     sizes = np.diff(open_arrays(built / "records.arrays")["offsets"])[new]
     divided = divide(new, sizes, pool.workers) if len(new) or known is None else []
     tasks = [

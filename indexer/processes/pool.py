@@ -50,18 +50,9 @@ class Pool:
 
     def __exit__(self, *_: object) -> None:
         """End the processes, whatever they do."""
-        self.renew()
-
-    def renew(self) -> None:
-        """End the processes, and return the memory that this one has freed.
-
-        Called between stages: the caches of one are of no use to the next.
-        """
-        executor, self._executor = self._executor, None
-        if executor is not None and self._lifeline is not None:
+        if self._executor is not None and self._lifeline is not None:
             self._lifeline.close()
-            executor.shutdown(cancel_futures=True)
-        release_memory()
+            self._executor.shutdown(cancel_futures=True)
 
     def submit(self, function: Callable[..., T], *arguments: Any) -> Future[T]:
         """Call a function in a worker; `wait_for` returns the result or raises its exception."""

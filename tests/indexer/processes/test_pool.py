@@ -94,14 +94,6 @@ def test_no_process_starts_before_it_is_needed() -> None:
     assert str(one) not in children()
 
 
-def test_renewing_ends_the_processes() -> None:
-    with Pool(2, PLENTY) as pool:
-        before = wait_for(pool.submit(process_id))
-        pool.renew()
-        assert str(before) not in children()
-        assert wait_for(pool.submit(process_id)) != before
-
-
 def test_a_worker_returns_what_it_no_longer_uses() -> None:
     with Pool(2, 4 * WORKER_MEMORY) as pool:
         worker = wait_for(pool.submit(process_id))
