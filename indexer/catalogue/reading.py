@@ -161,8 +161,6 @@ def in_batches(
 def read_texts(
     policy: Policy, now: datetime, kind: Kind | None, texts: Sequence[bytes]
 ) -> ReadBatch:
-    policy: Policy, now: datetime, kind: Kind | None, texts: Sequence[bytes]
-) -> ReadBatch:
     """Read the texts of a batch, in a worker or here."""
     rules = _rules(policy, now)
     rules.holds_until = None
