@@ -8,7 +8,7 @@ import numpy as np
 
 from indexer.assembly import BuildContext
 from indexer.derive.columns import open_columns
-from indexer.index.documents import NONE, Documents, OtherTexts
+from indexer.index.documents import NO_DOCUMENT, Documents, OtherTexts
 from indexer.index.postings import Doubles, compile_postings
 from indexer.index.vectors import document_vectors, write_vectors
 from indexer.processes.pool import wait_for
@@ -85,6 +85,6 @@ def _prior_of_documents(indexed: IndexedEndpoints, of_services: Doubles) -> Doub
     prior = np.zeros(len(documents.services))
     prior[: documents.endpoints[-1]] = indexed.prior
     prior[indexed.others.documents] = indexed.other_prior
-    own = np.flatnonzero(documents.own != NONE)
+    own = np.flatnonzero(documents.own != NO_DOCUMENT)
     prior[documents.own[own]] = of_services[own]
     return prior

@@ -36,8 +36,7 @@ from indexer.derive.records import (
     decode_service,
     summarise,
 )
-from indexer.encoder.encoding import TextEncoder
-from indexer.encoder.words import words_of_piece
+from indexer.encoder.encoding import TextEncoder, words_of_piece
 from indexer.intake.findings import Address, find_address
 from indexer.record_store import Keys
 from indexer.resources.assets import mainnet_prices

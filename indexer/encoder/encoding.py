@@ -1,10 +1,11 @@
-"""Encoding texts with a static encoder, in integers: a text has the same vector on every processor.
+"""Texts to words, and to vectors in integers: a text has the same vector on every processor.
 
 `service.search.semantic.encoder` does the same for a query.
 """
 
 from __future__ import annotations
 
+import unicodedata
 from array import array
 from collections.abc import Mapping
 from functools import lru_cache, partial
@@ -14,8 +15,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from indexer.encoder.words import CACHED_PIECES, LONGEST_CACHED, words_of_piece
-from service.search.analysis import is_encodable
+from service.search.analysis import Word, is_encodable, words_of
 from service.search.postings import Integers
 from service.search.semantic.encoder import (
     IDENTIFIER,
@@ -33,6 +33,30 @@ TITLE_WEIGHT = 0.6
 """Weight of the name of a service, or the path of an endpoint, beside the whole text."""
 UNIT_LENGTH = 1 << 16
 """Steps of a length of 1."""
+LONGEST_CACHED = 32  # characters
+"""Pieces of text between blanks repeat, and few are longer."""
+CACHED_PIECES = 1 << 15
+
+
+def words_of_piece(piece: str) -> tuple[Word, ...]:
+    """Return the words of a text without blanks."""
+    return _cached_words(piece) if is_cached(piece) else tuple(words_of(piece))
+
+
+def is_cached(piece: str) -> bool:
+    """Return whether the words of a text without blanks are cached, as for short texts.
+
+    One character can have 18 letters (U+FDFA), so that the text is measured after it is normalised.
+    """
+    is_short = len(piece) <= LONGEST_CACHED
+    if is_short and not piece.isascii():
+        is_short = len(unicodedata.normalize("NFKD", piece)) <= LONGEST_CACHED
+    return is_short
+
+
+@lru_cache(maxsize=CACHED_PIECES)
+def _cached_words(piece: str) -> tuple[Word, ...]:
+    return tuple(words_of(piece))
 
 
 class TextEncoder:

@@ -40,9 +40,11 @@ def describe(path: Path = PACKAGED) -> Json:
     """
     description = path.with_suffix(".json")
     try:
-        return msgspec.json.decode(description.read_bytes(), type=Json)
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
+        content = msgspec.json.decode(description.read_bytes(), type=Json)
+        msgspec.convert(content["sha256"], str)
+    except (OSError, KeyError, msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise EncoderDamaged(f"{description} cannot be read: {error}; install again") from error
+    return content
 
 
 def load_encoder(path: Path = PACKAGED) -> StaticEncoder:
@@ -50,7 +52,7 @@ def load_encoder(path: Path = PACKAGED) -> StaticEncoder:
 
     Raises EncoderDamaged.
     """
-    sha256 = str(describe(path).get("sha256"))
+    sha256 = describe(path)["sha256"]
     try:
         content = path.read_bytes()
         if hashlib.sha256(content).hexdigest() != sha256:

@@ -29,7 +29,7 @@ FIELDS_OF_SERVICES = {
     "profile": "profile",
 }
 """The same where a service is a document of its own."""
-NONE = -1
+NO_DOCUMENT = -1
 """The document of a service that is none."""
 
 Numbers = npt.NDArray[np.int32]
@@ -43,7 +43,7 @@ class Documents(NamedTuple):
 
     endpoints: int64[services + 1], the first document of each service among the endpoints
     others: int64[services + 1], the same among the others
-    own: int32[services], the document of a service that is one, or NONE
+    own: int32[services], the document of a service that is one, or NO_DOCUMENT
     services: int32[documents], the service of each document
     """
 
@@ -55,7 +55,7 @@ class Documents(NamedTuple):
     @property
     def shares(self) -> Integers:
         """How many documents have the fields of a service beside their own ones."""
-        return np.where(self.own == NONE, np.diff(self.endpoints) + np.diff(self.others), 0)
+        return np.where(self.own == NO_DOCUMENT, np.diff(self.endpoints) + np.diff(self.others), 0)
 
 
 class OtherTexts(NamedTuple):
@@ -91,7 +91,7 @@ def place_documents(endpoints: Numbers, resources: Numbers) -> Documents:
     first = bounds_of(endpoints)
     others = first[-1] + bounds_of(resources + is_own)
     numbers = np.arange(len(endpoints), dtype=np.int32)
-    own = np.where(is_own, others[:-1], NONE).astype(np.int32)
+    own = np.where(is_own, others[:-1], NO_DOCUMENT).astype(np.int32)
     services = np.repeat(np.tile(numbers, 2), np.concatenate((endpoints, resources + is_own)))
     return Documents(first, others, own, services)
 
@@ -108,7 +108,7 @@ def fields_of(
     for name, tokens in columns.endpoint_tokens.items():
         yield FieldTokens(name, tokens, ranks, endpoints)
         yield FieldTokens(name, others.tokens[name], other_ranks, others.documents)
-    own = np.flatnonzero(documents.own != NONE)
+    own = np.flatnonzero(documents.own != NO_DOCUMENT)
     services = np.flatnonzero(documents.shares).astype(np.int32)
     for name, tokens in columns.service_tokens.items():
         yield FieldTokens(FIELDS_OF_SERVICES[name], tokens.take(own), ranks, documents.own[own])

@@ -82,7 +82,7 @@ def test_a_terminal_without_rich_shows_lines(tmp_path: Path, artifacts: Path) ->
         "progress.MIN_SECONDS = 0.0; from indexer.__main__ import main; main()"
     )
     screen, output = run_on_terminal(source, artifacts, python=("-c", code))
-    assert "compile: " in screen
+    assert "index: " in screen
     assert ESCAPE not in screen
     assert output.splitlines()[-1].startswith("published ")
 

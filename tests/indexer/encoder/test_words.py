@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from indexer.encoder.words import is_cached, words_of_piece
+from indexer.encoder.encoding import is_cached, words_of_piece
 from service.search.analysis import words_of
 
 
