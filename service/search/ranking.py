@@ -24,7 +24,7 @@ from service.search.top_k import (
     NO_ORDINALS,
     ORDINAL_MASK,
     SUM_BITS,
-    Matches,
+    Scorer,
     TopDocs,
     count_bits,
     pack,
@@ -85,7 +85,7 @@ class Ranking:
             required = [each.terms for each in query.expansions if each.required]
             words = [of_terms(terms) for terms in required] if query.is_satisfiable else []
         units = index.documents if groups is None else groups.count
-        self._matches = Matches(index.lists_of(query), units, groups, mask, words)
+        self._matches = Scorer(index.lists_of(query), units, groups, mask, words)
         self.impacts_at = self._matches.impacts_at
         names = query.names if by_group else NO_ORDINALS
         self._names = names if mask is None else names[mask.take(names)]
