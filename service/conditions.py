@@ -24,12 +24,12 @@ MAX_COUNTED = 100
 
 Normaliser: TypeAlias = Callable[[str], str]
 """Maps the spellings of a value to one key."""
-Values = tuple[str, ...]
+Strings = tuple[str, ...]
 PriceBound = Annotated[
     float, Meta(title="a decimal such as 0.05, from 0", extra_json_schema={"pattern": DECIMAL})
 ]
-Text = NonEmpty | None
-Texts = tuple[NonEmpty, ...]
+MaybeText = NonEmpty | None
+SomeTexts = tuple[NonEmpty, ...]
 PayerCount = Annotated[int, Meta(ge=1, le=2**32 - 1)]  # more are not stored
 FilterValue: TypeAlias = Sequence[str] | float | bool | None
 """A list of texts, a number, a flag or a word; None is no condition."""
@@ -45,13 +45,13 @@ def has_verdict(alive: Any, wanted: bool) -> Any:
     return alive > 0 if wanted else alive < 0
 
 
-def _methods(text: str) -> Values:
+def _methods(text: str) -> Strings:
     """Return the methods of an endpoint, which may be several, as in `GET, POST`."""
     names = map(str.strip, re.split(r"[,/|]", text.upper()))
     return tuple(name for name in names if name)
 
 
-def _labels(network: str) -> Values:
+def _labels(network: str) -> Strings:
     return (network_label(network),)
 
 
@@ -72,10 +72,10 @@ class Column(NamedTuple):
     """
 
     name: str
-    source: Values = ()
+    source: Strings = ()
     key: Normaliser = folded
     holds: Callable[[Any, Any], Any] | None = None
-    split: Callable[[str], Values] | None = None
+    split: Callable[[str], Strings] | None = None
     of_offer: bool = False
     is_facet: bool = True
     takes_all: bool = False
@@ -184,9 +184,9 @@ class Conditions(Struct, frozen=True, kw_only=True, rename="camel"):
 class SearchConditions(Conditions, frozen=True, kw_only=True):
     """Conditions of services and of endpoints, and how they match a query."""
 
-    category: Annotated[Values, any_of("Data", CATEGORY)] = ()
-    tag: Annotated[Values, any_of("weather", TAG)] = ()
-    provider: Annotated[Values, any_of("Tidewatch", PROVIDER)] = ()
+    category: Annotated[Strings, any_of("Data", CATEGORY)] = ()
+    tag: Annotated[Strings, any_of("weather", TAG)] = ()
+    provider: Annotated[Strings, any_of("Tidewatch", PROVIDER)] = ()
     enriched: Annotated[
         bool | None, about("Only curated services and their endpoints, or only others.", ENRICHED)
     ] = None
@@ -219,8 +219,8 @@ class SearchConditions(Conditions, frozen=True, kw_only=True):
 class ServiceConditions(SearchConditions, frozen=True, kw_only=True):
     """Conditions of services."""
 
-    network: Annotated[Values, any_of("base", NETWORK)] = ()
-    scheme: Annotated[Values, any_of("exact", SCHEME)] = ()
+    network: Annotated[Strings, any_of("base", NETWORK)] = ()
+    scheme: Annotated[Strings, any_of("exact", SCHEME)] = ()
     integration_type: Annotated[
         tuple[Literal["1P", "3P", ""], ...], any_of("1P", INTEGRATION_TYPE)
     ] = ()
@@ -229,12 +229,12 @@ class ServiceConditions(SearchConditions, frozen=True, kw_only=True):
 class EndpointConditions(SearchConditions, frozen=True, kw_only=True):
     """Conditions of endpoints; those of offers must hold together on one way to pay."""
 
-    network: Annotated[Values, any_of("base", OFFER_NETWORK, SAME)] = ()
-    scheme: Annotated[Values, any_of("exact", OFFER_SCHEME, SAME)] = ()
-    asset: Annotated[Values, any_of("0x8335…", ASSET, SAME)] = ()
-    pay_to: Annotated[Values, any_of("0x1a2b…", PAYEE, SAME)] = ()
-    method: Annotated[Values, any_of("GET", METHOD)] = ()
-    service: Annotated[Values, any_of("tidewatch-example", SERVICE)] = ()
+    network: Annotated[Strings, any_of("base", OFFER_NETWORK, SAME)] = ()
+    scheme: Annotated[Strings, any_of("exact", OFFER_SCHEME, SAME)] = ()
+    asset: Annotated[Strings, any_of("0x8335…", ASSET, SAME)] = ()
+    pay_to: Annotated[Strings, any_of("0x1a2b…", PAYEE, SAME)] = ()
+    method: Annotated[Strings, any_of("GET", METHOD)] = ()
+    service: Annotated[Strings, any_of("tidewatch-example", SERVICE)] = ()
     max_usd_price: Annotated[
         PriceBound | None, about("The most that an offer may cost in US dollars.", USD_PRICE)
     ] = None
@@ -302,33 +302,35 @@ class EndpointFilters(EndpointConditions, frozen=True, kw_only=True):
 class ResourceConditions(Conditions, frozen=True, kw_only=True):
     """Conditions of listed resources; those of entries of `accepts` must hold together on one."""
 
-    type: Annotated[Text, about("Only with this type, such as `http` or `mcp`.", TYPE)] = None
-    pay_to: Annotated[Text, of_entry("payee, in any case", PAYEE)] = None
+    type: Annotated[MaybeText, about("Only with this type, such as `http` or `mcp`.", TYPE)] = None
+    pay_to: Annotated[MaybeText, of_entry("payee, in any case", PAYEE)] = None
     registration: Annotated[bool | None, about(REGISTERED, REGISTRATION)] = None
 
 
 class StatedFilters(ResourceConditions, frozen=True, kw_only=True):
     """Conditions of listed resources that compare networks and schemes as entries spell them."""
 
-    network: Annotated[Text, of_entry("network, as it is spelt", STATED_NETWORK)] = None
-    scheme: Annotated[Text, of_entry("scheme, as it is spelt", STATED_SCHEME)] = None
-    extensions: Annotated[Text, about("Only with this key in `extensions`.", EXTENSIONS)] = None
+    network: Annotated[MaybeText, of_entry("network, as it is spelt", STATED_NETWORK)] = None
+    scheme: Annotated[MaybeText, of_entry("scheme, as it is spelt", STATED_SCHEME)] = None
+    extensions: Annotated[MaybeText, about("Only with this key in `extensions`.", EXTENSIONS)] = (
+        None
+    )
 
 
 class ResourceFilters(ResourceConditions, frozen=True, kw_only=True):
     """Conditions of listed resources that match a query."""
 
-    network: Annotated[Text, of_entry("network, by any of its names", OFFER_NETWORK)] = None
-    scheme: Annotated[Text, of_entry("scheme", OFFER_SCHEME)] = None
-    asset: Annotated[Text, of_entry("asset, in any case", ASSET)] = None
+    network: Annotated[MaybeText, of_entry("network, by any of its names", OFFER_NETWORK)] = None
+    scheme: Annotated[MaybeText, of_entry("scheme", OFFER_SCHEME)] = None
+    asset: Annotated[MaybeText, of_entry("asset, in any case", ASSET)] = None
     max_usd_price: Annotated[
         PriceBound | None,
         about("The most to pay in US dollars, in a known stablecoin." + SAME, USD_PRICE),
     ] = None
     extensions: Annotated[
-        Texts, about("Only with all these keys in `extensions`.", EXTENSIONS)
+        SomeTexts, about("Only with all these keys in `extensions`.", EXTENSIONS)
     ] = ()
-    tags: Annotated[Texts, about("Only with this tag, or with any of several.", TAGS)] = ()
+    tags: Annotated[SomeTexts, about("Only with this tag, or with any of several.", TAGS)] = ()
     url_substring: Annotated[
         Annotated[str, Meta(min_length=3, max_length=2048)] | None,
         about("Only with this in their URL, in any case.", URL),

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from indexer.catalogue.known import KnownResults
 from indexer.catalogue.overlays import Overlay, apply_overlay
 from indexer.catalogue.records import Record, disbelieve, read_record
-from indexer.catalogue.table import Table
+from indexer.catalogue.table import ItemTable
 from indexer.derive.records import MAX_PAYERS, Annotations, decode_annotations
 from indexer.errors import InvalidRecord, LeftOut, SourceError
 from indexer.intake.findings import Findings, read_subject
@@ -59,7 +59,7 @@ class Catalogue:
     No price above `max_price` is believed.
     """
 
-    def __init__(self, table: Table, known: KnownResults, max_price: Decimal) -> None:
+    def __init__(self, table: ItemTable, known: KnownResults, max_price: Decimal) -> None:
         self.table, self.known, self._max_price = table, known, max_price
         self.sources: list[SourceOptions] = []
         self.records: list[ListedService] = []

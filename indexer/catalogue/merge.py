@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Raw
 
 from indexer.catalogue.reading import apply_rules
-from indexer.catalogue.table import ItemRow, Table, decode_resource, encode_resource, row_of
+from indexer.catalogue.table import ItemRow, ItemTable, decode_resource, encode_resource, row_of
 from indexer.decisions import Decisions
 from indexer.errors import InvalidRecord, LeftOut
 from indexer.intake.findings import Conflict, Findings
@@ -61,7 +61,7 @@ class Merger:
     """Merges the items of a table, once all sources are read."""
 
     def __init__(
-        self, table: Table, decisions: Decisions, rules: Rules, findings: Findings
+        self, table: ItemTable, decisions: Decisions, rules: Rules, findings: Findings
     ) -> None:
         self._table, self._decisions = table, decisions
         self._rules, self._findings = rules, findings

@@ -16,7 +16,7 @@ from msgspec.structs import astuple
 from indexer.catalogue.known import KnownResults, ResultKeys
 from indexer.catalogue.reading import in_batches
 from indexer.catalogue.records import Record, read_record
-from indexer.catalogue.table import ItemRow, Table, decode_resource
+from indexer.catalogue.table import ItemRow, ItemTable, decode_resource
 from indexer.processes.pool import Pool
 from indexer.resources.assets import is_test_network
 from indexer.resources.names import readable_name
@@ -81,7 +81,7 @@ _decode = msgspec.msgpack.Decoder(GroupRecord).decode
 
 def describe_services(
     pool: Pool,
-    table: Table,
+    table: ItemTable,
     paths: Paths,
     ids: Mapping[str, str],
     limit: int,
@@ -117,7 +117,7 @@ def describe_services(
             yield items, record
 
 
-def find_groups(table: Table, paths: Paths) -> Iterator[HostItems]:
+def find_groups(table: ItemTable, paths: Paths) -> Iterator[HostItems]:
     """Yield the items that no service has, by domain and path.
 
     An item belongs to the service with the longest path above its URL, whichever source lists it.

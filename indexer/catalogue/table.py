@@ -84,7 +84,7 @@ class ItemRow(NamedTuple):
 COLUMNS = ", ".join(ItemRow._fields)
 
 
-class Table:
+class ItemTable:
     """The items and services of a build."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
@@ -252,10 +252,10 @@ def row_of(resource: Resource, source: int, trust: int, position: str) -> ItemRo
 
 
 @contextmanager
-def open_table(folder: Path) -> Iterator[Table]:
+def open_table(folder: Path) -> Iterator[ItemTable]:
     """Create the table of a build in a folder; a fault of the disk raises IndexerError."""
     try:
         with closing(sqlite3.connect(folder / FILE, isolation_level=None)) as connection:
-            yield Table(connection)
+            yield ItemTable(connection)
     except sqlite3.Error as error:
         raise IndexerError(f"the items of the sources cannot be kept on disk: {error}") from error

@@ -25,7 +25,7 @@ class Match(Struct):
     name: str
 
 
-class Matches(Struct):
+class QueryMatches(Struct):
     """The services that match, best first, and how many there are without a limit."""
 
     total: int
@@ -60,7 +60,7 @@ def run(options: argparse.Namespace) -> int:
     ids = _search(snapshot, options, query)
     shown = [_read(snapshot, each) for each in ids[: options.limit]]
     if options.json:
-        return answer(msgspec.json.encode(Matches(len(ids), shown)))
+        return answer(msgspec.json.encode(QueryMatches(len(ids), shown)))
     if not shown:
         hint = STEMS if any(set("*?").intersection(word) for word in options.words) else ""
         print(f"no service matches{hint}", file=sys.stderr)  # noqa: T201  # lists of ids stay empty

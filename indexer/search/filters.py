@@ -21,10 +21,9 @@ from service.conditions import (
     ServiceConditions,
     conditions_of,
 )
+from service.filtering.offers import NONE
 from service.filtering.table import text_column
 from service.storage.container import Arrays, write_arrays
-
-NONE = -1
 
 
 def write_services(path: Path, columns: RecordColumns, popularity: Popularity) -> None:

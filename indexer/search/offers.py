@@ -12,8 +12,9 @@ import numpy.typing as npt
 from indexer.derive.columns import EMPTY, RecordColumns, of_strings
 from indexer.resources.assets import is_test_network, is_usd
 from indexer.resources.entries import Entry
-from indexer.search.filters import NONE, TextRows
+from indexer.search.filters import TextRows
 from service.conditions import CURRENCY, OFFER_COLUMNS, OFFER_NETWORK, OFFER_SCHEME, Column
+from service.filtering.offers import NONE
 from service.filtering.table import Values, text_column
 from service.storage.container import Arrays, write_arrays
 

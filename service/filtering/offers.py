@@ -18,7 +18,7 @@ from service.conditions import (
     Given,
     text_columns,
 )
-from service.filtering.table import ALL, Rows, Table, TextColumn
+from service.filtering.table import ALL, RowNumbers, Table, TextColumn
 from service.search.groups import Groups, ListedPage, Ranked, is_among_first, list_groups
 from service.search.postings import Integers, Mask, block_count
 from service.search.top_k import NO_ORDINALS, pack
@@ -26,6 +26,7 @@ from service.storage.container import Arrays
 from service.storage.texts import IdTable
 
 NONE = -1
+"""The number of an absent row."""
 """The row of what has none in another table, and the number of no offer."""
 
 
@@ -103,7 +104,7 @@ class Offers(Table):
         return range(*np.searchsorted(owners, wanted).tolist())
 
     def _counted(
-        self, given: Sequence[Given], rows: Rows = ALL, *, counts_all: bool = False
+        self, given: Sequence[Given], rows: RowNumbers = ALL, *, counts_all: bool = False
     ) -> Mask:
         """Return which offers satisfy conditions.
 

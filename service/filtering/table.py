@@ -28,11 +28,11 @@ from service.storage.container import Arrays, items_of, narrow
 from service.storage.texts import IdTable, Texts
 
 CHUNK = 8192
-"""Rows whose matches are listed at a time: a page seldom needs more."""
+"""RowNumbers whose matches are listed at a time: a page seldom needs more."""
 
 ValueCounts: TypeAlias = list[dict[str, str | int]]
 FacetCounts: TypeAlias = dict[str, ValueCounts]
-Rows: TypeAlias = Integers | slice
+RowNumbers: TypeAlias = Integers | slice
 ALL = slice(None)
 
 
@@ -78,7 +78,9 @@ class TextColumn:
             None if sizes is None else np.concatenate(([0], np.cumsum(sizes, dtype=np.int64)))
         )
 
-    def mask(self, values: Collection[str], *, takes_all: bool = False, rows: Rows = ALL) -> Mask:
+    def mask(
+        self, values: Collection[str], *, takes_all: bool = False, rows: RowNumbers = ALL
+    ) -> Mask:
         """Return which rows have any of these values, or all.
 
         rows: those that are asked for, where each row has one value
@@ -172,7 +174,7 @@ class Table:
         masks = [self._satisfying(each.column, value, ALL) for each, value in given]
         return reduce(np.logical_and, masks) if masks else None
 
-    def among(self, mask: Mask, given: Iterable[Given], rows: Rows = ALL) -> Mask:
+    def among(self, mask: Mask, given: Iterable[Given], rows: RowNumbers = ALL) -> Mask:
         """Return which rows of a mask satisfy conditions.
 
         rows: those of the mask, where each row has one value
@@ -215,7 +217,7 @@ class Table:
         ]
         return sum(self._rows + len(array) for array in arrays)
 
-    def _satisfying(self, column: Column, value: Any, rows: Rows) -> Mask:
+    def _satisfying(self, column: Column, value: Any, rows: RowNumbers) -> Mask:
         if column.holds is not None:
             mask: Mask = column.holds(self.arrays[column.name][rows], value)
             return mask

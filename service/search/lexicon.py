@@ -84,7 +84,7 @@ class Lexicon:
                 distinct[key] = word
             elif _complexity(word) < _complexity(other):
                 distinct[key] = word
-        expansions, unknown = [], []
+        expansions, unknown = list[Expansion](), list[tuple[int, str, int]]()
         for key, (text, redundant) in distinct.items():
             if isinstance(key, str):
                 if not redundant and _is_expandable(text):

@@ -8,7 +8,15 @@ import numpy as np
 import numpy.typing as npt
 
 from service.schema.responses import Explanation, WordScore
-from service.search.groups import Groups, ListedPage, Ranked, is_among_first, list_groups, units_of
+from service.search.groups import (
+    Groups,
+    ListedPage,
+    Ranked,
+    Units,
+    is_among_first,
+    list_groups,
+    units_of,
+)
 from service.search.postings import Bits, Header, ImpactList, Integers, Mask, PostingLists
 from service.search.query import ParsedQuery
 from service.search.semantic.vectors import VectorIndex
@@ -16,7 +24,7 @@ from service.search.top_k import (
     NO_ORDINALS,
     ORDINAL_MASK,
     SUM_BITS,
-    Matches,
+    Scorer,
     TopDocs,
     count_bits,
     pack,
@@ -77,7 +85,7 @@ class Ranking:
             required = [each.terms for each in query.expansions if each.required]
             words = [of_terms(terms) for terms in required] if query.is_satisfiable else []
         units = index.documents if groups is None else groups.count
-        self._matches = Matches(index.lists_of(query), units, groups, mask, words)
+        self._matches = Scorer(index.lists_of(query), units, groups, mask, words)
         self.impacts_at = self._matches.impacts_at
         names = query.names if by_group else NO_ORDINALS
         self._names = names if mask is None else names[mask.take(names)]
@@ -129,7 +137,7 @@ class Ranking:
         ]
         impacts = self.impacts_at(documents)
         sums = impacts.sum(axis=0)
-        similarities, added = np.zeros(len(documents)), np.zeros_like(sums)
+        similarities, added = np.zeros(len(documents), np.float32), np.zeros_like(sums)
         if self._vectors is not None:
             self._first(0)
             similarities, added = self._similarities(self._vectors, documents)
@@ -260,7 +268,7 @@ class Ranking:
             return np.zeros(len(documents), np.int64)
         return self._groups.penalties.take(units_of(documents, self._groups))
 
-    def _units_of(self, documents: Integers) -> Integers:
+    def _units_of(self, documents: Integers) -> Units:
         return units_of(documents, self._groups)
 
     def _are_of(self, documents: Integers, few: Integers) -> Mask:

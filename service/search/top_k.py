@@ -56,7 +56,7 @@ class TopDocs(NamedTuple):
         return self.keys & ORDINAL_MASK
 
 
-class Matches:
+class Scorer:
     """The documents that match the words of one query, scored by integers.
 
     A unit is a document or, with `groups`, a group of documents: it has the sum of its best

@@ -11,7 +11,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indexer.catalogue.table import Table, encode_resource, row_of
+from indexer.catalogue.table import ItemTable, encode_resource, row_of
 from indexer.resources.x402 import read_resource
 from tests.support.running import ROOT, Json
 from tests.support.sources.x402 import resource
@@ -45,7 +45,7 @@ items = st.lists(
 
 def kept(records: list[Json]) -> list[bytes]:
     """Return the texts of the items of one source that stay."""
-    table = Table(sqlite3.connect(":memory:", isolation_level=None))
+    table = ItemTable(sqlite3.connect(":memory:", isolation_level=None))
     known: dict[str, int] = {}
     for number, record in enumerate(records):
         text = json.dumps(record).encode()

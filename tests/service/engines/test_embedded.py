@@ -18,7 +18,7 @@ from service.conditions import NO_RESOURCE_FILTERS, EndpointFilters, Filters
 from service.engines import embedded
 from service.engines.embedded import MAX_WAITING
 from service.errors import Overloaded
-from service.search.top_k import Matches
+from service.search.top_k import Scorer
 from service.settings import Settings
 from service.snapshot.data import Hits
 from service.snapshot.snapshot import Snapshot
@@ -76,7 +76,7 @@ class Gate:
 @pytest.fixture
 def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[Gate]:
     gate = Gate()
-    monkeypatch.setattr(Matches, "top", gate.wrap(Matches.top))
+    monkeypatch.setattr(Scorer, "top", gate.wrap(Scorer.top))
     monkeypatch.setattr(embedded, "_thread", ThreadPoolExecutor(1, "search"))
     monkeypatch.setattr(embedded, "_waiting", set())
     yield gate

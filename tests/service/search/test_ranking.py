@@ -18,7 +18,7 @@ from service.search.config import SEARCH_CONFIG
 from service.search.groups import Ranked
 from service.search.postings import Integers, Mask
 from service.search.ranking import EXACT_NAMES
-from service.search.top_k import Matches, TopDocs, count_bits, unpack
+from service.search.top_k import Scorer, TopDocs, count_bits, unpack
 from tests.support.running import endpoint, examples, service
 from tests.support.searching import (
     ALL,
@@ -215,13 +215,13 @@ class Spy:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.ks: list[int] = []
-        top = Matches.top
+        top = Scorer.top
 
-        def spied(matches: Matches, k: int) -> TopDocs:
+        def spied(matches: Scorer, k: int) -> TopDocs:
             self.ks.append(k)
             return top(matches, k)
 
-        monkeypatch.setattr(Matches, "top", spied)
+        monkeypatch.setattr(Scorer, "top", spied)
 
 
 @pytest.mark.parametrize("by_group", [False, True])
@@ -258,13 +258,13 @@ def test_the_well_known_one_of_2000_services_named_alike_is_first(
 ) -> None:
     index = named_alike(tmp_path, 2000, 1777)
     looked_up: list[int] = []
-    impacts_at = Matches.impacts_at
+    impacts_at = Scorer.impacts_at
 
-    def spied(matches: Matches, documents: Integers) -> Integers:
+    def spied(matches: Scorer, documents: Integers) -> Integers:
         looked_up.append(len(documents))
         return impacts_at(matches, documents)
 
-    monkeypatch.setattr(Matches, "impacts_at", spied)
+    monkeypatch.setattr(Scorer, "impacts_at", spied)
     spy = Spy(monkeypatch)
     page = rank(index, "weather", 24)
     assert page.total == 2050

@@ -27,7 +27,7 @@ from service.search.top_k import (
     FIRST_BLOCKS,
     ORDINAL_MASK,
     SUM_BITS,
-    Matches,
+    Scorer,
     TopDocs,
     count_bits,
     intersect,
@@ -161,7 +161,7 @@ def test_the_top_documents_and_their_count_are_exact(
 ) -> None:
     own, mask = each_alone(), mask_of(DOCUMENTS, random)
     lists, sums = case(rare, dense, own.groups)
-    matches = Matches(lists, DOCUMENTS, None, array_of(mask))
+    matches = Scorer(lists, DOCUMENTS, None, array_of(mask))
     expected = best_of_groups(sums, own, mask)
     assert_top(matches.top(k), expected, k)
     assert np.flatnonzero(unpack(matches.bits())).tolist() == sorted(
@@ -181,7 +181,7 @@ def test_the_top_groups_by_their_best_documents_are_exact(
 ) -> None:
     own, mask = grouping(sizes, drawn), mask_of(len(sizes), random)
     lists, sums = case(rare, dense, own.groups)
-    matches = Matches(lists, len(sizes), own.groups, array_of(mask))
+    matches = Scorer(lists, len(sizes), own.groups, array_of(mask))
     expected = best_of_groups(sums, own, mask)
     assert_top(matches.top(k), expected, k)
     found = {own.of_document[key & ORDINAL_MASK] for key in expected}
@@ -209,7 +209,7 @@ def test_the_top_groups_of_documents_that_have_every_word_are_exact(
     cases = [case(rare, dense, own.groups) for rare, dense in words]
     common = set.intersection(*(set(each.sums) for each in cases)) if cases else set()
     sums = {n: sum(each.sums[n] for each in cases) for n in common}
-    matches = Matches(
+    matches = Scorer(
         [each for own in cases for each in own.lists],
         len(sizes),
         own.groups,
@@ -272,6 +272,6 @@ def test_few_blocks_are_summed_where_the_best_stand_together(
 
     monkeypatch.setattr(DenseList, "blocks", blocks_of)
     lists = [DenseList(term, 200)] * dense_terms
-    top = Matches(lists, count, groups if grouped else None).top(20)
+    top = Scorer(lists, count, groups if grouped else None).top(20)
     assert (top.total, len(top.keys)) == (count, 20)
     assert sum(summed) == dense_terms * max(top_k.FIRST_BLOCKS, 20)

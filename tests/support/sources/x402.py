@@ -14,7 +14,7 @@ import msgspec
 from indexer.catalogue.merge import Merger
 from indexer.catalogue.reading import apply_rules
 from indexer.catalogue.services import HostItems, describe_services
-from indexer.catalogue.table import Table, decode_resource, encode_resource, row_of
+from indexer.catalogue.table import ItemTable, decode_resource, encode_resource, row_of
 from indexer.decisions import Decisions
 from indexer.errors import InvalidRecord
 from indexer.intake.findings import Findings
@@ -109,7 +109,7 @@ class Feed(NamedTuple):
 class Discovery(NamedTuple):
     """The merged items of feeds, and what was found."""
 
-    table: Table
+    table: ItemTable
     findings: Findings
 
     def groups(self) -> Iterator[tuple[HostItems, Json]]:
@@ -137,7 +137,7 @@ def discover(
 
     file: gets the findings
     """
-    table = Table(sqlite3.connect(":memory:", isolation_level=None))
+    table = ItemTable(sqlite3.connect(":memory:", isolation_level=None))
     findings = Findings(file)
     for number, feed in enumerate(feeds):
         findings.tally(feed.name)
