@@ -28,7 +28,7 @@ from service.storage.container import Arrays, items_of, narrow
 from service.storage.texts import IdTable, Texts
 
 CHUNK = 8192
-"""RowNumbers whose matches are listed at a time: a page seldom needs more."""
+"""Rows whose matches are listed at a time: a page seldom needs more."""
 
 ValueCounts: TypeAlias = list[dict[str, str | int]]
 FacetCounts: TypeAlias = dict[str, ValueCounts]

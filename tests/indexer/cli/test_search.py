@@ -203,7 +203,7 @@ def test_endpoints_are_a_table_in_order_of_rank(sample: Path) -> None:
     assert len(cells) == len(hits.ordinals)
     assert cells[0][:3] == ["1", "GET", "https://api.tidewatch.example/v1/tides/:station/springs"]
     assert blank == ""
-    counts = r"1–10 of [0-9]+ endpoints \(at most 3 of a service; [0-9]+ match\)"
+    counts = r"1–10 of [0-9]+ endpoints \(at most 3 of a service; [0-9]+ in all\)"
     assert re.fullmatch(f"{counts}; --offset 10 has the next", total)
     assert details == f"details: python -m indexer show {cells[0][3]} --artifacts {sample}"
 
