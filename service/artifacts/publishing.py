@@ -38,8 +38,11 @@ LOCK = ".lock"
 STAGING = "staging"
 WHOOSH = "whoosh"
 """The folder of the Whoosh index of the published snapshot, for people."""
-OBSOLETE = ("history.json", "pointer.json", "following.json", "feeds")
-"""Files and folders of earlier releases, which nothing reads."""
+OBSOLETE = (
+    *("history.json", "pointer.json", "following.json", "feeds"),
+    *(f"reuse/{'[0-9a-f]' * 64}.arrays", f"reuse/{'[0-9a-f]' * 20}.json"),
+)
+"""Patterns of the files and folders of earlier releases, which nothing reads."""
 SYNCS = 16
 """Files that are flushed at a time: a file system commits many in about the time of one."""
 
@@ -134,11 +137,11 @@ def time_of_build(artifacts: Path) -> datetime:
 
 
 def remove_obsolete(artifacts: Path) -> list[str]:
-    """Remove the files of earlier releases that nothing reads; returns their names."""
-    names = [name for name in OBSOLETE if (artifacts / name).exists()]
-    for name in names:
-        (artifacts / name).rename(artifacts / STAGING / f"obsolete-{name}")
-    return names
+    """Remove the files of earlier releases that nothing reads; returns names in the folder."""
+    paths = [path for pattern in OBSOLETE for path in artifacts.glob(pattern)]
+    for path in paths:
+        path.rename(artifacts / STAGING / f"obsolete-{path.name}")
+    return [*dict.fromkeys(path.relative_to(artifacts).parts[0] for path in paths)]
 
 
 @contextmanager

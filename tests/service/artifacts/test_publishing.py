@@ -122,11 +122,15 @@ def test_a_folder_of_the_last_release_is_built_on_and_cleared_of_its_files(
     with serve(artifacts) as client:
         assert client.get("/readyz").json()["snapshot"] == before
         assert client.get("/v1/snapshots/current").json()["snapshot"]["files"] == []
+    kept = [f"{'0a' * 32}.arrays", f"{before}.json"]
+    for name in kept:
+        (artifacts / "reuse" / name).write_text("{}")
     capsys.readouterr()
     assert build([service("c")], options=("--json",)) == 0
     (note,) = reported(capsys)["notes"]
     removed = ["history.json", "pointer.json", "following.json", "feeds"]
-    assert note == f"removed {', '.join(removed)} of an earlier release"
+    assert note == f"removed {', '.join(removed)}, reuse of an earlier release"
+    assert {path.name for path in (artifacts / "reuse").iterdir()}.isdisjoint(kept)
     assert {path.name for path in artifacts.iterdir()}.isdisjoint(removed)
     assert look_at_downloads(artifacts) == current(artifacts)
     assert len(snapshots(artifacts)) == 3
