@@ -26,8 +26,8 @@ class Parser(argparse.ArgumentParser):
             **settings,
         )
         self._examples = examples
-        self.removed: Mapping[str, str] = {}
-        """Options of an earlier release, and where that is written now."""
+        self.elsewhere: Mapping[str, str] = {}
+        """Options that are none, and where each is written instead."""
 
     def add_version(self) -> None:
         """Add `--version`."""
@@ -52,8 +52,8 @@ class Parser(argparse.ArgumentParser):
     def refuse_unknown(self, argument: str) -> NoReturn:
         """End the program because of an argument that is unknown."""
         name = argument.partition("=")[0]
-        if name in self.removed:
-            self.error(f"{name} is no option any more; write {self.removed[name]}")
+        if name in self.elsewhere:
+            self.error(f"{name} is no option; write {self.elsewhere[name]}")
         kind = "option" if name.startswith("-") else "argument"
         self.refuse(kind, name, re.findall(r"(?<![\w-])--?[a-z-]+", self.format_help()))
 

@@ -23,7 +23,7 @@ from service.cli import Parser
 from service.errors import needs_extra
 from service.http.metrics import SHARED_FOLDER
 from service.opensearch import connector_of
-from service.settings import REMOVED, Settings, as_text, describe, option, variable
+from service.settings import PREFIX, Settings, as_text, describe, option, variable
 
 MAX_HEAD = 64 * 1024
 """Bytes of a request line with its headers, and of a chunked body between two pieces of data."""
@@ -116,11 +116,12 @@ def settings_parser(
 def read_settings(parser: Parser, given: dict[str, str | bool]) -> Settings:
     """Return the settings of the environment and of these options, or end the program.
 
-    Warns of variables of earlier releases.
+    Warns of variables that are no settings.
     """
-    for name, advice in REMOVED.items():
-        if variable(name) in os.environ:
-            sys.stderr.write(f"warning: {variable(name)} has no effect any more: {advice}\n")
+    known = {variable(field.name) for field in fields(Settings)}
+    for name in sorted(os.environ):
+        if name.startswith(PREFIX) and name not in known:
+            sys.stderr.write(f"warning: {name} has no effect; it is no setting of this version\n")
     options = {variable(name): as_text(value) for name, value in given.items()}
     try:
         settings = Settings.from_environment(os.environ | options)

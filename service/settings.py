@@ -16,21 +16,6 @@ HOSTS_EXAMPLE = (
     "write names, IPv4 addresses or [IPv6] addresses, with or without a port, separated by commas: "
     "catalogue.example,127.0.0.1:8000,[::1]"
 )
-REMOVED = {
-    "host": "use --host or UVICORN_HOST",
-    "port": "use --port or UVICORN_PORT",
-    "workers": "use --workers or UVICORN_WORKERS",
-    "root_path": "use --root-path or UVICORN_ROOT_PATH",
-    "trusted_proxies": "use --forwarded-allow-ips or FORWARDED_ALLOW_IPS",
-    "client_timeout": "let the gateway bound slow clients, as docs/gateway.md shows",
-    "drain": "let the gateway stop sending before SIGTERM, or retry on another instance",
-    "engine": "set RATECARD_OPENSEARCH_URL, which chooses the engine",
-    "opensearch_credentials": "write user:password@ into RATECARD_OPENSEARCH_URL",
-    "opensearch_ca": "set SSL_CERT_FILE, which Python reads",
-    "mcp_share": "run `ratecard mcp --http` as a service of its own",
-}
-"""Settings of earlier releases, and what replaces them."""
-
 _host = re.compile(r"(?:\[[0-9a-f:]+\]|[a-z0-9_-]+(?:\.[a-z0-9_-]+)*)(?::[0-9]{1,5})?")
 
 

@@ -47,22 +47,6 @@ from service.search.config import SEARCH_CONFIG, SearchConfig
 
 PUBLISHING = ("keep", "downloads")
 """Fields of BuildOptions that mean nothing where nothing is published."""
-GONE = {
-    "--header": "`headers` of [[source]]",
-    "--param": "`params` of [[source]]",
-    "--column": "`columns` of [[source]]",
-    "--chain": "`chain` of [[source]]",
-    "--every": "`every` of [[source]]",
-    "--max-age": "`max_age` of [[source]]",
-    "--max-removed": "`max_removed` of [[source]]",
-    "--max-items": "`max_items` of [[source]]",
-    "--curated": "`curated` of [[source]]",
-    "--endpoints-per-service": "`endpoints_per_service` of [policy]",
-    "--max-listing-age": "`max_age` of [policy]",
-    "--probe-max-age": "`probe_max_age` of [policy]",
-}
-"""Options of an earlier release, and the keys of a catalogue file that replace them."""
-
 FIXED = frozenset(("field_weights", "encoder", "analysis", "impact_scale", "dense_share"))
 """Parameters that are no number, or that change no order."""
 TUNABLE = [name for name in SearchConfig.__struct_fields__ if name not in FIXED]
@@ -197,7 +181,12 @@ def add_source_options(parser: argparse.ArgumentParser, *, publishes: bool) -> N
         add_flags(parser, options)
     add_flags(parser, BuildOptions, () if publishes else PUBLISHING)
     if isinstance(parser, Parser):
-        parser.removed = {flag: f"{key} in a catalogue file" for flag, key in GONE.items()}
+        parser.elsewhere = {
+            f"--{flag.replace('_', '-')}": f"`{name}` of {table} in a catalogue file"
+            for options, table in ((Policy, "[policy]"), (SourceOptions, "[[source]]"))
+            for name in options.__struct_fields__
+            for flag in (name, name.removesuffix("s"))
+        }
     parser.set_defaults(refuse=parser.error)
 
 

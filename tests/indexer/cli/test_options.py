@@ -12,7 +12,6 @@ import pytest
 from msgspec.structs import asdict
 
 from indexer.__main__ import main
-from indexer.cli.options import GONE
 from indexer.errors import IndexerError
 from indexer.options import (
     BuildOptions,
@@ -155,12 +154,21 @@ def test_what_contradicts_a_catalogue_file_is_an_error(
     assert refuse(catalogue, *arguments) == reason.format(path=catalogue)
 
 
-@pytest.mark.parametrize("flag", GONE)
+@pytest.mark.parametrize(
+    ("flag", "key"),
+    [
+        ("--header", "`headers` of [[source]]"),
+        ("--max-removed", "`max_removed` of [[source]]"),
+        ("--max-age", "`max_age` of [[source]]"),
+        ("--curated", "`curated` of [[source]]"),
+        ("--probe-max-age", "`probe_max_age` of [policy]"),
+    ],
+)
 @pytest.mark.parametrize("value", [(), ("c0ffee",)])
-def test_an_option_of_an_earlier_release_is_refused_with_the_key_that_replaces_it(
-    refuse: Any, flag: str, value: tuple[str, ...]
+def test_a_key_of_a_catalogue_file_is_refused_as_option(
+    refuse: Any, flag: str, key: str, value: tuple[str, ...]
 ) -> None:
-    reason = f"{flag} is no option any more; write {GONE[flag]} in a catalogue file"
+    reason = f"{flag} is no option; write {key} in a catalogue file"
     assert refuse("a.jsonl", flag, *value) == reason
     assert refuse("a.jsonl", "=".join((flag, *value))) == reason
 
