@@ -51,7 +51,7 @@ class SearchConfig(msgspec.Struct, frozen=True):
     rare_documents: SmallCount = 2
     """A word of at most this many services is rare."""
 
-    similarity_weight: Weight = 7.5
+    similarity_weight: Weight = 8
     """Units of BM25F score that a cosine of 1 adds."""
     size_penalty: Weight = 0.25
     """Units of BM25F score by which a service ranks lower, times the logarithm of the number of its

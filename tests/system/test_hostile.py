@@ -64,7 +64,15 @@ HEADERS = {
     *("access-control-allow-origin", "access-control-expose-headers", "allow", "cache-control"),
     *("connection", "content-encoding", "content-length", "content-type", "date", "etag"),
     *("content-security-policy", "referrer-policy"),
-    *("link", "ratecard-snapshot", "retry-after", "vary", "x-content-type-options", "x-request-id"),
+    *(
+        "link",
+        "ratecard-similar",
+        "ratecard-snapshot",
+        "retry-after",
+        "vary",
+        "x-content-type-options",
+        "x-request-id",
+    ),
 }
 HTML_PATHS = re.compile(r"/|/ecosystem|/services/[^/]+|/assets/.+", re.DOTALL)
 HTML = "text/html; charset=utf-8"

@@ -14,8 +14,7 @@ import pytest
 from indexer.__main__ import main
 from indexer.encoder.packaged import load_encoder
 from service.artifacts.publishing import DOWNLOADS
-from service.errors import SnapshotUnsupported
-from service.snapshot.manifest import MANIFEST, read_manifest
+from service.snapshot.manifest import read_manifest
 from service.snapshot.snapshot import open_snapshot
 from tests.support.artifacts import STAGES, folder, ids, overlays, reported
 from tests.support.running import (
@@ -258,11 +257,3 @@ def test_the_manifest_names_the_encoder_of_the_vectors(
     assert reported(capsys)["encoder"] == read_manifest(folder(artifacts)).encoder == name
     assert main(["verify", str(artifacts)]) == 0
     assert (", encoder static " in capsys.readouterr().out) == semantic
-
-
-def test_a_snapshot_of_an_unknown_encoder_is_not_served(artifacts: Path, build: Build) -> None:
-    assert build([service()]) == 0
-    path = folder(artifacts) / MANIFEST
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"encoder": "later 12ab"}))
-    with pytest.raises(SnapshotUnsupported, match=r"encoder 'later 12ab'.*rebuild it"):
-        open_snapshot(artifacts)

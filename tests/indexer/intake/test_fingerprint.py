@@ -87,7 +87,11 @@ def test_unchanged_inputs_are_not_read_again(
     assert inputs.build_with_payments(plain=()) == 0
     second = reported(capsys)
     assert READ_STAGE in first["stages"]
-    assert list(second["stages"]) == ["compare with the last build", "make the downloads"]
+    assert list(second["stages"]) == [
+        "compare with the last build",
+        "make the downloads",
+        "write the Whoosh index",
+    ]
     assert (first["changed"], second["changed"], second["changes"]) == (True, False, None)
     assert (first["indexed"], second["indexed"]) == (first["services"], 0)
     for key in ("changed", "changes", "stages", "seconds", "indexed"):

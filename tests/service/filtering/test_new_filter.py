@@ -12,7 +12,7 @@ from tests.support.running import ROOT, service, write_lines
 
 ANCHOR = "    match: Annotated[\n"
 DECLARATION = """\
-    language: Annotated[Values, any_of("en", Column("language", ("language",)))] = ()
+    language: Annotated[Strings, any_of("en", Column("language", ("language",)))] = ()
 """
 PROGRAM = """
 import json, sys

@@ -87,15 +87,19 @@ def test_a_damaged_file_of_unchanged_size_opens_or_is_a_snapshot_error(
 
 
 @pytest.mark.parametrize(
-    ("manifest", "update"),
-    [(FORMAT_2, ""), ({"format": FORMAT - 1}, ""), ({"format": 99}, " and needs an update")],
+    ("manifest", "remedy"),
+    [
+        (FORMAT_2, "; rebuild it with"),
+        ({"format": FORMAT - 1}, "; rebuild it with"),
+        ({"format": 99}, " and needs an update"),
+    ],
 )
 def test_a_snapshot_of_another_format_is_unsupported(
-    manifest: object, update: str, artifacts: Path, build: Build
+    manifest: object, remedy: str, artifacts: Path, build: Build
 ) -> None:
     assert build([service("a")]) == 0
     (folder(artifacts) / MANIFEST).write_text(json.dumps(manifest))
-    message = rf"has format \d+, this version reads format {FORMAT}{update}; rebuild it with"
+    message = rf"has format \d+, this version reads format {FORMAT}{remedy}"
     with pytest.raises(SnapshotUnsupported, match=message):
         open_snapshot(artifacts)
 
