@@ -38,7 +38,6 @@ from service.api.services import (
 )
 from service.api.snapshots import SNAPSHOTS
 from service.api.status import get_health, get_metrics, get_readiness
-from service.artifacts.manager import SnapshotManager
 from service.errors import needs_extra
 from service.http.cache import ResponseCache, version_of
 from service.http.context import Context
@@ -50,6 +49,7 @@ from service.http.middleware import RequestMiddleware
 from service.opensearch import connector_of
 from service.settings import Settings, parse_hosts
 from service.snapshot import Snapshot
+from service.snapshot.manager import SnapshotManager
 from service.web.pages import PAGES, error_page
 
 if TYPE_CHECKING:

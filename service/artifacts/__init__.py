@@ -1,1 +1,1 @@
-"""The artifacts folder: serving, kept snapshots, changes between them, downloads, following."""
+"""The artifacts folder: publishing, kept snapshots, downloads."""

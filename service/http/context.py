@@ -8,7 +8,6 @@ from msgspec import Struct
 from starlette.requests import Request
 from starlette.responses import Response
 
-from service.artifacts.manager import SnapshotManager
 from service.errors import RatecardError
 from service.http.cache import ResponseCache
 from service.http.load_shedding import LoadShedder
@@ -17,6 +16,7 @@ from service.http.metrics import Metrics
 from service.http.responses import SNAPSHOT
 from service.settings import Settings
 from service.snapshot import Snapshot
+from service.snapshot.manager import SnapshotManager
 
 
 class Context(Struct, frozen=True, kw_only=True):

@@ -22,7 +22,7 @@ from prometheus_client import (
 from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
 from prometheus_client.registry import Collector
 
-from service.artifacts.manager import SnapshotManager
+from service.snapshot.manager import SnapshotManager
 
 SHARED_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
 """Environment variable of the folder in which the workers of one port share their metrics."""

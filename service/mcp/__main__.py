@@ -8,10 +8,10 @@ from pathlib import Path
 
 import anyio
 
-from service.artifacts.manager import SnapshotManager
 from service.opensearch import connector_of
 from service.serve import read_settings, serve, settings_parser
 from service.settings import Settings, option
+from service.snapshot.manager import SnapshotManager
 
 EXAMPLES = ("{prog} --artifacts artifacts", "{prog} --http --port 8001")
 STDIO = ("artifacts", "opensearch_")  # beginnings of settings without `--http`

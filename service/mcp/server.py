@@ -18,13 +18,13 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from service.artifacts.manager import SnapshotManager
 from service.cli import version
 from service.errors import InvalidParameter, RatecardError
 from service.http.context import context_of, snapshot_of
 from service.mcp.calling import how_to_call
 from service.mcp.texts import clean
 from service.mcp.tools import ToolCall, catalogue, get, search_endpoints, search_services
+from service.snapshot.manager import SnapshotManager
 
 INSTRUCTIONS = (
     "A catalogue of web APIs that anyone can call and pay per request (x402). search_endpoints "

@@ -15,7 +15,6 @@ from pydantic.json_schema import SkipJsonSchema
 
 from service.api.query_string import MAX_QUERY
 from service.api.services import ServiceSelection, find
-from service.artifacts.manager import SnapshotManager
 from service.conditions import EndpointFilters
 from service.errors import InvalidParameter
 from service.http.context import snapshot_of
@@ -33,6 +32,7 @@ from service.schema.demand import DemandFigures
 from service.schema.values import format_timestamp
 from service.snapshot import Snapshot
 from service.snapshot.cursors import cursor_prefix, parse_cursor
+from service.snapshot.manager import SnapshotManager
 
 SNAPSHOT_KEY = "ratecard/snapshot"  # of `_meta` of a result
 MAX_DESCRIPTION = 1000

@@ -24,10 +24,9 @@ from starlette.types import ASGIApp, Message
 import service.app
 from service.api.documents.openapi import document
 from service.app import create_app
-from service.artifacts import manager
-from service.artifacts.manager import SnapshotManager, open_served
 from service.settings import Settings
-from service.snapshot import Snapshot
+from service.snapshot import Snapshot, manager
+from service.snapshot.manager import SnapshotManager, open_served
 from tests.support.artifacts import folder
 from tests.support.running import ROOT, Build, eventually, in_process, serve
 from tests.support.running import service as record

@@ -22,9 +22,9 @@ from starlette.routing import Mount
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.app import create_app
-from service.artifacts.manager import SnapshotManager
 from service.http.middleware import LARGE_BODY
 from service.settings import Settings
+from service.snapshot.manager import SnapshotManager
 from tests.support.running import (
     ROOT,
     Build,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import json
 import shutil
 import threading
 from collections.abc import Callable
@@ -25,7 +24,7 @@ from service.api.services import SearchServices
 from service.app import create_app, served_snapshot
 from service.errors import SnapshotDamaged, SnapshotMissing
 from service.settings import Settings
-from service.snapshot import Snapshot, SnapshotFollower, follow_snapshot, open_snapshot
+from service.snapshot import Snapshot, follow_snapshot, open_snapshot
 from tests.support.artifacts import current, flip_a_bit, folder
 from tests.support.running import PLAIN, Build, Json, examples, service, write_lines
 
@@ -268,10 +267,3 @@ def test_the_snapshot_of_a_mounted_application_is_that_of_its_answers(artifacts:
             return answer
 
     assert asyncio.run(ask())["services"] == served_snapshot(other).list().services
-
-
-def test_the_manager_of_the_service_follows_in_the_same_way(artifacts: Path) -> None:
-    publish(artifacts, "a")
-    snapshots = create_app(Settings(artifacts=str(artifacts))).state.context.snapshots
-    assert isinstance(snapshots, SnapshotFollower)
-    assert json.loads(snapshots.latest().list().texts[0])["id"] == "a"

@@ -12,8 +12,8 @@ import httpx
 from mcp import Client
 from mcp.types import CallToolResult
 
-from service.artifacts.manager import SnapshotManager
 from service.mcp.server import create_server
+from service.snapshot.manager import SnapshotManager
 from service.snapshot.publication import CURRENT
 from tests.support.running import Json
 

@@ -18,8 +18,8 @@ from typing import Any
 import pytest
 
 from indexer.__main__ import main
-from service.artifacts.manager import SnapshotManager
 from service.errors import SnapshotDamaged, SnapshotMissing, SnapshotUnavailable
+from service.snapshot.manager import SnapshotManager
 from tests.support.artifacts import current, flip_a_bit, folder
 from tests.support.running import PLAIN, Build, eventually, payment, service, write_lines
 
@@ -220,7 +220,8 @@ def test_a_damaged_snapshot_is_refused_until_it_is_repaired(
     assert refusal is not None
     assert refusal.code == f"snapshot_{code}"
     assert message in str(refusal)
-    assert ("rebuild it with" in str(refusal)) == (damage != "a newer format")
+    remedy = "needs an update" if damage == "a newer format" else "rebuild it with"
+    assert remedy in str(refusal)
     assert (manager.refusals, manager.swaps) == (1, 0)
     assert caplog.messages == [f"still serving {old.name}: {refusal}"]
     assert mapped(new) == []
@@ -318,7 +319,7 @@ def test_a_swap_that_fails_is_retried_every_half_a_minute_at_least(
         attempts += 1
         raise MemoryError
 
-    monkeypatch.setattr("service.artifacts.manager.open_served", fail)
+    monkeypatch.setattr("service.snapshot.manager.open_served", fail)
     monkeypatch.setattr(time, "monotonic", lambda: now)
     for _ in range(8):
         manager.poll()
