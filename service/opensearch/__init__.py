@@ -24,9 +24,9 @@ def connector_of(settings: Settings) -> Connector | None:
     if not settings.opensearch_url:
         return None
     arguments = client_arguments(settings.opensearch_url)
-    from service.opensearch.cluster import Cluster  # noqa: PLC0415  # optional dependencies
+    from service.opensearch.engine import OpenSearch  # noqa: PLC0415  # optional dependencies
 
-    return Cluster(arguments, settings.opensearch_timeout, settings.opensearch_prefix)
+    return OpenSearch(arguments, settings.opensearch_timeout, settings.opensearch_prefix)
 
 
 def client_arguments(urls: str) -> Json:

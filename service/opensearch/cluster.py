@@ -17,9 +17,7 @@ from opensearchpy.exceptions import ConnectionError as ConnectionFailed
 from opensearchpy.exceptions import ConnectionTimeout, OpenSearchException, TransportError
 
 from service.errors import EngineUnavailable, IndexMissing
-from service.opensearch.engine import NO_SOURCE, ClusterEngine
 from service.schema.values import Json
-from service.snapshot.snapshot import Snapshot
 
 CLIENT: Json = {
     "maxsize": 32,  # connections to a node, for which further searches wait
@@ -28,6 +26,7 @@ CLIENT: Json = {
     "retry_on_status": (429, 502, 503, 504),
     "dead_timeout": 5,  # seconds for which a failing node is not asked, doubled each time
 }
+NO_SOURCE = {"_source": False, "stored_fields": "_none_"}
 SEARCH = {
     "allow_partial_search_results": "false",
     "search_type": "dfs_query_then_fetch",  # the frequencies of all shards
@@ -54,13 +53,9 @@ class Cluster:
     def __init__(self, arguments: Json, timeout: float, prefix: str) -> None:
         # The next node is asked after half of the timeout.
         self._arguments = CLIENT | arguments | {"timeout": timeout / 2}
-        self._timeout, self._prefix = timeout, prefix
+        self._timeout, self.prefix = timeout, prefix
         self._client: AsyncOpenSearch | None = None
         self._logged_at = float("-inf")
-
-    def connect(self, snapshot: Snapshot) -> ClusterEngine:
-        """Return the engine of a snapshot."""
-        return ClusterEngine(snapshot, self, f"{self._prefix}-{snapshot.id}")
 
     async def search(self, index: str, body: Json) -> Json:
         """Return the response of every shard."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import operator
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -29,6 +29,7 @@ from service.conditions import (
 )
 from service.engines.engine import Answer, F, Search
 from service.filtering.table import FacetCounts, Table
+from service.opensearch.cluster import NO_SOURCE, Cluster
 from service.schema.values import Json
 from service.search.groups import is_among_first, units_of
 from service.search.postings import FULL_WEIGHT, Integers
@@ -36,9 +37,6 @@ from service.search.query import ParsedQuery
 from service.search.ranking import EXACT_NAMES
 from service.snapshot.data import ResourceDocuments
 from service.snapshot.snapshot import Snapshot
-
-if TYPE_CHECKING:
-    from service.opensearch.cluster import Cluster
 
 ORDINAL = "ordinal"
 """The number of a service or of a document in the snapshot."""
@@ -65,7 +63,6 @@ FACET: Json = {
     "shard_size": UNLIMITED,  # every shard counts all values, so that sums are exact
     "order": [{"_count": "desc"}, {"_key": "asc"}],
 }
-NO_SOURCE = {"_source": False, "stored_fields": "_none_"}
 
 
 class Fields(NamedTuple):
@@ -272,6 +269,14 @@ class ClusterEngine:
         if by_group:
             keys += self._groups.penalties[units_of(best, self._groups)] / scale
         return np.concatenate((best[np.argsort(keys, kind="stable")], rest))
+
+
+class OpenSearch(Cluster):
+    """A cluster that has an index of each snapshot."""
+
+    def connect(self, snapshot: Snapshot) -> ClusterEngine:
+        """Return the engine of a snapshot."""
+        return ClusterEngine(snapshot, self, f"{self.prefix}-{snapshot.id}")
 
 
 def _any_of(clauses: list[Json]) -> Json:

@@ -22,8 +22,7 @@ from service.conditions import (
     ResourceFilters,
 )
 from service.engines.engine import Answer, Search
-from service.opensearch.cluster import Cluster as Connector
-from service.opensearch.engine import ClusterEngine
+from service.opensearch.engine import ClusterEngine, OpenSearch
 from service.snapshot.snapshot import Snapshot, open_snapshot
 from tests.opensearch.conftest import options_of
 from tests.support.cluster.cluster import Cluster
@@ -41,7 +40,7 @@ class Pair(NamedTuple):
 
     snapshot: Snapshot
     clustered: ClusterEngine
-    connector: Connector
+    connector: OpenSearch
 
     def run(self, compare: Callable[[], Awaitable[None]]) -> None:
         """Run a comparison on one event loop, and close the connections."""
@@ -59,7 +58,7 @@ def publish(cluster: Cluster, folder: Path, sources: list[str], prefix: str) -> 
     """Build a catalogue, and load it into the cluster."""
     out, options = folder / "artifacts", options_of(cluster, prefix).build
     assert main(["build", *sources, "--no-downloads", "--out", str(out), *options]) == 0
-    snapshot, connector = open_snapshot(out), Connector({"hosts": cluster.urls}, 60, prefix)
+    snapshot, connector = open_snapshot(out), OpenSearch({"hosts": cluster.urls}, 60, prefix)
     return Pair(snapshot, connector.connect(snapshot), connector)
 
 

@@ -16,7 +16,7 @@ from indexer.catalogue_file import name_source
 from indexer.options import BuildOptions, ClusterOptions
 from service.conditions import EndpointFilters, Filters
 from service.engines.engine import Engine, Search
-from service.opensearch.cluster import Cluster
+from service.opensearch.engine import OpenSearch
 from service.snapshot.snapshot import Snapshot, open_snapshot
 from tests.benchmarks.corpus import make_documents, make_queries
 from tests.benchmarks.services import write_services
@@ -55,11 +55,13 @@ def bench_engines(count: int) -> None:
         )
         built = build_snapshot(options)
         print(f"\nbuilt in {built.seconds:.1f} s, loaded in {built.stages[LOADING]:.1f} s")
-        connector = Cluster({"hosts": cluster.urls}, 60, ClusterOptions({}).prefix)
+        connector = OpenSearch({"hosts": cluster.urls}, 60, ClusterOptions({}).prefix)
         asyncio.run(_bench_searches(open_snapshot(out), connector, queries))
 
 
-async def _bench_searches(snapshot: Snapshot, connector: Cluster, queries: Sequence[str]) -> None:
+async def _bench_searches(
+    snapshot: Snapshot, connector: OpenSearch, queries: Sequence[str]
+) -> None:
     engines: dict[str, Engine] = {
         "embedded": snapshot.embedded,
         "opensearch": connector.connect(snapshot),
