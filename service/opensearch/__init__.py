@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+import re
 import ssl
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING
 
 from service.errors import needs_extra
+from service.schema.values import Json
 
 if TYPE_CHECKING:
     from service.settings import Settings
     from service.snapshot.snapshot import Connector
 
+URL = re.compile(
+    r"https?://([^/@]*@)?([\w.-]+|\[[\da-fA-F:.]+\])(:[1-9]\d{0,3}|:[1-6]\d{4})?(/.*)?"
+)
+
 
 def connector_of(settings: Settings) -> Connector | None:
-    """Return the connector of snapshots to a cluster, None for the embedded engine.
-
-    Raises as `client_arguments`.
-    """
+    """Return the connector to a cluster, None without one; raises as `client_arguments`."""
     if not settings.opensearch_url:
         return None
     arguments = client_arguments(settings.opensearch_url)
@@ -27,7 +29,7 @@ def connector_of(settings: Settings) -> Connector | None:
     return OpenSearch(arguments, settings.opensearch_timeout, settings.opensearch_prefix)
 
 
-def client_arguments(urls: str) -> dict[str, Any]:
+def client_arguments(urls: str) -> Json:
     """Return the arguments of a client of the nodes, whose URLs may have a user and a password.
 
     Raises RuntimeError without the extra, and ValueError for what is no URL; no message has one,
@@ -37,12 +39,7 @@ def client_arguments(urls: str) -> dict[str, Any]:
         raise RuntimeError(needs_extra("OpenSearch", "opensearch"))
     hosts = [url.strip() for url in urls.split(",")]
     for number, url in enumerate(hosts, 1):
-        try:
-            parts = urlsplit(url)
-            is_url = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
-        except ValueError:
-            is_url = False
-        if not is_url:
+        if not URL.fullmatch(url):
             raise ValueError(f"URL {number} of the cluster is none; write https://host:port")
     is_tls = any(url.startswith("https") for url in hosts)
     return {"hosts": hosts} | ({"ssl_context": ssl.create_default_context()} if is_tls else {})

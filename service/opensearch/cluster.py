@@ -11,7 +11,6 @@ import ssl
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
 
 from opensearchpy import AsyncOpenSearch
 from opensearchpy.exceptions import ConnectionError as ConnectionFailed
@@ -27,18 +26,14 @@ CLIENT: Json = {
     "retry_on_status": (429, 502, 503, 504),
     "dead_timeout": 5,  # seconds for which a failing node is not asked, doubled each time
 }
-NODE_TIMEOUT_SHARE = 0.5
-"""Share of the timeout after which the next node is asked."""
 NO_SOURCE = {"_source": False, "stored_fields": "_none_"}
 SEARCH = {
     "allow_partial_search_results": "false",
     "search_type": "dfs_query_then_fetch",  # the frequencies of all shards
 }
 LOG_INTERVAL = 5  # seconds
-FAILURES = (
-    OpenSearchException,
-    *(LookupError, TypeError, ValueError, AttributeError, RecursionError),  # of other programs
-)
+# Responses of other programs raise the errors after the first.
+FAILURES = (OpenSearchException, LookupError, TypeError, ValueError, AttributeError, RecursionError)
 REASONS: dict[str | int, str] = {
     401: "it refuses the credentials",
     403: "it forbids this to the user, or blocks the index",
@@ -50,18 +45,21 @@ logging.getLogger("opensearch").setLevel(logging.CRITICAL)
 
 
 class Cluster:
-    """The connections of one event loop to a cluster, made on first use."""
+    """The connections of one event loop to a cluster, made on first use.
 
-    def __init__(self, arguments: dict[str, Any], timeout: float) -> None:
-        self._arguments = CLIENT | arguments | {"timeout": NODE_TIMEOUT_SHARE * timeout}
-        self._timeout = timeout
+    prefix: of the names of its indexes, one for each snapshot
+    """
+
+    def __init__(self, arguments: Json, timeout: float, prefix: str) -> None:
+        # The next node is asked after half of the timeout.
+        self._arguments = CLIENT | arguments | {"timeout": timeout / 2}
+        self._timeout, self.prefix = timeout, prefix
         self._client: AsyncOpenSearch | None = None
         self._logged_at = float("-inf")
 
     async def search(self, index: str, body: Json) -> Json:
         """Return the response of every shard."""
-        if self._client is None:
-            self._client = AsyncOpenSearch(**self._arguments)
+        self._client = self._client or AsyncOpenSearch(**self._arguments)
         response: Json = await self._client.search(
             index=index, body=body | NO_SOURCE, params=SEARCH
         )
@@ -80,13 +78,13 @@ class Cluster:
             late = f"OpenSearch did not answer within {self._timeout:g} seconds; try again"
             raise EngineUnavailable(late) from None
         except FAILURES as error:
-            if cause_of(error).get("type") == "index_not_found_exception":
+            cause, reason, now = cause_of(error), reason_of(error), time.monotonic()
+            if cause.get("type") == "index_not_found_exception":
                 missing = "OpenSearch lacks the index of this snapshot; build it again"
                 raise IndexMissing(missing) from None
-            reason, now = reason_of(error), time.monotonic()
             if now - self._logged_at >= LOG_INTERVAL:  # in an outage, every request fails
                 self._logged_at = now
-                _log.error("OpenSearch: %s %s", reason, str(cause_of(error) or error)[:300])
+                _log.error("OpenSearch: %s %s", reason, str(cause or error)[:300])
             raise EngineUnavailable(f"OpenSearch: {reason}; try again") from None
 
     async def close(self) -> None:

@@ -1,5 +1,9 @@
 """The engine of an OpenSearch cluster: it matches, filters, orders, counts and ranks by BM25F.
 
+A service is a document of the index. Its nested `documents` are those that the embedded engine
+ranks it by: its endpoints, its other listed resources, or its own text if it has neither. Texts are
+stored as terms, whose frequencies are weighted by field, and values of facets by their numbers.
+
 Words are looked up in the lexicon of the snapshot, so that they match what they match embedded.
 The best matches are then ranked by meaning as well, by the vectors of the snapshot.
 """
@@ -7,121 +11,143 @@ The best matches are then ranked by meaning as well, by the vectors of the snaps
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from typing import Any
+import operator
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
 
 import numpy as np
-from msgspec.structs import replace
 
-from service.conditions import EndpointFilters, Filters, ResourceFilters
-from service.engines.engine import Answer, Search
-from service.opensearch.clauses import (
-    DOCUMENTS,
-    NUMBER,
-    OFFERS,
-    ORDINAL,
-    any_of,
-    any_value,
-    conditions,
-    endpoint_conditions,
-    facet_aggregations,
-    facet_counts,
-    nested,
-    of_words,
+from service.conditions import (
+    MAX_COUNTED,
+    OFFER_NETWORK,
+    PRICE,
+    EndpointFilters,
+    Filters,
+    Given,
+    ResourceFilters,
+    has_verdict,
 )
+from service.engines.engine import Answer, F, Search
+from service.filtering.table import FacetCounts, Table
 from service.opensearch.cluster import NO_SOURCE, Cluster
-from service.schema.responses import Explanation, WordScore
 from service.schema.values import Json
 from service.search.groups import is_among_first, units_of
-from service.search.postings import Integers, Mask
+from service.search.postings import FULL_WEIGHT, Integers
 from service.search.query import ParsedQuery
 from service.search.ranking import EXACT_NAMES
-from service.search.top_k import NO_ORDINALS
 from service.snapshot.data import ResourceDocuments
 from service.snapshot.snapshot import Snapshot
 
+ORDINAL = "ordinal"
+"""The number of a service or of a document in the snapshot."""
+DOCUMENTS = "documents"
+NUMBER = f"{DOCUMENTS}.{ORDINAL}"
+OFFERS = f"{DOCUMENTS}.offers"
+MATCHES = "matches"
+TERMS = f"{DOCUMENTS}.terms"
+LONGEST_TERM = 250  # characters; the whitespace tokenizer cuts those of more than 255
+UNLIMITED = 2**31 - 1
+BOUNDS: dict[Any, Callable[[Any], Json]] = {
+    operator.le: lambda value: {"lte": value},
+    operator.ge: lambda value: {"gte": value},
+    operator.eq: lambda value: {"gte": int(value), "lte": int(value)},
+    has_verdict: lambda value: {"gt": 0} if value else {"lt": 0},
+}
 EXACT_NAME = 1000
 """The score of a name that is the query: more than any sum."""
-MATCHES = "matches"
+ALL: Json = {"match_all": {}}
+NONE: Json = {"match_none": {}}
 RELEVANCE: Json = {"_score": {"order": "desc"}}
+FACET: Json = {
+    "size": MAX_COUNTED,
+    "shard_size": UNLIMITED,  # every shard counts all values, so that sums are exact
+    "order": [{"_count": "desc"}, {"_key": "asc"}],
+}
+
+
+class Fields(NamedTuple):
+    """The columns of a table, which are fields below a path of the index."""
+
+    table: Table
+    path: str = ""
+
+    def satisfy(self, given: Iterable[Given]) -> list[Json]:
+        """Return the clauses of conditions; values that no row has are none of them."""
+        clauses: list[Json] = []
+        for (_, _, column), value in given:
+            field = self.path + column.name
+            if column.holds is None:
+                numbers = {*map(self.table.columns[column.name].values.find, value)} - {None}
+                clauses.append({"terms": {field: [*numbers]}})
+            else:
+                clauses.append({"range": {field: BOUNDS[column.holds](value)}})
+        return clauses
+
+    def aggregations(self, facets: Iterable[str]) -> Json:
+        """Return the aggregations of facets."""
+        return {name: {"terms": {"field": self.path + name} | FACET} for name in facets}
+
+    def counts(self, facets: Iterable[str], counted: Json) -> FacetCounts | None:
+        """Return the counts of facets in the response to their aggregations."""
+        columns, found = self.table.columns, {}
+        for name in facets:
+            pairs = [(each["key"], each["doc_count"]) for each in counted[name]["buckets"]]
+            found[name] = [{"value": columns[name].values[n], "count": count} for n, count in pairs]
+        return found or None
 
 
 class ClusterEngine:
-    """Searches the index of one snapshot. A service is a group of documents, ranked by the best."""
+    """Searches the index of one snapshot, and explains no scores.
+
+    A service is a group of documents, ranked by the best.
+    """
 
     def __init__(self, snapshot: Snapshot, cluster: Cluster, index: str) -> None:
-        self._cluster, self._index = cluster, index
+        self._cluster, self._index, self._embedded = cluster, index, snapshot.embedded
         self._parser, self._vectors = snapshot.embedded.parser, snapshot.embedded.index.vectors
         self._header, self._config = self._parser.header, self._parser.header.config
-        self._services, self._endpoints = snapshot.filters, snapshot.endpoints.filters
-        self._groups, self._offers = snapshot.endpoints.groups, snapshot.offers
+        self._services = Fields(snapshot.filters)
+        self._endpoints = Fields(snapshot.endpoints.filters, f"{DOCUMENTS}.")
+        self._offers = Fields(snapshot.offers, f"{OFFERS}.")
+        self._groups = snapshot.endpoints.groups
         self._resources = ResourceDocuments(snapshot.resources, snapshot.endpoints)
 
     async def search_services(self, search: Search[Filters]) -> Answer:
         """Return one page of services, each ranked by the best of its documents."""
-        filters, query = search.filters, self._parser.parse(search.query)
-        order = RELEVANCE if filters.sort == "relevance" else {f"by_{filters.sort}": {}}
-        words = self._words(query, match=filters.match)
-        should = [nested(DOCUMENTS, words, score_mode="max", inner_hits=_inner_hits(1))]
-        if names := query.names[:EXACT_NAMES].tolist():
-            is_named = {"filter": any_value(ORDINAL, names), "boost": EXACT_NAME}
-            should.append({"constant_score": is_named})
-        body = {
-            "query": any_of(should, conditions(filters.given(), self._services)),
-            "sort": [_sort(order), {ORDINAL: "asc"}],
-            "size": self._depth(search),
-            "track_total_hits": True,
-            "aggs": facet_aggregations(self._services.columns, filters.facets),
-        }
-        async with self._cluster.request():
-            response = await self._search(body)
-            total, counted = response["hits"]["total"]["value"], response.get("aggregations", {})
-            documents, scores = self._documents(response)
-            similar, end = 0, self._header.endpoints
-            if order is RELEVANCE:
-                is_filled = not filters.has_conditions and filters.match == "any"
-                missing = (self._config.filled_up_to - total) * is_filled
-                documents, similar = self._rank(query, documents, scores, missing, by_group=True)
-            page = documents[search.offset :][: search.limit]
-            is_best = filters.best_endpoints or filters.explain
-            return Answer(
-                total + similar,
-                units_of(page, self._groups).tolist(),
-                total + similar,
-                similar,
-                facet_counts(self._services.columns, filters.facets, counted) or None,
-                [each if each < end else None for each in page.tolist() if is_best],
-                await self._explain(query, page, by_group=True) if filters.explain else None,
-            )
+        wanted = self._services.satisfy(search.filters.given())
+        answer = await self._search(
+            search, self._services, wanted, {f"by_{search.filters.sort}": {}}
+        )
+        return answer or await self._embedded.search_services(search)
 
     async def search_endpoints(self, search: Search[EndpointFilters]) -> Answer:
-        """Return one page of endpoints."""
-        filters = search.filters
-        wanted, of_offer = endpoint_conditions(filters, self._endpoints, self._offers)
+        """Return one page of endpoints; conditions of offers must hold together on one."""
+        filters, given = search.filters, search.filters.given()
+        of_offer = [pair for pair in given if pair[0].column.of_offer]
+        if of_offer:
+            of_offer += [pair for pair in given if pair[0].column is PRICE]
+        wanted = self._endpoints.satisfy(pair for pair in given if pair not in of_offer)
         wanted.append({"range": {NUMBER: {"lt": self._header.endpoints}}})
         order: Json = {f"{DOCUMENTS}.by_{filters.sort}": {}}
-        if filters.sort == "relevance":
-            order = RELEVANCE
-        elif filters.sort == "price" and of_offer:
-            of_these = {"path": OFFERS, "filter": {"bool": {"filter": of_offer}}}
-            order = {f"{OFFERS}.price": {"nested": of_these}}
-        is_filled = not filters.has_conditions and filters.match == "any"
-        mask = np.arange(self._header.documents) < self._header.endpoints if is_filled else None
-        return await self._search_documents(search, filters, wanted, order, mask)
+        if of_offer:
+            clauses = self._offers.satisfy(of_offer)
+            if all(each.column is not OFFER_NETWORK for each, _ in of_offer):
+                clauses.append({"term": {f"{OFFERS}.shadowed": 0}})
+            offers = {"bool": {"filter": clauses}}
+            wanted.append({"nested": {"path": OFFERS, "query": offers}})
+            if filters.sort == "price":
+                order = {f"{OFFERS}.price": {"nested": {"path": OFFERS, "filter": offers}}}
+        answer = await self._search(search, self._endpoints, wanted, order, filters.per_service)
+        return answer or await self._embedded.search_endpoints(search)
 
     async def search_resources(self, search: Search[ResourceFilters]) -> Answer:
         """Return one page of listed resources, whose filters are evaluated on the snapshot."""
-        mask = self._resources.documents(search.filters)
-        wanted = [{"term": {f"{DOCUMENTS}.is_listed": 1}}]
-        is_filled = not search.filters.has_conditions
-        if not is_filled:
-            wanted = [any_value(NUMBER, np.flatnonzero(mask).tolist())]
-        every = EndpointFilters(per_service=0)
-        answer = await self._search_documents(
-            search, every, wanted, RELEVANCE, mask if is_filled else None
-        )
-        documents = np.array(answer.ordinals, np.int64)
-        return replace(answer, ordinals=self._resources.of_documents(documents).tolist())
+        wanted: Json = {"term": {f"{DOCUMENTS}.is_listed": 1}}
+        if search.filters.has_conditions:
+            mask = self._resources.documents(search.filters)
+            wanted = {"terms": {NUMBER: np.flatnonzero(mask).tolist()}}
+        answer = await self._search(search, self._endpoints, [wanted], RELEVANCE)
+        return answer or await self._embedded.search_resources(search)
 
     async def count(self, search: Search[Filters]) -> int:
         """Return the exact count of the services that match."""
@@ -130,67 +156,79 @@ class ClusterEngine:
     async def check(self) -> None:
         """Raise EngineUnavailable unless all shards of the index can be searched."""
         async with self._cluster.request():
-            await self._search({"size": 0})
+            await self._cluster.search(self._index, {"size": 0})
 
-    async def _search(self, body: Json) -> Json:
-        return await self._cluster.search(self._index, body)
-
-    def _words(self, query: ParsedQuery, wanted: Sequence[Json] = (), match: str = "any") -> Json:
-        """Return the clause of the documents that match and satisfy conditions."""
-        words = of_words(query, self._parser.term, self._config, match_all=match == "all")
-        return {"bool": {"must": [words], "filter": wanted}}
-
-    async def _search_documents(
+    async def _search(
         self,
-        search: Search[Any],
-        filters: EndpointFilters,
-        wanted: Sequence[Json],
+        search: Search[F],
+        fields: Fields,
+        wanted: list[Json],
         order: Json,
-        mask: Mask | None,
-    ) -> Answer:
-        """Return one page of documents; similar ones are of the mask, and none without one.
+        per_service: int = 0,
+    ) -> Answer | None:
+        """Return one page of the nested documents, or of services by their best ones.
 
-        The first k documents are of the k services whose own first documents are first.
+        The first k nested documents are of the k services whose own first documents are first.
+        Return None for few matches, to which the embedded engine adds similar rows.
+
+        fields: of the services, or of the nested documents
+        wanted: clauses that these satisfy
         """
-        query, per_service = self._parser.parse(search.query), filters.per_service
-        clause = self._words(query, wanted, filters.match)
-        facets = self._endpoints.columns
-        counts = facet_aggregations(facets, filters.facets, f"{DOCUMENTS}.")
-        matches = {MATCHES: {"filter": clause, "aggs": counts}}
-        least = self._config.filled_up_to  # all matches are known where similar rows are added
-        inner = _inner_hits(max(per_service, least) if per_service else self._depth(search), order)
+        query, filters, config = self._parser.parse(search.query), search.filters, self._config
+        by_group, facets = fields is self._services, getattr(filters, "facets", ())
+        if getattr(filters, "sort", "relevance") == "relevance":
+            order = RELEVANCE
+        depth = max(search.offset + search.limit, config.reranked)
+        clause = self._words(query, match_all=filters.match == "all")
+        if by_group:
+            size, matches, scope, own = 1, ALL, {"filter": ALL}, RELEVANCE
+        else:
+            matches = clause = {"bool": {"must": [clause], "filter": wanted}}
+            size, scope, own = per_service or depth, {"nested": {"path": DOCUMENTS}}, _sort(order)
+        hits = {"size": size, "sort": [own, {NUMBER: "asc"}], **NO_SOURCE}
+        words = {"path": DOCUMENTS, "query": clause, "score_mode": "max", "inner_hits": hits}
+        names = {"terms": {ORDINAL: query.names[:EXACT_NAMES].tolist() if by_group else []}}
+        named = {"constant_score": {"filter": names, "boost": EXACT_NAME}}
+        should = {"should": [{"nested": words}, named], "minimum_should_match": 1}
+        counts = {MATCHES: {"filter": matches, "aggs": fields.aggregations(facets)}}
         body = {
-            "query": nested(DOCUMENTS, clause, score_mode="max", inner_hits=inner),
-            "sort": [_sort(order, clause), {ORDINAL: "asc"}],
-            "size": self._depth(search),
-            "aggs": {MATCHES: {"nested": {"path": DOCUMENTS}, "aggs": matches}},
+            "query": {"bool": should | {"filter": wanted if by_group else []}},
+            "sort": [_sort(order, None if by_group else clause), {ORDINAL: "asc"}],
+            "size": depth,
+            "aggs": {MATCHES: scope | {"aggs": counts}},
         }
         async with self._cluster.request():
             response, listed = await asyncio.gather(
-                self._search(body), self._count_listed(clause, per_service)
+                self._cluster.search(self._index, body), self._count_listed(clause, per_service)
             )
-            counted = response["aggregations"][MATCHES][MATCHES]
-            documents, values = self._documents(response)
-            keys = -values if order is RELEVANCE else values
-            first = np.lexsort((documents, units_of(documents, self._groups), keys))
-            documents, total, similar = documents[first], counted["doc_count"], 0
-            if order is RELEVANCE:
-                missing = 0 if mask is None else self._config.filled_up_to - total
-                documents, similar = self._rank(query, documents, values[first], missing, mask)
-            if per_service:
-                is_whole = len(documents) == total + similar
-                owners = units_of(documents, self._groups)
-                documents = documents[is_among_first(owners, per_service)]
-                listed = len(documents) if is_whole else listed
-            page = documents[search.offset :][: search.limit]
-            return Answer(
-                total + similar,
-                page.tolist(),
-                listed if per_service else total + similar,
-                similar,
-                facet_counts(facets, filters.facets, counted) or None,
-                explanations=await self._explain(query, page) if filters.explain else None,
-            )
+            found = response["aggregations"][MATCHES][MATCHES]
+            documents = self._rank(query, response, order, by_group=by_group)
+            total, counted = found["doc_count"], fields.counts(facets, found)
+        is_filled = order is RELEVANCE and filters.match == "any" and not filters.has_conditions
+        if is_filled and self._vectors is not None and total < config.filled_up_to:
+            return None
+        if per_service:
+            owners = units_of(documents, self._groups)
+            documents = documents[is_among_first(owners, per_service)]
+        page, best = documents[search.offset :][: search.limit], []
+        if getattr(filters, "best_endpoints", False):
+            best = [each if each < self._header.endpoints else None for each in page.tolist()]
+        rows = units_of(page, self._groups if by_group else None)
+        if isinstance(filters, ResourceFilters):
+            rows = self._resources.of_documents(page)
+        listed = listed if per_service else total
+        return Answer(total, rows.tolist(), listed, facets=counted, best_endpoints=best)
+
+    def _words(self, query: ParsedQuery, *, match_all: bool) -> Json:
+        """Return the clause of the documents that have any word, or all that are required."""
+        words: dict[bool, list[Json]] = {True: [], False: []}
+        for each in query.expansions:
+            terms = [(self._parser.term(n)[:LONGEST_TERM], w / FULL_WEIGHT) for n, w in each.terms]
+            own = [{"term": {TERMS: {"value": text, "boost": boost}}} for text, boost in terms]
+            words[each.required].append(_any_of(own))
+        if match_all:
+            return {"bool": {"must": words[True] or [NONE], "should": words[False]}}
+        return _any_of([*words[True], *words[False]])
 
     async def _count_listed(self, clause: Json, per_service: int) -> int:
         """Return how many of the matches are among the first of their service."""
@@ -199,111 +237,51 @@ class ClusterEngine:
         every = {"constant_score": {"filter": clause}}  # so that a score is a count of documents
         least = {"source": f"Math.min(_score.doubleValue(), {per_service})"}
         body = {
-            "query": nested(DOCUMENTS, every, score_mode="sum"),
+            "query": {"nested": {"path": DOCUMENTS, "query": every, "score_mode": "sum"}},
             "size": 0,
             "aggs": {MATCHES: {"sum": {"script": least}}},
         }
-        return int((await self._search(body))["aggregations"][MATCHES]["value"])
+        response = await self._cluster.search(self._index, body)
+        return int(response["aggregations"][MATCHES]["value"])
 
-    def _depth(self, search: Search[Any]) -> int:
-        """Return how many of the first rows a page needs: those that are ranked again are whole."""
-        return max(search.offset + search.limit, self._config.reranked)
-
-    def _documents(self, response: Json) -> tuple[Integers, Any]:
-        """Return the documents in a response, and the scores or values that order them.
+    def _rank(self, query: ParsedQuery, response: Json, order: Json, *, by_group: bool) -> Integers:
+        """Return the documents in a response in their order: the best by words by meaning as well.
 
         A service that is found by its name alone has its first document.
         """
-        first_of, pairs = self._groups.documents_of, []
+        pairs: list[tuple[float, int]] = []
         for hit in response["hits"]["hits"]:
-            own = hit["inner_hits"][DOCUMENTS]["hits"]["hits"]
-            pairs += [each["sort"] for each in own] or [(0, first_of(hit["sort"][-1])[0])]
-        values, documents = np.array(pairs, np.float64).reshape(-1, 2).T
-        if documents.max(initial=-1) >= self._header.documents:
-            raise ValueError("the response has documents that are not in the snapshot")
-        return documents.astype(np.int64), values
-
-    def _rank(
-        self,
-        query: ParsedQuery,
-        documents: Integers,
-        scores: Any,
-        missing: int,
-        mask: Mask | None = None,
-        *,
-        by_group: bool = False,
-    ) -> tuple[Integers, int]:
-        """Return documents in the order of words and meaning, and how many similar ones are added.
-
-        Up to `missing` of the nearest ones that a mask allows are added.
-        """
-        depth, added = self._config.reranked, NO_ORDINALS
-        if missing > 0 and query.vector is not None and self._vectors is not None:
-            config, groups = self._config, self._groups if by_group else None
-            per_group = 1 if by_group else config.filled_per_group
-            nearest = self._vectors.nearest(
-                query.vector, config.filled_up_to, per_group, config.least_similarity, mask
-            )
-            is_match = np.isin(units_of(nearest, groups), units_of(documents, groups))
-            added = nearest[~is_match][:missing]
-        best = np.concatenate((documents[:depth], added))
-        _, similar, penalties, is_exact = self._weigh(query, best, by_group=by_group)
-        keys = penalties - similar
-        keys[: len(best) - len(added)] -= scores[:depth]
-        order = np.lexsort((keys, ~is_exact))
-        return np.concatenate((best[order], documents[depth:])), len(added)
-
-    def _weigh(
-        self, query: ParsedQuery, documents: Integers, *, by_group: bool
-    ) -> tuple[Any, Any, Any, Mask]:
-        """Return the cosines of documents, what they add, what size takes, whose name is exact."""
-        cosines, penalties = np.zeros((2, len(documents)))
-        is_exact = np.zeros(len(documents), np.bool_)
-        scale, services = self._config.impact_scale, units_of(documents, self._groups)
+            key, service = hit["sort"]
+            own = [each["sort"] for each in hit["inner_hits"][DOCUMENTS]["hits"]["hits"]]
+            if by_group:
+                own = [(key, own[0][1] if own else self._groups.documents_of(service)[0])]
+            pairs += own
+        keys, numbers = np.array(pairs, np.float64).reshape(-1, 2).T
+        keys, documents = -keys if order is RELEVANCE else keys, numbers.astype(np.int64)
+        first = np.lexsort((documents, units_of(documents, self._groups), keys))
+        if order is not RELEVANCE:
+            return documents[first]
+        best, rest = np.split(documents[first], [self._config.reranked])
+        keys, scale = keys[first][: len(best)], self._config.impact_scale
         if query.vector is not None and self._vectors is not None:
-            cosines = self._vectors.similarities(query.vector, documents).astype(np.float64)
+            similarities = self._vectors.similarities(query.vector, best)
+            keys -= similarities * (query.similarity_weight / scale)
         if by_group:
-            penalties = self._groups.penalties.take(services) / scale
-            is_exact = np.isin(services, query.names[:EXACT_NAMES])
-        return cosines, cosines * query.similarity_weight / scale, penalties, is_exact
-
-    async def _explain(
-        self, query: ParsedQuery, documents: Integers, *, by_group: bool = False
-    ) -> list[Explanation]:
-        """Return the parts of the scores of documents: each term is searched for alone."""
-        terms = [(each, term) for each in query.expansions for term in each.terms]
-        wanted, size = [any_value(NUMBER, documents.tolist())], len(documents)
-        inner, searches = _inner_hits(max(size, 1)), []
-        for each, term in terms:
-            own = query._replace(expansions=[each._replace(terms=[term])])
-            clause = nested(DOCUMENTS, self._words(own, wanted), inner_hits=inner)
-            searches.append(self._search({"query": clause, "size": size}))
-        found = [self._documents(each) for each in await asyncio.gather(*searches)]
-        scores = [dict(zip(*map(np.ndarray.tolist, each), strict=True)) for each in found]
-        parts, explanations = self._weigh(query, documents, by_group=by_group), []
-        for place, document in enumerate(documents.tolist()):
-            cosine, similar, penalty, is_exact = (part[place].item() for part in parts)
-            similarity = None if query.vector is None else round(cosine, 4)
-            words = [
-                WordScore(each.word, self._parser.term(number), own[document])
-                for (each, (number, _)), own in zip(terms, scores, strict=True)
-                if document in own
-            ]
-            score = sum(word.score for word in words) + similar - penalty
-            explanations.append(Explanation(score, words, similarity, similar, penalty, is_exact))
-        return explanations
+            keys += self._groups.penalties[units_of(best, self._groups)] / scale
+        return np.concatenate((best[np.argsort(keys, kind="stable")], rest))
 
 
 class OpenSearch(Cluster):
     """A cluster that has an index of each snapshot."""
 
-    def __init__(self, arguments: Json, timeout: float, prefix: str) -> None:
-        super().__init__(arguments, timeout)
-        self._prefix = prefix
-
     def connect(self, snapshot: Snapshot) -> ClusterEngine:
         """Return the engine of a snapshot."""
-        return ClusterEngine(snapshot, self, f"{self._prefix}-{snapshot.id}")
+        return ClusterEngine(snapshot, self, f"{self.prefix}-{snapshot.id}")
+
+
+def _any_of(clauses: list[Json]) -> Json:
+    """Return the clause of what satisfies any of these; an empty list would match everything."""
+    return {"bool": {"should": [NONE, *clauses], "minimum_should_match": 1}}
 
 
 def _sort(order: Json, clause: Json | None = None) -> Json:
@@ -314,7 +292,3 @@ def _sort(order: Json, clause: Json | None = None) -> Json:
     if clause is not None:
         options = {"nested": {"path": DOCUMENTS, "filter": clause} | options}
     return {field: options | {"order": "asc", "mode": "min"}}
-
-
-def _inner_hits(size: int, order: Json = RELEVANCE) -> Json:
-    return {"size": size, "sort": [_sort(order), {NUMBER: "asc"}], **NO_SOURCE}

@@ -16,7 +16,7 @@ from tests.opensearch.conftest import EngineOptions, options_of
 from tests.support.cluster.cluster import Cluster
 from tests.support.cluster.stub import Answer, Stub, run_stub
 from tests.support.processes import ServiceProcess, run_service
-from tests.support.running import eventually, serve, service, write_lines
+from tests.support.running import Json, eventually, serve, service, write_lines
 from tests.support.sources.x402 import resource
 
 RECORDS = [service(f"s{number}", description="tides") for number in range(60)]
@@ -182,13 +182,18 @@ def served_by(stub: Stub, timeout: str = "30") -> tuple[str, ...]:
     return ("--opensearch-url", url, "--opensearch-timeout", timeout, "--cache-bytes", "0")
 
 
+def hit(number: int) -> Json:
+    """Return a match, whose best document has a number."""
+    own = {"hits": {"hits": [{"_score": 2.0, "sort": [2.0, number]}]}}
+    return {"_score": 2.0, "sort": [2.0, 0], "inner_hits": {"documents": own}}
+
+
 def found(**fields: Any) -> Answer:
     """Return an answer with one match."""
-    own = {"hits": {"hits": [{"_score": 2.0, "sort": [2.0, 0]}]}}
-    hits = [{"_score": 2.0, "sort": [2.0, 0], "inner_hits": {"documents": own}}]
     shards = {"total": 3, "successful": 3}
-    whole = {"timed_out": False, "_shards": shards, "hits": {"total": {"value": 1}, "hits": hits}}
-    return 200, whole | fields
+    counted = {"matches": {"matches": {"doc_count": 1}}}
+    whole = {"timed_out": False, "_shards": shards, "hits": {"hits": [hit(0)]}}
+    return 200, whole | {"aggregations": counted} | fields
 
 
 @pytest.mark.parametrize(
@@ -198,8 +203,10 @@ def found(**fields: Any) -> Answer:
         found(_shards={"total": 3, "successful": 2}),
         (200, '{"timed_out": false, "hi'),
         (200, "<html>Welcome</html>"),
-        found(hits={"total": {"value": 1}, "hits": [{"sort": [2.0, len(RECORDS)]}]}),
-        found(hits={"total": {"value": 1}}),
+        found(hits={"hits": [{"sort": [2.0, len(RECORDS)]}]}),
+        found(hits={"hits": [hit(len(RECORDS))]}),
+        found(hits={}),
+        found(aggregations={}),
         (404, "<html>Not here</html>"),
         (400, {"error": {"type": "parsing_exception", "reason": "no"}, "status": 400}),
         (401, {}),

@@ -7,9 +7,9 @@ from collections import defaultdict
 import pytest
 
 from indexer.__main__ import main
-from indexer.opensearch.documents import ClusterDocuments
+from indexer.opensearch.loading import read_documents
 from service.conditions import Filters
-from service.opensearch.clauses import DOCUMENTS, ORDINAL
+from service.opensearch.engine import DOCUMENTS, ORDINAL
 from service.search.postings import FULL_WEIGHT, PostingLists
 from service.snapshot.snapshot import Snapshot, open_snapshot
 from service.storage.container import open_arrays, writing_arrays
@@ -31,9 +31,11 @@ def documents(snapshot: Snapshot, tmp_path_factory: pytest.TempPathFactory) -> l
     with writing_arrays(folder / "annotations.arrays") as writer:
         write_texts(writer, "annotations", [b""] * len(snapshot.services))
     return [
-        *ClusterDocuments(
-            snapshot, Texts(open_arrays(folder / "annotations.arrays"), "annotations")
-        ).read()
+        *read_documents(
+            snapshot,
+            Texts(open_arrays(folder / "annotations.arrays"), "annotations"),
+            snapshot.embedded.parser.header.config,
+        )
     ]
 
 
@@ -48,12 +50,7 @@ def test_documents_have_the_terms_that_the_postings_have(
         for ordinal in own.ordinals.tolist():
             expected[ordinal].add(parser.term(term))
     found = {
-        each[ORDINAL]: {
-            term
-            for name, text in each.items()
-            if name.startswith("weight_")
-            for term in text.split()
-        }
+        each[ORDINAL]: {term.partition("|")[0] for term in each["terms"].split()}
         for service in documents
         for each in service[DOCUMENTS]
     }

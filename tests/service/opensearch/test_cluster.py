@@ -60,7 +60,7 @@ def search(urls: str, times: int = 1, timeout: float = 5) -> None:
     """Search by a client of its own; raises the last error."""
 
     async def search_and_close() -> None:
-        cluster = Cluster(client_arguments(urls), timeout)
+        cluster = Cluster(client_arguments(urls), timeout, "shop")
         try:
             for _ in range(times):
                 async with cluster.request():
@@ -147,7 +147,7 @@ def test_an_index_is_missing_only_if_opensearch_says_so() -> None:
 
 def test_failures_are_logged_now_and_then(caplog: pytest.LogCaptureFixture) -> None:
     async def fail() -> None:
-        cluster = Cluster(client_arguments("http://127.0.0.1:1"), 5)
+        cluster = Cluster(client_arguments("http://127.0.0.1:1"), 5, "shop")
         for _ in range(5):
             with pytest.raises(EngineUnavailable):
                 async with cluster.request():
