@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from service.storage.container import SUFFIX, write_arrays
+from service.storage.container import write_arrays
 
 KEY_SIZE = 16
 """The bytes of the hash of a record."""
@@ -69,8 +69,3 @@ def write_records(folder: Path, texts: Iterable[bytes]) -> Keys:
     arrays = {"offsets": offsets, "hashes": keys.view("<u8")}
     write_arrays(folder / "records.arrays", arrays)
     return keys
-
-
-def arrays_path(path: Path) -> Path:
-    """Return the path of a file of arrays."""
-    return path.with_name(path.name + SUFFIX)

@@ -152,7 +152,8 @@ def open_columns(path: Path) -> RecordColumns:
 def merge_columns(path: Path, parts: Sequence[RecordColumns], rows: Integers) -> None:
     """Write the services of these rows of all parts together, in this order.
 
-    One array is in memory at a time. Strings are numbered anew in the order of their first use.
+    One array is in memory at a time. Strings that no row uses are dropped, and the others numbered
+    anew.
     """
     arrays = [part.arrays for part in parts]
     counts = np.concatenate([part.services["endpoints"] for part in parts])

@@ -30,11 +30,6 @@ class Ragged(NamedTuple):
         """Where each row starts, and the last one stops."""
         return bounds_of(self.sizes)
 
-    @property
-    def owners(self) -> npt.NDArray[np.int32]:
-        """The row of each item."""
-        return np.repeat(np.arange(len(self.sizes), dtype=np.int32), self.sizes)
-
     def take(self, rows: AnyIntegers) -> Ragged:
         """Return these rows, in this order."""
         return Ragged(self.sizes[rows], self.items[positions(self.bounds, rows)])
@@ -79,13 +74,6 @@ def positions(bounds: Integers, rows: AnyIntegers) -> Integers:
     sizes = np.diff(bounds)[rows]
     own = bounds_of(sizes)
     return np.arange(own[-1]) + np.repeat(bounds[rows] - own[:-1], sizes)
-
-
-def rank_texts(texts: Sequence[bytes]) -> tuple[list[bytes], Integers]:
-    """Return the distinct texts in byte order, and the position of each text among them."""
-    ordered = sorted(set(texts))
-    rank = {text: position for position, text in enumerate(ordered)}
-    return ordered, np.fromiter(map(rank.__getitem__, texts), np.int64, len(texts))
 
 
 def ragged_texts(texts: Sequence[bytes]) -> Ragged:

@@ -69,7 +69,7 @@ def compile_postings(
     path: Path,
     config: SearchConfig = SEARCH_CONFIG,
 ) -> None:
-    """Write the index of a `Searcher` and a `QueryParser`.
+    """Write the file of an `Index` and a `QueryParser` of `service.search`.
 
     prior: float64[documents], -1 to 1
     """

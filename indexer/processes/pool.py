@@ -9,6 +9,7 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
@@ -16,6 +17,7 @@ from contextlib import contextmanager, suppress
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from threading import Thread
+from types import ModuleType
 from typing import Any, Self, TypeVar
 
 from indexer.errors import IndexerError
@@ -59,7 +61,7 @@ class Pool:
         if self.workers > 1:
             if self._executor is None:
                 self._executor = self._start()
-            with _ends_reported():
+            with _ends_reported(), _without_main():
                 return self._executor.submit(_call, function, arguments)
         future = Future[T]()
         try:
@@ -119,6 +121,20 @@ def _ends_reported() -> Iterator[None]:
         raise IndexerError(
             "a process of this build ended before its work was done; is there enough memory for it?"
         ) from error
+
+
+@contextmanager
+def _without_main() -> Iterator[None]:
+    """Hide `__main__` from a process that starts, which would import it.
+
+    A script that builds without a `__main__` guard would run again in every worker.
+    """
+    main = sys.modules["__main__"]
+    sys.modules["__main__"] = ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = main
 
 
 def _begin(lifeline: Connection) -> None:

@@ -1,1 +1,1 @@
-"""Writers of postings, vectors, filters and offers, which search and filtering read."""
+"""Writers of filters, offers and popularity, which `service.filtering` reads."""

@@ -27,7 +27,6 @@ from service.storage.texts import IdTable
 
 NONE = -1
 """The number of an absent row."""
-"""The row of what has none in another table, and the number of no offer."""
 
 
 class Selection(NamedTuple):

@@ -1,1 +1,1 @@
-"""Memory-mapped structures: plain arrays, hash tables, sorted strings, JSON records."""
+"""Memory-mapped structures: plain arrays, texts by ordinal, sorted strings."""

@@ -20,7 +20,6 @@ from msgspec import Meta, Struct
 
 from service.errors import SnapshotDamaged
 
-SUFFIX = ".arrays"
 MAGIC = b"ARRAYS\x02\n"
 ALIGNMENT = 64  # bytes, a cache line
 START = len(MAGIC) + 8  # bytes before the first array

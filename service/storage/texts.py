@@ -25,8 +25,6 @@ from service.storage.container import (
     writing_arrays,
 )
 
-Hashes = npt.NDArray[np.uint64]
-
 
 class Texts:
     """JSON texts by ordinal, joined by commas.

@@ -48,7 +48,7 @@ class Encoder:
     pieces: one a line
     rows, scales: int8[pieces, dimensions], and the factor of each vector
 
-    `indexer.encoder.encoding.TextEncoder` encodes documents to the same `dimensions`.
+    `indexer.encoder.encoding.TextEncoder` encodes documents by the same pieces.
     """
 
     def __init__(self, path: Path) -> None:
@@ -56,7 +56,6 @@ class Encoder:
         pieces = arrays["pieces"].tobytes().decode().split("\n")
         self.numbers = dict(zip(pieces, range(len(pieces)), strict=True))
         self.rows, self.scales = arrays["rows"], arrays["scales"]
-        self.dimensions = self.rows.shape[1]
         self._factors = self.scales.astype(np.int32)
 
     def pieces(self, word: str) -> tuple[int, ...]:

@@ -94,7 +94,8 @@ class VectorIndex:
 
         A sample tells in how many signs they differ at most. Of many equal texts the first count.
         """
-        different = np.zeros(len(self._rows), np.uint8)
+        most_different = self._signs.itemsize * 8 * len(self._signs)
+        different = np.zeros(len(self._rows), np.min_scalar_type(most_different))
         for signs, own in zip(self._signs, signs_of(query.components[np.newaxis]), strict=True):
             different += np.bitwise_count(signs ^ own)
         sampled = COMPARED // SAMPLED

@@ -108,7 +108,9 @@ def test_services_have_the_values_of_their_records(given_records: list[Json]) ->
     assert values(columns, "network") == [distinct(each, network_key) for each in labels]
     ranges: list[dict[str, tuple[float, float]]] = [{} for _ in given_records]
     for owner, (currency, lowest, highest) in zip(
-        runs["prices"].owners.tolist(), runs["prices"].items.tolist(), strict=True
+        np.repeat(np.arange(len(runs["prices"].sizes)), runs["prices"].sizes).tolist(),
+        runs["prices"].items.tolist(),
+        strict=True,
     ):
         ranges[owner][strings[currency]] = (lowest, highest)
     assert ranges == [price_ranges(each) for each in given_records]

@@ -104,6 +104,27 @@ def test_of_a_large_catalogue_few_vectors_are_compared(
     assert COMPARED / 2 <= compared[0] <= 2 * COMPARED
 
 
+def test_a_vector_that_differs_in_256_signs_is_not_compared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted = np.where(np.arange(256) % 2, 100, -100).astype(np.int32)
+    rows = rng.integers(-100, 101, (COMPARED_WHOLE + 1, 256)).astype(np.int8)
+    opposite = 5
+    rows[opposite] = -wanted
+    vectors = opened(tmp_path, rows)
+    compared: list[int] = []
+    similarities = VectorIndex.similarities
+
+    def recorded(own: VectorIndex, asked: QueryVector, documents: npt.NDArray[np.int64]) -> object:
+        compared.extend(documents.tolist())
+        return similarities(own, asked, documents)
+
+    monkeypatch.setattr(VectorIndex, "similarities", recorded)
+    vectors.nearest(query(wanted), K, 1, 0.0, None)
+    assert compared
+    assert opposite not in compared
+
+
 def test_the_same_vectors_have_the_same_bytes(encoded: Rows, tmp_path: Path) -> None:
     for name in ("one", "other"):
         write_vectors(tmp_path / name, encoded)

@@ -163,6 +163,25 @@ def test_workers_answer_where_standard_streams_are_closed(closed: str) -> None:
     assert subprocess.run(arguments, cwd=ROOT, check=False, timeout=TIMEOUT).returncode == 0
 
 
+def test_a_script_without_a_main_guard_runs_once(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        "print('started', flush=True)\n"
+        "from indexer.processes.pool import Pool\n"
+        "with Pool(2, 2**40) as pool:\n"
+        "    print(pool.map(abs, [(-1,), (-2,)], lambda _: None, [1, 1]))\n"
+    )
+    ran = subprocess.run(
+        [sys.executable, script],
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        check=False,
+        text=True,
+        timeout=TIMEOUT,
+    )
+    assert (ran.stdout, ran.returncode) == ("started\n[1, 2]\n", 0), ran.stderr
+
+
 ENDS: dict[str, tuple[Callable[..., Any], str]] = {
     "killed": (kill_itself, "ended before its work was done; is there enough memory for it?"),
     "out of room": (
