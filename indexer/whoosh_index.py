@@ -70,6 +70,8 @@ def update_whoosh_index(artifacts: Path, snapshot_id: str) -> list[str]:
             return []
         whoosh = index.open_dir(str(folder), schema=SCHEMA) if state else None
         if whoosh is None or whoosh.doc_count_all() > 2 * whoosh.doc_count():
+            if folder.is_symlink() or folder.is_file():
+                folder.unlink()
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir()
             whoosh = index.create_in(str(folder), SCHEMA)

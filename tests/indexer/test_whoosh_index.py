@@ -149,6 +149,20 @@ def test_indexes_of_an_earlier_release_are_removed(tmp_path: Path) -> None:
     check_answers(tmp_path, "one", SERVICES)
 
 
+@pytest.mark.parametrize("is_link", [False, True])
+def test_what_is_no_folder_gives_way_to_the_index(tmp_path: Path, *, is_link: bool) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "file").touch()
+    if is_link:
+        (tmp_path / WHOOSH).symlink_to(elsewhere)
+    else:
+        (tmp_path / WHOOSH).touch()
+    write_index(tmp_path, "one", SERVICES)
+    check_answers(tmp_path, "one", SERVICES)
+    assert (elsewhere / "file").exists()
+
+
 @pytest.fixture
 def written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder of an index from which nothing may be unpickled."""
