@@ -33,6 +33,8 @@ from indexer.report import Report, make_report, recall, remember, write_sources
 from indexer.snapshot.compare import compare_with_served
 from indexer.storing import StoredServices, store_services
 from indexer.whoosh_index import update_whoosh_index
+from service.arrays.container import open_arrays
+from service.arrays.texts import Texts
 from service.artifacts.downloads import make_downloads, name_current
 from service.artifacts.publishing import (
     kept_snapshots,
@@ -54,8 +56,6 @@ from service.snapshot.manifest import (
     verify,
 )
 from service.snapshot.publication import SNAPSHOTS, read_current
-from service.storage.container import open_arrays
-from service.storage.texts import Texts
 
 if TYPE_CHECKING:
     from indexer.opensearch.loading import SearchCluster

@@ -7,7 +7,7 @@ import io
 import zlib
 
 from indexer.text import GZIP_MAGIC
-from service.storage.files import zstd
+from service.arrays.files import zstd
 
 ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 DAMAGES = (EOFError, zlib.error, gzip.BadGzipFile, zstd.ZstdError)

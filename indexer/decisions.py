@@ -13,9 +13,9 @@ from msgspec import Struct
 
 from indexer.errors import SourceError
 from indexer.intake.findings import Conflict
+from service.arrays.files import sha256
+from service.arrays.texts import text_hash
 from service.snapshot.manifest import File
-from service.storage.files import sha256
-from service.storage.texts import text_hash
 
 FILE = "decisions.json"
 MAX_CONFLICTS = 10_000

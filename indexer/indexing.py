@@ -9,17 +9,17 @@ import numpy as np
 from indexer.assembly import BuildContext
 from indexer.derive.columns import open_columns
 from indexer.index.documents import NO_DOCUMENT, Documents, OtherTexts
+from indexer.index.filters import write_services
+from indexer.index.popularity import Popularity, popularity_of
 from indexer.index.postings import Doubles, compile_postings
 from indexer.index.vectors import document_vectors, write_vectors
 from indexer.processes.pool import wait_for
 from indexer.processes.resources import release_memory
-from indexer.search.filters import write_services
-from indexer.search.popularity import Popularity, popularity_of
 from indexer.snapshot.endpoints import IndexedEndpoints, write_endpoints
 from indexer.snapshot.listings import write_listings
 from indexer.storing import StoredServices
-from service.storage.container import writing_arrays
-from service.storage.texts import write_summaries
+from service.arrays.container import writing_arrays
+from service.arrays.texts import write_summaries
 
 
 def write_index(

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from service.storage.container import write_arrays
+from service.arrays.container import write_arrays
 
 KEY_SIZE = 16
 """The bytes of the hash of a record."""

@@ -14,12 +14,12 @@ from indexer.intake.fingerprint import Fingerprint
 from indexer.intake.sources import Inputs
 from indexer.snapshot.compare import ChangeCounts
 from indexer.text import one_line
+from service.arrays.files import read_json, sha256
 from service.errors import SnapshotUnavailable
 from service.schema.status import SourceState
 from service.schema.values import format_timestamp
 from service.snapshot.manifest import Manifest, read_manifest
 from service.snapshot.publication import SNAPSHOTS, SOURCES, read_current
-from service.storage.files import read_json, sha256
 
 LAST = "last.json"
 """The file in the artifacts folder that holds the report of the last build."""

@@ -11,20 +11,20 @@ from indexer.assembly import Assembled, BuildContext
 from indexer.catalogue.table import decode_resource
 from indexer.derive.deriving import Annotated
 from indexer.derive.deriving import write_annotations as keep_annotations
+from indexer.index.offers import OfferWriter
+from indexer.index.popularity import Payers
 from indexer.intake.findings import NO_ADVICE
 from indexer.progress import track
 from indexer.record_store import Keys, write_records
-from indexer.search.offers import OfferWriter
-from indexer.search.popularity import Payers
 from indexer.snapshot.annotations import AnnotatedServices, write_annotations
 from indexer.snapshot.endpoints import Verdicts
 from indexer.snapshot.listings import NO_SOURCE, NamedUrls, RecordPlaces
 from indexer.snapshot.resources import ListedResources, ServiceListing, write_resources
+from service.arrays.container import open_arrays
+from service.arrays.texts import Texts, write_ids
 from service.schema.profiles import Profile
 from service.schema.status import Counts
 from service.snapshot.listings import position_hash
-from service.storage.container import open_arrays
-from service.storage.texts import Texts, write_ids
 
 
 class StoredServices(NamedTuple):

@@ -22,11 +22,11 @@ from whoosh.qparser import FieldsPlugin, MultifieldParser
 from indexer.errors import IndexerError, Misuse
 from indexer.intake.fingerprint import hash_program
 from indexer.text import shorten
+from service.arrays.texts import Records
 from service.artifacts.publishing import WHOOSH
 from service.search.analysis import name_key, term_of, words_of
 from service.snapshot.manifest import hash_file
 from service.snapshot.publication import SNAPSHOTS
-from service.storage.texts import Records
 
 STATE = "STATE"  # a file with the snapshot, and with a hash of the other files and of the program
 FIELDS = ("name", "description", "category")

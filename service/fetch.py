@@ -23,6 +23,7 @@ import stamina
 from msgspec.structs import replace
 from stamina.instrumentation import set_on_retry_hooks
 
+from service.arrays.files import link, sha256, zstd
 from service.artifacts.downloads import add_downloads, name_current, names_of, read_downloads
 from service.artifacts.publishing import KEPT, publish, remove_obsolete, stage, write_current
 from service.cli import Parser
@@ -31,7 +32,6 @@ from service.schema.snapshots import SnapshotDescription, SnapshotEnvelope, Snap
 from service.schema.values import EPOCH
 from service.snapshot.manifest import MANIFEST, Manifest, read_manifest, verify
 from service.snapshot.publication import SNAPSHOTS, Publication, is_snapshot_id, read_current
-from service.storage.files import link, sha256, zstd
 
 CURRENT = "v1/snapshots/current"
 INCOMING = "incoming"

@@ -14,11 +14,11 @@ from indexer.catalogue.records import Record, disbelieve, read_record
 from indexer.catalogue.table import ItemTable
 from indexer.derive.records import MAX_PAYERS, Annotations, decode_annotations
 from indexer.errors import InvalidRecord, LeftOut, SourceError
+from indexer.index.popularity import Payers
 from indexer.intake.findings import Findings, read_subject
 from indexer.intake.rules import TakenDown
 from indexer.options import Denial, SourceOptions
 from indexer.probes.verdicts import DEAD, UNDECIDED
-from indexer.search.popularity import Payers
 from indexer.snapshot.ecosystem import CountedDemand
 from service.schema.profiles import Profile
 

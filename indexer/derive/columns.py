@@ -17,9 +17,9 @@ import numpy.typing as npt
 from indexer.derive.ragged import AnyIntegers, Ragged, bounds_of, positions, ragged_texts
 from indexer.derive.records import ENDPOINT_FIELDS, SERVICE_FIELDS
 from indexer.record_store import Keys
+from service.arrays.container import Arrays, ArraysWriter, open_arrays, writing_arrays
 from service.conditions import ENDPOINT_KEYS, SERVICE_KEYS
 from service.search.postings import Integers
-from service.storage.container import Arrays, ArraysWriter, open_arrays, writing_arrays
 
 STRUCT_CODES = {"b1": "?", "i4": "i", "i8": "q", "u4": "I", "u8": "Q", "f8": "d"}
 """Codes of `struct` by those of NumPy."""

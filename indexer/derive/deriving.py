@@ -15,9 +15,9 @@ from indexer.derive.extraction import Extractor
 from indexer.processes.pool import Pool
 from indexer.progress import Advance
 from indexer.record_store import KEY_SIZE, Keys, record_key
+from service.arrays.container import open_arrays, write_arrays, writing_arrays
+from service.arrays.texts import Records, Texts, write_texts
 from service.search.postings import Integers
-from service.storage.container import open_arrays, write_arrays, writing_arrays
-from service.storage.texts import Records, Texts, write_texts
 
 PART = 2000
 """Services of a part, so that the memory of a process does not grow with the catalogue."""

@@ -42,12 +42,12 @@ from indexer.record_store import Keys
 from indexer.resources.assets import mainnet_prices
 from indexer.text import is_own_text
 from indexer.untrusted import string_of
+from service.arrays.container import Arrays
+from service.arrays.texts import text_hash
 from service.conditions import ENDPOINT_KEYS, SERVICE_KEYS
 from service.schema.values import NULL
 from service.search.analysis import term_of
 from service.search.semantic.vectors import Rows
-from service.storage.container import Arrays
-from service.storage.texts import text_hash
 
 NO_ADDRESS = Address(0, 0)
 

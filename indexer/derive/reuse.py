@@ -15,8 +15,8 @@ from msgspec import Struct
 
 from indexer.derive.columns import RecordColumns, open_columns
 from indexer.intake.fingerprint import hash_program
+from service.arrays.files import read_json, sha256
 from service.errors import SnapshotUnavailable
-from service.storage.files import read_json, sha256
 
 REUSE = "reuse"
 COLUMNS, RESULTS = "columns.arrays", "results.sqlite"

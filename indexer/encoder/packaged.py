@@ -14,8 +14,8 @@ import numpy.typing as npt
 
 from indexer.encoder.encoding import open_pieces
 from indexer.errors import EncoderDamaged
+from service.arrays.container import Arrays, write_arrays
 from service.schema.values import Json
-from service.storage.container import Arrays, write_arrays
 
 PACKAGED = Path(__file__).with_name("static.npz")
 

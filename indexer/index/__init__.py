@@ -1,1 +1,1 @@
-"""The search index: postings, lexicon, names and vectors, compiled from the derived columns."""
+"""What is compiled of the derived columns: postings, lexicon, vectors, and the tables."""

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from indexer.derive.ragged import AnyIntegers
+from service.arrays.container import Arrays
+from service.arrays.string_table import string_arrays
+from service.arrays.texts import text_hash
 from service.search.analysis import name_key
 from service.search.spelling import correctable
-from service.storage.container import Arrays
-from service.storage.string_table import string_arrays
-from service.storage.texts import text_hash
 
 
 def lexicon_arrays(

@@ -18,6 +18,7 @@ from indexer.derive.columns import RecordColumns
 from indexer.derive.ragged import AnyIntegers, Ragged, bounds_of, is_first
 from indexer.index.documents import Documents, FieldTokens, OtherTexts, fields_of
 from indexer.index.lexicon import lexicon_arrays, name_arrays
+from service.arrays.container import writing_arrays
 from service.search.config import SEARCH_CONFIG, SearchConfig
 from service.search.postings import (
     BLOCK_SIZE,
@@ -28,7 +29,6 @@ from service.search.postings import (
     block_count,
 )
 from service.search.top_k import pack
-from service.storage.container import writing_arrays
 
 RANGE = 1 << 19
 """Postings that are sorted at a time: temporaries of 4 MB are reused, larger ones mapped anew."""

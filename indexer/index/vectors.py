@@ -9,8 +9,8 @@ import numpy as np
 from indexer.derive.columns import RecordColumns
 from indexer.encoder.encoding import add_vectors, inverse_lengths
 from indexer.index.documents import Documents, OtherTexts
+from service.arrays.container import write_arrays
 from service.search.semantic.vectors import Rows, signs_of
-from service.storage.container import write_arrays
 
 BATCH = 1024  # vectors
 

@@ -24,7 +24,7 @@ from indexer.intake.http import (
 from indexer.intake.kept import FETCHED_FORMAT, FetchedText, KeptSource, hash_request, validator
 from indexer.intake.walk import Page, Walk, parse_body, parse_page
 from indexer.options import Kind, Limits, SourceOptions
-from service.storage.files import sha256
+from service.arrays.files import sha256
 
 MAX_CONCURRENT = 8  # feeds
 PLAIN = (Kind.MANIFEST, Kind.PAYMENTS, Kind.OVERLAY, Kind.PROBES)

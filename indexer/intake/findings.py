@@ -30,10 +30,10 @@ from indexer.intake.forms import mask_surrogates
 from indexer.record_store import Spool
 from indexer.text import check_depth, drop_ignorable, printable, shorten
 from indexer.untrusted import mapping, objects
+from service.arrays.texts import text_hash
 from service.schema.listings import FATES, Advice, Fate, ListingFate
 from service.schema.values import format_timestamp
 from service.snapshot.listings import ListingSource, host_hash, payee_hash, position_hash
-from service.storage.texts import text_hash
 from service.urls import ParsedUrl, find_url, key_of, with_route
 
 MAX_EXAMPLES = 5

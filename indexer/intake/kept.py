@@ -25,8 +25,8 @@ from msgspec import Meta, Struct
 
 from indexer.intake.findings import MAX_EXAMPLES
 from indexer.options import UNUSED_SECONDS, OnError, Policy, SourceOptions
-from service.storage.files import make_folder, read_json, replace_durably, sha256, sync
-from service.storage.texts import text_hash
+from service.arrays.files import make_folder, read_json, replace_durably, sha256, sync
+from service.arrays.texts import text_hash
 
 FOLDER, EARLIER = "sources", "accepted"
 """The folder in the artifacts folder, and its name in earlier releases."""

@@ -23,6 +23,7 @@ from indexer.index.documents import FIELDS_OF_ENDPOINTS, FIELDS_OF_SERVICES
 from indexer.options import ClusterOptions
 from indexer.progress import Progress
 from indexer.snapshot.endpoints import listed_contents
+from service.arrays.texts import Texts
 from service.conditions import EndpointConditions, ServiceConditions, Sort, conditions_of
 from service.filtering.table import Table
 from service.opensearch.cluster import cause_of, reason_of
@@ -33,7 +34,6 @@ from service.search.config import SearchConfig
 from service.search.postings import read_header
 from service.snapshot.data import SnapshotData
 from service.snapshot.manifest import Manifest
-from service.storage.texts import Texts
 
 OWNER = "owner"
 """Key of the id of an artifacts folder in the `_meta` of its indexes: names of hosts change."""

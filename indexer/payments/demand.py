@@ -15,7 +15,7 @@ from msgspec import Raw, Struct
 from msgspec.structs import asdict
 
 from indexer.endpoints import decode_endpoints
-from indexer.search.popularity import Payers
+from indexer.index.popularity import Payers
 from indexer.snapshot.ecosystem import ATTO_IN_MICRO, CountedDemand, format_milliseconds
 from indexer.untrusted import raw_items, raw_members
 from service.schema.demand import (

@@ -13,7 +13,7 @@ from typing import BinaryIO, Self
 from indexer.errors import IndexerError, InvalidRecord, Misuse
 from indexer.probes.observation import Observation, decode_observation, encode_observation
 from indexer.untrusted import NEVER, SECOND, since_epoch
-from service.storage.files import make_folder, replace_durably
+from service.arrays.files import make_folder, replace_durably
 
 KEPT = 30 * 24 * 3600 * SECOND
 """Age of the observations that stay: verdicts need two days, and tell since when for so long."""

@@ -11,12 +11,12 @@ from indexer.intake.findings import Address, Notice, Subject
 from indexer.intake.rules import fold_address
 from indexer.resources.entries import Entry, make_price
 from indexer.untrusted import NEVER
+from service.arrays.texts import text_hash
 from service.networks import network_key, network_label
 from service.schema.discovery import Requirement
 from service.schema.listings import Advice
 from service.schema.records import Endpoint, EndpointQuality, ParameterDescriptor, Pricing
 from service.snapshot.listings import host_hash, payee_hash
-from service.storage.texts import text_hash
 from service.urls import find_url, key_of
 
 _parameters = msgspec.json.Decoder(list[ParameterDescriptor])

@@ -22,11 +22,11 @@ from msgspec.structs import asdict
 
 from indexer.derive.records import decode_annotations
 from indexer.probes.verdicts import verdict_of
+from service.arrays.container import writing_arrays
+from service.arrays.texts import write_texts
 from service.schema.probes import NO_PROBE_FACTS, ProbeFacts
 from service.schema.profiles import EndpointFacts, Profile
 from service.search.postings import Mask
-from service.storage.container import writing_arrays
-from service.storage.texts import write_texts
 
 _encode = msgspec.json.Encoder().encode
 

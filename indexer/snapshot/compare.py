@@ -19,13 +19,13 @@ from indexer.errors import Misuse
 from indexer.intake.findings import Conflict
 from indexer.intake.rules import fold_address
 from indexer.text import one_line
+from service.arrays.container import open_arrays
+from service.arrays.texts import IdTable, Records
 from service.errors import SnapshotMissing, SnapshotUnavailable
 from service.prices import is_ceiling, price_range
 from service.schema.records import Pricing
 from service.snapshot.manifest import MANIFEST, check_files, read_manifest
 from service.snapshot.publication import CURRENT, SNAPSHOTS, read_current
-from service.storage.container import open_arrays
-from service.storage.texts import IdTable, Records
 
 COMPARED_FILES = {"records.json", "records.arrays", "ids.arrays"}
 """The files of a snapshot that are read to compare it."""

@@ -15,13 +15,13 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import asdict
 
-from indexer.search.popularity import Payers
+from indexer.index.popularity import Payers
+from service.arrays.container import writing_arrays
+from service.arrays.texts import write_texts
 from service.schema.demand import DemandFigures, DemandInputs, PopularService
 from service.schema.ecosystem import Bucket, Overview, Transaction
 from service.schema.values import EPOCH, format_timestamp
 from service.snapshot.payments import TABLES
-from service.storage.container import writing_arrays
-from service.storage.texts import write_texts
 
 if TYPE_CHECKING:  # a catalogue without payments is built without DuckDB
     from duckdb import DuckDBPyConnection

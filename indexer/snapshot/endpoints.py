@@ -19,16 +19,16 @@ from indexer.derive.ragged import first_equal, positions
 from indexer.derive.records import ENDPOINT_FIELDS, IndexedEndpoint, decode_service
 from indexer.endpoints import identify_endpoint
 from indexer.index.documents import Documents, Numbers, OtherTexts, place_documents
+from indexer.index.filters import write_endpoints as write_table
+from indexer.index.offers import OfferWriter
+from indexer.index.popularity import Payers, Popularity
 from indexer.resources.x402 import read_resource
-from indexer.search.filters import write_endpoints as write_table
-from indexer.search.offers import OfferWriter
-from indexer.search.popularity import Payers, Popularity
 from indexer.snapshot.resources import ListedResources
 from indexer.untrusted import string_of
+from service.arrays.container import Arrays, narrow, open_arrays, write_arrays
+from service.arrays.texts import Records, Texts
 from service.filtering.offers import NONE
 from service.schema.profiles import EndpointFacts
-from service.storage.container import Arrays, narrow, open_arrays, write_arrays
-from service.storage.texts import Records, Texts
 
 
 class IndexedEndpoints(NamedTuple):

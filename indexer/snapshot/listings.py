@@ -14,11 +14,11 @@ import numpy.typing as npt
 from indexer.derive.columns import RecordColumns
 from indexer.derive.ragged import first_equal, is_first
 from indexer.intake.findings import NO_HOST, FateRows, FateSpool, Subject
+from service.arrays.container import narrow, writing_arrays
+from service.arrays.texts import write_texts
 from service.schema.listings import FATES, Advice, Fate, ListingFate
 from service.search.postings import Integers, Mask
 from service.snapshot.listings import NO_PLACE
-from service.storage.container import narrow, writing_arrays
-from service.storage.texts import write_texts
 
 NO_SOURCE = -1
 """The source of the record of a discovered service."""

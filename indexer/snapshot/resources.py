@@ -11,16 +11,16 @@ import numpy as np
 import numpy.typing as npt
 
 from indexer.derive.extraction import endpoint_key
+from indexer.index.filters import TextRows
+from indexer.index.offers import OfferWriter
 from indexer.probes.verdicts import verdict_of
 from indexer.resources.listing import encode_listing
 from indexer.resources.resource import Resource
-from indexer.search.filters import TextRows
-from indexer.search.offers import OfferWriter
+from service.arrays.container import Arrays, writing_arrays
+from service.arrays.texts import write_texts
 from service.conditions import RESOURCE_COLUMNS, URL
 from service.schema.probes import NO_PROBE_FACTS, ProbeFacts
 from service.schema.profiles import Profile
-from service.storage.container import Arrays, writing_arrays
-from service.storage.texts import write_texts
 
 
 class ListedResources(NamedTuple):

@@ -21,12 +21,12 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
+from service.arrays.files import read_json, replace_durably, sync, zstd
+from service.arrays.texts import IdTable, Records
 from service.artifacts.publishing import DOWNLOADS, STAGING
 from service.schema.snapshots import SnapshotDescription, SnapshotEnvelope, SnapshotFile
 from service.schema.values import format_timestamp
 from service.snapshot.manifest import MANIFEST, Manifest, hash_file
-from service.storage.files import read_json, replace_durably, sync, zstd
-from service.storage.texts import IdTable, Records
 
 KINDS = ("tar.zst", "jsonl.zst", "index.jsonl.zst")
 """The names of the files after the id and a dot."""

@@ -18,6 +18,7 @@ from pathlib import Path
 
 import msgspec
 
+from service.arrays.files import make_folder, replace_durably, sync, write_durably
 from service.errors import ArtifactsBusy, PublishingFailed, SnapshotUnavailable
 from service.schema.values import EPOCH
 from service.snapshot.manifest import MANIFEST, Manifest, verify
@@ -28,7 +29,6 @@ from service.snapshot.publication import (
     read_current,
     read_kept,
 )
-from service.storage.files import make_folder, replace_durably, sync, write_durably
 
 DOWNLOADS = "downloads"
 """The folder of the files that others copy, which a web server may serve as it is."""

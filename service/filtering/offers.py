@@ -7,6 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from service.arrays.container import Arrays
+from service.arrays.texts import IdTable
 from service.conditions import (
     CURRENCY,
     OFFER_COLUMNS,
@@ -22,8 +24,6 @@ from service.filtering.table import ALL, RowNumbers, Table, TextColumn
 from service.search.groups import Groups, ListedPage, Ranked, is_among_first, list_groups
 from service.search.postings import Integers, Mask, block_count
 from service.search.top_k import NO_ORDINALS, pack
-from service.storage.container import Arrays
-from service.storage.texts import IdTable
 
 NONE = -1
 """The number of an absent row."""

@@ -21,11 +21,11 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from service.arrays.container import Arrays, items_of, narrow
+from service.arrays.texts import IdTable, Texts
 from service.conditions import MAX_COUNTED, Column, Conditions, Given, Normaliser
 from service.search.postings import Integers, Mask
 from service.search.top_k import NO_ORDINALS, top_k
-from service.storage.container import Arrays, items_of, narrow
-from service.storage.texts import IdTable, Texts
 
 CHUNK = 8192
 """Rows whose matches are listed at a time: a page seldom needs more."""

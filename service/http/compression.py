@@ -7,7 +7,7 @@ import zlib
 from collections.abc import Callable
 from functools import lru_cache, partial
 
-from service.storage.files import zstd
+from service.arrays.files import zstd
 
 IDENTITY = b""
 MIN_SIZE = 1024

@@ -9,13 +9,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+from service.arrays.container import Arrays, items_of
+from service.arrays.string_table import StringTable
 from service.search.analysis import LONGEST_WORD, Word, is_encodable, term_of
 from service.search.postings import FULL_WEIGHT, Header, WeightedTerm
 from service.search.spelling import SpellingIndex
 from service.search.stopwords import STOP_WORDS
 from service.search.top_k import top_k
-from service.storage.container import Arrays, items_of
-from service.storage.string_table import StringTable
 
 SHORTEST_PREFIX = 3
 MOST_COMPLETIONS = 1 << 14

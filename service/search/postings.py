@@ -9,8 +9,8 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from service.arrays.container import Arrays, items_of
 from service.search.config import SearchConfig
-from service.storage.container import Arrays, items_of
 
 Integers: TypeAlias = npt.NDArray[np.int64]
 Bits: TypeAlias = npt.NDArray[np.uint64]

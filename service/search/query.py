@@ -8,6 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from service.arrays.container import Arrays, items_of
+from service.arrays.texts import text_hash
 from service.errors import REBUILD, SnapshotUnsupported
 from service.search.analysis import name_key, query_words
 from service.search.config import SEARCH_CONFIG
@@ -15,8 +17,6 @@ from service.search.lexicon import Expansion, Lexicon
 from service.search.postings import Header, Integers
 from service.search.semantic.encoder import IDENTIFIER, Encoder, QueryVector
 from service.search.top_k import NO_ORDINALS
-from service.storage.container import Arrays, items_of
-from service.storage.texts import text_hash
 
 
 class ParsedQuery(NamedTuple):

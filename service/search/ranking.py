@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from service.arrays.container import Arrays
 from service.schema.responses import Explanation, WordScore
 from service.search.groups import (
     Groups,
@@ -30,7 +31,6 @@ from service.search.top_k import (
     pack,
     unpack,
 )
-from service.storage.container import Arrays
 
 EXACT_NAMES = 3
 """Services whose name is the query that come first: anybody may name a service so."""

@@ -12,10 +12,10 @@ import numpy as np
 import numpy.typing as npt
 from rapidfuzz.distance.OSA import distance as edit_distance
 
+from service.arrays.container import Arrays
+from service.arrays.string_table import StringTable
 from service.search.postings import Integers
 from service.search.top_k import top_k
-from service.storage.container import Arrays
-from service.storage.string_table import StringTable
 
 SHORTEST_CORRECTION, LONGEST_CORRECTION = 3, 24
 """Letters of a word that can be a correction."""

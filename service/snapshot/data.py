@@ -10,6 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from service.arrays.container import open_arrays
+from service.arrays.texts import IdTable, Records, Summaries
 from service.conditions import (
     NO_FILTERS,
     EndpointFilters,
@@ -28,8 +30,6 @@ from service.snapshot.listings import Listings
 from service.snapshot.manifest import Manifest
 from service.snapshot.payments import Ecosystem
 from service.snapshot.resources import Resources
-from service.storage.container import open_arrays
-from service.storage.texts import IdTable, Records, Summaries
 
 
 class Hits(Answer, frozen=True, kw_only=True):

@@ -21,13 +21,13 @@ import msgspec
 import numpy as np
 from msgspec import Raw, Struct
 
+from service.arrays.container import open_arrays
+from service.arrays.texts import IdTable, Summaries, Texts, text_hash
 from service.filtering.offers import NONE, EndpointTable, Offers
 from service.schema.profiles import EndpointFacts, Profile
 from service.search.groups import Groups
 from service.search.postings import Integers, Mask
 from service.snapshot.resources import ListedCall
-from service.storage.container import open_arrays
-from service.storage.texts import IdTable, Summaries, Texts, text_hash
 
 ADDED_MEMBERS = ("service", "match", "ratecard")
 """Members that responses add to an endpoint: its own ones of these names are left out."""

@@ -29,6 +29,8 @@ import msgspec
 import numpy as np
 from msgspec import UNSET, Struct
 
+from service.arrays.container import items_of, open_arrays
+from service.arrays.texts import IdTable, Texts, equal_hashes, text_hash
 from service.conditions import PAYEE
 from service.schema.listings import (
     ADVICE,
@@ -42,8 +44,6 @@ from service.schema.listings import (
 )
 from service.search.postings import Integers
 from service.snapshot.endpoints import Endpoints
-from service.storage.container import items_of, open_arrays
-from service.storage.texts import IdTable, Texts, equal_hashes, text_hash
 from service.urls import ParsedUrl, count_filled, find_url
 
 MAX_TEMPLATES = 5000

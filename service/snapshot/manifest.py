@@ -10,10 +10,10 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta, Struct
 
+from service.arrays.files import sha256
 from service.errors import REBUILD, SnapshotDamaged, SnapshotUnsupported
 from service.schema.status import Counts
 from service.schema.values import GivenTime, Whole
-from service.storage.files import sha256
 
 FORMAT = 15
 """Version of the files of a snapshot: raise it when an older service could not read them."""

@@ -19,9 +19,9 @@ from pathlib import Path
 
 import msgspec
 
+from service.arrays.container import items_of, open_arrays
+from service.arrays.texts import Texts
 from service.schema.demand import StoredDemand
-from service.storage.container import items_of, open_arrays
-from service.storage.texts import Texts
 
 TABLES = ("overview", "days", "first_days", "hours", "transactions", "demand")
 NO_DEMAND = msgspec.json.encode(StoredDemand())

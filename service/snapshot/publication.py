@@ -18,11 +18,11 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
+from service.arrays.files import read_json
 from service.errors import REBUILD, SnapshotDamaged, SnapshotMissing, SnapshotUnavailable
 from service.schema.status import SourceState
 from service.schema.values import EPOCH, GivenTime
 from service.snapshot.manifest import ID_DIGITS, MANIFEST
-from service.storage.files import read_json
 
 CURRENT = "CURRENT"
 SOURCES = "sources.json"

@@ -9,13 +9,13 @@ from urllib.parse import unquote
 import numpy as np
 from msgspec import Raw, Struct, field
 
+from service.arrays.container import open_arrays
+from service.arrays.texts import Texts
 from service.conditions import RESOURCE_COLUMNS, ResourceConditions
 from service.filtering.offers import Offers
 from service.filtering.table import Table
 from service.schema.discovery import Requirement, ToolFacts
 from service.search.postings import Mask
-from service.storage.container import open_arrays
-from service.storage.texts import Texts
 
 TOOL_URL = "mcp://tool/"
 MAX_PAGE = 8 * 2**20

@@ -17,8 +17,8 @@ from indexer.decisions import (
 )
 from indexer.errors import SourceError
 from indexer.intake.findings import Conflict
+from service.arrays.files import sha256
 from service.snapshot.manifest import File
-from service.storage.files import sha256
 
 names = st.text(max_size=5)
 Settled = list[tuple[str, str]]

@@ -18,10 +18,10 @@ from indexer.catalogue_file import name_source
 from indexer.intake import fingerprint
 from indexer.options import BuildOptions, Kind, RankingOptions
 from indexer.report import Report
+from service.arrays.files import sha256
 from service.errors import SnapshotDamaged
 from service.snapshot.manifest import MANIFEST, File, identify, read_manifest, verify
 from service.snapshot.publication import CURRENT
-from service.storage.files import sha256
 from tests.support.artifacts import current, folder
 from tests.support.running import Json, endpoint, payment, service, write_lines
 
@@ -54,7 +54,7 @@ def publish(
 def upgrade(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have the program be another release of itself, which ranks popularity otherwise."""
     monkeypatch.setattr(fingerprint, "hash_own_code", lambda: "another release")
-    monkeypatch.setattr("indexer.search.popularity.SATURATING_PAYERS", 10)
+    monkeypatch.setattr("indexer.index.popularity.SATURATING_PAYERS", 10)
 
 
 def busy(service_id: str) -> Json:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from indexer.record_store import record_key, write_records
-from service.storage.texts import Records
+from service.arrays.texts import Records
 from tests.support.sources.columns import stored
 
 SIZES = (1, 90, 1_000, 7)

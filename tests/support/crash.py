@@ -26,7 +26,7 @@ STAGING = {"staging", "incoming"}
 """The names of folders in which files and folders are made, and which no reader opens."""
 PACKAGES = (*service.__path__, *indexer.__path__)
 """Where the program is, also if a wheel is tested."""
-DURABLE = "storage/files.py"
+DURABLE = "arrays/files.py"
 THREADS = "threads"
 
 

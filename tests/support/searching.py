@@ -22,6 +22,7 @@ from indexer.index.documents import Documents, OtherTexts, place_documents
 from indexer.index.postings import compile_postings
 from indexer.processes.pool import Pool
 from indexer.record_store import KEY_SIZE
+from service.arrays.container import open_arrays
 from service.conditions import EndpointFilters
 from service.search.config import SEARCH_CONFIG
 from service.search.groups import Groups, Ranked
@@ -31,7 +32,6 @@ from service.search.ranking import EXACT_NAMES, Ranking
 from service.search.ranking import Index as SearchIndex
 from service.snapshot.data import EndpointHits
 from service.snapshot.snapshot import Snapshot, open_snapshot
-from service.storage.container import open_arrays
 from tests.support.running import PLAIN, Json, endpoint, service, write_lines
 
 Document = tuple[str, str, str]

@@ -14,8 +14,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from service.arrays.container import open_arrays
 from service.search.analysis import is_encodable
-from service.storage.container import open_arrays
 
 CONTINUATION = "##"
 """Prefix of a word piece that does not begin a word."""

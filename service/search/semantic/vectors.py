@@ -12,11 +12,11 @@ import numkong
 import numpy as np
 import numpy.typing as npt
 
+from service.arrays.container import open_arrays
 from service.search.groups import Groups, is_among_first, units_of
 from service.search.postings import Integers, Mask
 from service.search.semantic.encoder import QueryVector
 from service.search.top_k import top_k
-from service.storage.container import open_arrays
 
 COMPARED_WHOLE = 10_000
 """Documents up to which every vector is compared. In a larger catalogue the signs of components

@@ -20,8 +20,8 @@ from indexer.derive.columns import (
     open_columns,
     ragged_of,
 )
+from service.arrays.container import write_arrays
 from service.errors import SnapshotDamaged
-from service.storage.container import write_arrays
 from tests.support.running import Json, examples, service
 from tests.support.sources.columns import columns_of, columns_of_texts, keys_of, records, stored
 

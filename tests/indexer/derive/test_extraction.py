@@ -19,11 +19,11 @@ from indexer.derive.extraction import Extractor, endpoint_key
 from indexer.derive.records import Annotations
 from indexer.record_store import write_records
 from indexer.resources.assets import is_test_network
+from service.arrays.container import open_arrays, writing_arrays
+from service.arrays.texts import Records, Summaries, write_summaries
 from service.conditions import folded
 from service.networks import network_key, network_label
 from service.snapshot.endpoints import ADDED_MEMBERS
-from service.storage.container import open_arrays, writing_arrays
-from service.storage.texts import Records, Summaries, write_summaries
 from tests.support.running import Json, endpoint, examples, service
 from tests.support.sources.columns import (
     columns_of,

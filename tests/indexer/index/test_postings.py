@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from service.arrays.container import open_arrays
 from service.search.config import SEARCH_CONFIG
-from service.storage.container import open_arrays
 from tests.support.running import examples
 from tests.support.searching import WORDS, Service, compiled
 

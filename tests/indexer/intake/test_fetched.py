@@ -167,7 +167,7 @@ def test_a_crash_before_the_entry_is_replaced_leaves_the_cached_feed(
         feed = fetch_feed(server.url, cache)
         server.behaviour = plain(RESOURCES[:5], '"two"')
         with monkeypatch.context() as patch:
-            patch.setattr("service.storage.files.write_durably", crash)
+            patch.setattr("service.arrays.files.write_durably", crash)
             with pytest.raises(KeyboardInterrupt):
                 fetch_feed(server.url, cache)
         server.behaviour = plain(RESOURCES)

@@ -19,7 +19,7 @@ import indexer.intake
 from indexer.errors import SourceError
 from indexer.intake.http import redirect_target
 from indexer.options import Limits
-from service.storage.files import zstd
+from service.arrays.files import zstd
 from tests.indexer.intake.test_fetch import FATAL
 from tests.support.sources.feeds import (
     QUICK,

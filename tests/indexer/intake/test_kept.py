@@ -291,7 +291,7 @@ def test_what_was_read_and_what_was_accepted_are_one_text_or_two(
 
 
 STOPS = [
-    *("service.storage.files.write_durably", "service.storage.files.sync"),
+    *("service.arrays.files.write_durably", "service.arrays.files.sync"),
     *("indexer.intake.kept.sync", "indexer.intake.kept.replace_durably"),
 ]
 

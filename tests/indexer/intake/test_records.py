@@ -17,8 +17,8 @@ from indexer.cli.main import main
 from indexer.errors import SourceError
 from indexer.intake.lists import SourceRecord, read_records
 from indexer.text import MAX_RECORD
+from service.arrays.files import zstd
 from service.snapshot.snapshot import open_snapshot
-from service.storage.files import zstd
 from tests.support.artifacts import current, listed
 from tests.support.running import PLAIN, Build, Json, run_process, service, toml_table, write_lines
 from tests.support.sources.feeds import misbehaving, sending

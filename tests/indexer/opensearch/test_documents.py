@@ -8,12 +8,12 @@ import pytest
 
 from indexer.__main__ import main
 from indexer.opensearch.loading import read_documents
+from service.arrays.container import open_arrays, writing_arrays
+from service.arrays.texts import Texts, write_texts
 from service.conditions import Filters
 from service.opensearch.engine import DOCUMENTS, ORDINAL
 from service.search.postings import FULL_WEIGHT, PostingLists
 from service.snapshot.snapshot import Snapshot, open_snapshot
-from service.storage.container import open_arrays, writing_arrays
-from service.storage.texts import Texts, write_texts
 from tests.support.running import SEEDS, Json
 
 

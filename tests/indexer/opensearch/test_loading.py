@@ -13,9 +13,9 @@ from indexer.opensearch import loading
 from indexer.opensearch.loading import OWNER, ClusterFailed, SearchCluster
 from indexer.options import ClusterOptions
 from indexer.progress import Progress
+from service.arrays.container import open_arrays, writing_arrays
+from service.arrays.texts import Texts, write_texts
 from service.snapshot.snapshot import Snapshot, open_snapshot
-from service.storage.container import open_arrays, writing_arrays
-from service.storage.texts import Texts, write_texts
 from tests.support.cluster.stub import Answer, Stub, run_stub
 from tests.support.running import service, write_lines
 

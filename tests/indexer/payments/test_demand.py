@@ -15,9 +15,9 @@ from duckdb import DuckDBPyConnection
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from indexer.index.popularity import popularity_of
 from indexer.payments.demand import ServiceDemand
 from indexer.payments.rules import MACROS
-from indexer.search.popularity import popularity_of
 from service.schema.demand import Amounts, DemandFigures, Shares, StoredDemand
 from tests.indexer.payments.test_credit import (
     CENT,

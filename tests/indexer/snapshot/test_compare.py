@@ -24,10 +24,10 @@ from indexer.snapshot.compare import (
     find_snapshot,
     summarise_difference,
 )
+from service.arrays.texts import write_ids
 from service.errors import SnapshotDamaged, SnapshotMissing, SnapshotUnsupported
 from service.schema.status import Counts
 from service.snapshot.manifest import FORMAT, MANIFEST, Manifest
-from service.storage.texts import write_ids
 from tests.support.running import Build, Json, endpoint, service
 from tests.support.sources.x402 import accept, resource
 

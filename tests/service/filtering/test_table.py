@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from service.arrays.texts import IdTable
 from service.conditions import MAX_COUNTED, Column, EndpointFilters, Filters, folded
 from service.filtering.table import Table, TextColumn, Values, containing, text_column
 from service.snapshot.snapshot import Snapshot, open_snapshot
-from service.storage.texts import IdTable
 from tests.support.running import Build, endpoint, examples, service
 
 TAGS = 150

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from rapidfuzz.distance.OSA import distance as edit_distance
 
 from indexer.index.lexicon import lexicon_arrays
+from service.arrays.container import open_arrays, write_arrays
 from service.conditions import Filters
 from service.search import spelling
 from service.search.analysis import query_words
@@ -25,7 +26,6 @@ from service.search.lexicon import Expansion, Lexicon
 from service.search.postings import FULL_WEIGHT, Header
 from service.search.spelling import COMPARED, letters_of
 from service.snapshot.snapshot import Snapshot
-from service.storage.container import open_arrays, write_arrays
 from tests.support.running import examples
 from tests.support.searching import (
     Document,

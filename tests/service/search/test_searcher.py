@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from service.arrays.container import open_arrays
 from service.conditions import Filters
 from service.search.analysis import term_of
 from service.search.config import SEARCH_CONFIG
@@ -23,7 +24,6 @@ from service.search.postings import DenseList, PostingLists
 from service.search.stopwords import STOP_WORDS
 from service.search.top_k import count_bits, unpack
 from service.snapshot.snapshot import Snapshot
-from service.storage.container import open_arrays
 from tests.support.running import Json, endpoint, examples, service
 from tests.support.searching import (
     IDENTIFIERS,

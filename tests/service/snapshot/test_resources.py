@@ -13,9 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from indexer.index.offers import OfferWriter
 from indexer.resources.x402 import read_resource
-from indexer.search.offers import OfferWriter
 from indexer.snapshot.resources import ServiceListing, write_resources
+from service.arrays.container import open_arrays
 from service.conditions import (
     ASSET,
     NO_RESOURCE_FILTERS,
@@ -29,7 +30,6 @@ from service.filtering.offers import Offers
 from service.networks import network_key
 from service.snapshot import resources as stored
 from service.snapshot.resources import Resources
-from service.storage.container import open_arrays
 from tests.support.running import Json, examples
 from tests.support.sources.x402 import SOLANA_USDC, USDC, accept, resource
 

@@ -13,7 +13,8 @@ import numpy.typing as npt
 
 from indexer.derive.columns import RecordColumns, of_strings
 from indexer.derive.ragged import AnyIntegers, Ragged
-from indexer.search.popularity import Popularity
+from indexer.index.popularity import Popularity
+from service.arrays.container import Arrays, write_arrays
 from service.conditions import (
     Column,
     Conditions,
@@ -23,7 +24,6 @@ from service.conditions import (
 )
 from service.filtering.offers import NONE
 from service.filtering.table import text_column
-from service.storage.container import Arrays, write_arrays
 
 
 def write_services(path: Path, columns: RecordColumns, popularity: Popularity) -> None:

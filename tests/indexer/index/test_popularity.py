@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from indexer.search.popularity import SATURATING_PAYERS, Payers, popularity_of
+from indexer.index.popularity import SATURATING_PAYERS, Payers, popularity_of
 
 NONE = np.zeros(1, np.bool_)
 

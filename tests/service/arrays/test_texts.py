@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.storage.container import items_of, open_arrays, writing_arrays
-from service.storage.texts import IdTable, Texts, equal_hashes, write_ids, write_texts
+from service.arrays.container import items_of, open_arrays, writing_arrays
+from service.arrays.texts import IdTable, Texts, equal_hashes, write_ids, write_texts
 
 values = st.lists(st.text(max_size=5), max_size=9)
 

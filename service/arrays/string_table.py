@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from service.storage.container import Arrays, items_of, narrow
+from service.arrays.container import Arrays, items_of, narrow
 
 HEAD = 8
 """Leading bytes of each string that are also stored as an integer, to be searched first."""

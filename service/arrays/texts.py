@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from service.storage.container import (
+from service.arrays.container import (
     Arrays,
     ArraysWriter,
     items_of,

@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from indexer.derive.records import MAX_PAYERS
-from indexer.search.filters import write_services
-from indexer.search.popularity import Payers, popularity_of
+from indexer.index.filters import write_services
+from indexer.index.popularity import Payers, popularity_of
+from service.arrays.container import open_arrays
 from service.conditions import ServiceConditions, text_columns
 from service.filtering.table import Table
-from service.storage.container import open_arrays
 from tests.support.running import Json, examples, service
 from tests.support.sources.columns import columns_of, records
 

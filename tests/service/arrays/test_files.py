@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from service.storage.files import read_json
+from service.arrays.files import read_json
 
 
 def test_a_file_is_decoded(tmp_path: Path) -> None:

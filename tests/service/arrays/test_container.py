@@ -14,8 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.errors import SnapshotDamaged
-from service.storage.container import (
+from service.arrays.container import (
     ALIGNMENT,
     MAGIC,
     Arrays,
@@ -25,6 +24,7 @@ from service.storage.container import (
     write_arrays,
     writing_arrays,
 )
+from service.errors import SnapshotDamaged
 
 OFFSET = 256  # bytes; where the header of the damaged files begins
 HEADER = {"rows": ["<i8", [3], 64], "matrix": ["|i1", [2, 3], 128]}

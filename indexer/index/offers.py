@@ -10,13 +10,13 @@ import numpy as np
 import numpy.typing as npt
 
 from indexer.derive.columns import EMPTY, RecordColumns, of_strings
+from indexer.index.filters import TextRows
 from indexer.resources.assets import is_test_network, is_usd
 from indexer.resources.entries import Entry
-from indexer.search.filters import TextRows
+from service.arrays.container import Arrays, write_arrays
 from service.conditions import CURRENCY, OFFER_COLUMNS, OFFER_NETWORK, OFFER_SCHEME, Column
 from service.filtering.offers import NONE
 from service.filtering.table import Values, text_column
-from service.storage.container import Arrays, write_arrays
 
 
 class OfferWriter:

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.storage.container import open_arrays, write_arrays
-from service.storage.string_table import StringTable, string_arrays
+from service.arrays.container import open_arrays, write_arrays
+from service.arrays.string_table import StringTable, string_arrays
 
 # Few letters make long common prefixes, longer than those that the table stores as integers.
 strings = st.sets(st.text("aé\U0010ffff", max_size=12), max_size=40)

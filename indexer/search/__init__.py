@@ -1,1 +1,0 @@
-"""Writers of filters, offers and popularity, which `service.filtering` reads."""
