@@ -65,7 +65,7 @@ FACET: Json = {
 }
 
 
-class Fields(NamedTuple):
+class TableFields(NamedTuple):
     """The columns of a table, which are fields below a path of the index."""
 
     table: Table
@@ -106,9 +106,9 @@ class ClusterEngine:
         self._cluster, self._index, self._embedded = cluster, index, snapshot.embedded
         self._parser, self._vectors = snapshot.embedded.parser, snapshot.embedded.index.vectors
         self._header, self._config = self._parser.header, self._parser.header.config
-        self._services = Fields(snapshot.filters)
-        self._endpoints = Fields(snapshot.endpoints.filters, f"{DOCUMENTS}.")
-        self._offers = Fields(snapshot.offers, f"{OFFERS}.")
+        self._services = TableFields(snapshot.filters)
+        self._endpoints = TableFields(snapshot.endpoints.filters, f"{DOCUMENTS}.")
+        self._offers = TableFields(snapshot.offers, f"{OFFERS}.")
         self._groups = snapshot.endpoints.groups
         self._resources = ResourceDocuments(snapshot.resources, snapshot.endpoints)
 
@@ -161,7 +161,7 @@ class ClusterEngine:
     async def _search(
         self,
         search: Search[F],
-        fields: Fields,
+        fields: TableFields,
         wanted: list[Json],
         order: Json,
         per_service: int = 0,
