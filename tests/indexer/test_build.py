@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
+from whoosh import index
 
 from indexer.__main__ import main
 from indexer.text import MAX_LEVELS
@@ -201,15 +203,20 @@ def test_deeply_nested_records_are_rejected_and_others_listed(
 
 
 def test_a_build_that_cannot_write_its_whoosh_index_is_published_and_says_so(
-    artifacts: Path, build: Build, capsys: pytest.CaptureFixture[str]
+    artifacts: Path,
+    build: Build,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    artifacts.mkdir()
-    (artifacts / "whoosh").write_text("no folder")
-    assert build([service("a")], options=("--json",)) == 0
+    def fill_disk(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as full:
+        full.setattr(index, "create_in", fill_disk)
+        assert build([service("a")], options=("--json",)) == 0
     report = reported(capsys)
     assert any("the Whoosh index is not written" in note for note in report["notes"])
     assert open_snapshot(artifacts).id == report["snapshot"]
-    (artifacts / "whoosh").unlink()
     assert build([service("a")], options=("--json",)) == 0
     assert reported(capsys)["notes"] == []
     assert main(["query", "name:one", "--artifacts", str(artifacts), "--ids"]) == 0

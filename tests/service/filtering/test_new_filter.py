@@ -6,9 +6,10 @@ import json
 import shutil
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
-from tests.support.running import ROOT, service, write_lines
+from tests.support.running import service, write_lines
 
 ANCHOR = "    match: Annotated[\n"
 DECLARATION = """\
@@ -27,8 +28,8 @@ print(json.dumps([hits.ids, hits.facets, found.total, found.facets]))
 
 
 def test_a_filter_of_a_member_of_records_is_one_line(tmp_path: Path) -> None:
-    for package in ("service", "indexer"):
-        shutil.copytree(ROOT / package, tmp_path / package)
+    for name in ("service", "indexer"):
+        shutil.copytree(import_module(name).__path__[0], tmp_path / name)
     declared = tmp_path / "service" / "conditions.py"
     text = declared.read_text()
     assert text.count(ANCHOR) == 1
