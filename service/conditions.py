@@ -56,7 +56,7 @@ def _labels(network: str) -> Strings:
 
 
 class Column(NamedTuple):
-    """What rows of a table have: texts with a key, or else numbers or flags.
+    """A column of a table: texts with a key, or else numbers or flags.
 
     name: of its arrays, and of the facet
     source: the members of a record that have the texts: the first of the endpoint, or else of its

@@ -1,4 +1,4 @@
-"""What a build leaves for the next one: the columns that it derived, and the results of reading.
+"""Files that a build leaves for the next one: derived columns, and the results of reading.
 
 They are neither served, copied nor verified with a snapshot. Each has a fixed name in a folder of
 the artifacts; a description beside them has their hashes, and a file of another hash, as a crash

@@ -1,1 +1,1 @@
-"""What is compiled of the derived columns: postings, lexicon, vectors, and the tables."""
+"""Files compiled of the derived columns: postings, lexicon, vectors, and the tables."""
