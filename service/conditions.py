@@ -342,7 +342,6 @@ class ResourceFilters(ResourceConditions, frozen=True, kw_only=True):
 
 
 NO_FILTERS = Filters()
-NO_RESOURCE_FILTERS = ResourceFilters()
 _RESOURCES = (StatedFilters, ResourceFilters)
 OFFER_COLUMNS = text_columns(EndpointConditions, *_RESOURCES, of_offer=True)
 """The columns of texts of offers, by name."""

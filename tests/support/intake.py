@@ -23,7 +23,7 @@ from indexer.options import BuildOptions, Kind, SourceOptions
 from indexer.processes.pool import Pool
 from indexer.progress import Progress
 from indexer.resources.listing import encode_listing
-from service.conditions import NO_RESOURCE_FILTERS
+from service.conditions import ResourceFilters
 from service.snapshot.snapshot import open_snapshot
 from tests.support.running import Json, payment, toml_table, write_lines
 from tests.support.sources.x402 import USDC
@@ -92,7 +92,7 @@ def listings(artifacts: Path) -> dict[str, Json]:
 
     No two of them may have the same of both.
     """
-    page = open_snapshot(artifacts).resources.list(NO_RESOURCE_FILTERS, 10_000, 0)
+    page = open_snapshot(artifacts).resources.list(ResourceFilters(), 10_000, 0)
     assert not page.is_cut
     found = [json.loads(text) for text in json_texts(page.texts)]
     assert len(found) == page.total

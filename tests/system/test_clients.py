@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from indexer.__main__ import main
-from service.conditions import NO_RESOURCE_FILTERS
+from service.conditions import ResourceFilters
 from service.snapshot.snapshot import open_snapshot
 from tests.support.clients.published import CLIENTS, skip_without
 from tests.support.running import SHARED, Json, serve, write_lines
@@ -160,7 +160,7 @@ def test_another_ratecard_that_reads_the_listing_lists_the_same(
     resources = open_snapshot(tmp_path).resources
     copied: list[Json] = []
     while len(copied) < len(resources):
-        page = resources.list(NO_RESOURCE_FILTERS, 1000, len(copied))
+        page = resources.list(ResourceFilters(), 1000, len(copied))
         copied += json.loads(b"[%b]" % b",".join(page.texts))
     assert copied == listed
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from indexer.__main__ import main
-from service.conditions import NO_RESOURCE_FILTERS, EndpointFilters
+from service.conditions import EndpointFilters, ResourceFilters
 from service.snapshot.snapshot import Snapshot, open_snapshot
 from tests.support.artifacts import overlays
 from tests.support.running import Json, endpoint, service, write_lines
@@ -30,7 +30,7 @@ def found(snapshot: Snapshot, query: str | None, **conditions: Any) -> int:
 
 
 def listed(snapshot: Snapshot, query: str) -> int:
-    search = snapshot.find_resources(query, 24, 0, NO_RESOURCE_FILTERS)
+    search = snapshot.find_resources(query, 24, 0, ResourceFilters())
     return asyncio.run(search).total
 
 

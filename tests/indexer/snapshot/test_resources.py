@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from indexer.__main__ import main
-from service.conditions import NO_RESOURCE_FILTERS
+from service.conditions import ResourceFilters
 from service.snapshot.snapshot import open_snapshot
 from tests.support.artifacts import listed as services
 from tests.support.artifacts import overlays
@@ -30,7 +30,7 @@ def at(path: str, *accepts: Json, **fields: Any) -> Json:
 
 def listing(artifacts: Path) -> list[Json]:
     """Return all listed resources."""
-    page = open_snapshot(artifacts).resources.list(NO_RESOURCE_FILTERS, 1000, 0)
+    page = open_snapshot(artifacts).resources.list(ResourceFilters(), 1000, 0)
     assert not page.is_cut
     items: list[Json] = json.loads(b"[%b]" % b",".join(page.texts))
     assert len(items) == page.total

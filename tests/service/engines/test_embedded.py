@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from service.app import create_app
-from service.conditions import NO_RESOURCE_FILTERS, EndpointFilters, Filters
+from service.conditions import EndpointFilters, Filters, ResourceFilters
 from service.engines import embedded
 from service.engines.embedded import MAX_WAITING
 from service.errors import Overloaded
@@ -121,7 +121,7 @@ def test_expensive_searches_run_one_at_a_time(snapshot: Snapshot, gate: Gate) ->
         searches = [
             *(engine.find_services("tides", 1, offset, Filters()) for offset in range(6)),
             *(engine.find_endpoints("sun", 1, n, EndpointFilters()) for n in range(6)),
-            engine.find_resources("sun", 1, 0, NO_RESOURCE_FILTERS),
+            engine.find_resources("sun", 1, 0, ResourceFilters()),
         ]
         tasks = [asyncio.create_task(search) for search in searches]
         await _entered(gate)

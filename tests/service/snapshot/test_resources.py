@@ -19,7 +19,6 @@ from indexer.snapshot.resources import ServiceListing, write_resources
 from service.arrays.container import open_arrays
 from service.conditions import (
     ASSET,
-    NO_RESOURCE_FILTERS,
     OFFER_NETWORK,
     PAYEE,
     ResourceConditions,
@@ -189,7 +188,7 @@ def test_a_page_is_cut_where_it_has_too_many_bytes_but_never_empty(
     fields = [{"x": "y" * size, "accepts": [accept(payTo="0xa")]} for size in sizes]
     resources = write(tmp_path, fields)
     monkeypatch.setattr(stored, "MAX_PAGE", 2500)
-    for wanted in (NO_RESOURCE_FILTERS, ResourceFilters(pay_to="0xa")):
+    for wanted in (ResourceFilters(), ResourceFilters(pay_to="0xa")):
         walked, offset, cut = [], 0, []
         while offset < len(sizes):
             page = resources.list(wanted, 1000, offset)
@@ -216,7 +215,7 @@ def test_many_different_filters_leave_no_memory(tmp_path: Path) -> None:
 def test_without_resources_every_page_is_empty(tmp_path: Path) -> None:
     resources = write(tmp_path, [])
     everything: tuple[ResourceConditions, ...] = (
-        NO_RESOURCE_FILTERS,
+        ResourceFilters(),
         StatedFilters(type="http", network="base"),
         ResourceFilters(url_substring="http", extensions=("a",), tags=("b",), max_usd_price=1.0),
     )

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from service.conditions import ENDPOINT_FACETS, NO_RESOURCE_FILTERS, EndpointFilters, Filters
+from service.conditions import ENDPOINT_FACETS, EndpointFilters, Filters, ResourceFilters
 from service.search.config import SEARCH_CONFIG
 from service.snapshot import open_snapshot
 from service.snapshot.snapshot import Snapshot
@@ -126,7 +126,7 @@ def test_a_listed_resource_that_is_no_endpoint_of_its_record_is_a_document(
     for query, endpoints, resources in (("high", 0, 1), ("other", 1, 0), ("tides", 1, 1)):
         assert listed.search(query).ids == ["tides-example"]
         assert rank_endpoints(listed, query, 24, 0, EndpointFilters()).total == endpoints
-        found = asyncio.run(listed.find_resources(query, 24, 0, NO_RESOURCE_FILTERS))
+        found = asyncio.run(listed.find_resources(query, 24, 0, ResourceFilters()))
         assert found.total == resources
     assert listed.search("tides").total == 1
 
