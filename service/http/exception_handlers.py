@@ -31,16 +31,24 @@ def error_response(request: Request, error: RatecardError) -> Response:
         headers["retry-after"] = str(error.retry_after)
     if isinstance(error, MethodNotAllowed):
         headers["allow"] = methods_of(request.scope["route"])
-    root = root_of(request.scope)
-    if path_of(request.scope).startswith(DISCOVERY):
-        return no_store(_encode_discovery_error(error, root), error.status, headers)
+    is_discovery = path_of(request.scope).startswith(DISCOVERY)
     render = context_of(request).error_page
-    wants_page = "text/html" in request.headers.get("accept", "")
+    wants_page = not is_discovery and "text/html" in request.headers.get("accept", "")
     if render is not None and wants_page and not _is_of_api(request):
         page = render(request, error)
         page.headers.update({"cache-control": "no-store"} | headers)
         return page
-    return no_store(encode_error(error, root), error.status, headers)
+    # A message may quote a lone surrogate, which cannot be encoded.
+    message = error.message(root_of(request.scope)).encode("utf-8", "replace").decode()
+    body: DiscoveryError | ErrorEnvelope = ErrorEnvelope(
+        ErrorBody(code=error.code, message=message, parameter=error.parameter)
+    )
+    if is_discovery:
+        kind = ERROR_TYPES.get(error.status, "invalid_request")
+        body = DiscoveryError(
+            error=message, error_type=kind, error_message=message, parameter=error.parameter
+        )
+    return no_store(msgspec.json.encode(body), error.status, headers)
 
 
 def path_not_found() -> RatecardError:
@@ -57,28 +65,6 @@ def _is_of_api(request: Request) -> bool:
     route = request.scope.get("route")
     is_operation = route is not None and route.path in context_of(request).api_paths
     return is_operation or "/v1/" in request.scope["path"]
-
-
-def encode_error(error: RatecardError, root: str = "") -> bytes:
-    """Encode an error as the JSON that clients receive."""
-    body = ErrorBody(code=error.code, message=_encodable(error, root), parameter=error.parameter)
-    return msgspec.json.encode(ErrorEnvelope(body))
-
-
-def _encode_discovery_error(error: RatecardError, root: str) -> bytes:
-    message = _encodable(error, root)
-    body = DiscoveryError(
-        error=message,
-        error_type=ERROR_TYPES.get(error.status, "invalid_request"),
-        error_message=message,
-        parameter=error.parameter,
-    )
-    return msgspec.json.encode(body)
-
-
-def _encodable(error: RatecardError, root: str) -> str:
-    """Return the message, which may quote a lone surrogate, as text that can be encoded."""
-    return error.message(root).encode("utf-8", "replace").decode()
 
 
 async def _handle_ratecard_error(request: Request, error: Exception) -> Response:
