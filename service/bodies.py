@@ -39,8 +39,8 @@ def is_json(media_type: str) -> bool:
 
 def explain_body(endpoint: Endpoint) -> str:
     """Return why no command can write the body of an endpoint, or an empty string."""
-    media_type, is_whole = media_type_of(endpoint.body_type), endpoint.whole_body is True
-    if is_json(media_type) or (media_type in {MULTIPART, FORM} and not is_whole) or is_whole:
+    media_type = media_type_of(endpoint.body_type)
+    if endpoint.whole_body is True or is_json(media_type) or media_type in (MULTIPART, FORM):
         return ""
     if not any(each.group == "body" for each in endpoint.parameters or []):
         return ""
