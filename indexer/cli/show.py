@@ -133,7 +133,7 @@ def _draw_endpoint(console: Console, endpoint: Endpoint, facts: ProbeFacts) -> N
     for parameter in endpoint.parameters or []:
         _draw(console, 4, (shorten(parameter.name), "bold"), f"  {_describe(parameter)}")
     if endpoint.body_type:
-        _draw(console, 4, f"body: {media_type_of(endpoint)}")
+        _draw(console, 4, f"body: {media_type_of(endpoint.body_type)}")
     if command := curl(endpoint):
         _draw_line(console, 2, (command, "cyan"))
     elif reason := explain_body(endpoint):

@@ -94,7 +94,7 @@ def _target(url: str, method: str, parsed: ParsedUrl | None, facts: _Facts) -> T
         parsed = _parse(facts.example_url)
     body: tuple[bytes | None, str] | None = None, ""
     if method == "POST":
-        media_type, is_whole = media_type_of(facts), facts.whole_body is True
+        media_type, is_whole = media_type_of(facts.body_type), facts.whole_body is True
         body = example_body(facts.endpoint.parameters, media_type, is_whole=is_whole)
     if parsed is None or body is None or facts.tool is not NULL:
         return Target(url, method)

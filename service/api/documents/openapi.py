@@ -239,7 +239,7 @@ def describe(kind: type[Operation], examples: Mapping[str, str | None]) -> list[
 
 def _accepted(schema: Json) -> Json:
     """Return the schema of what is accepted: a number as text, and integers over the maximum."""
-    own = {name: schema[name] for name in schema.keys() - {"description", "maximum"}}
+    own = {name: schema[name] for name in schema if name not in ("description", "maximum")}
     if schema.get("default") in (None, "", ()):
         own.pop("default", None)
     return own | TEXT if own.get("type") == "number" else own

@@ -126,7 +126,7 @@ def _describe_input(endpoint: Endpoint, names: Iterable[str]) -> Json:
     schema = {"type": "object", "properties": properties, "required": required}
     if endpoint.whole_body is True and properties:
         (schema,) = properties.values()
-    content = {media_type_of(endpoint): {"schema": schema}}
+    content = {media_type_of(endpoint.body_type): {"schema": schema}}
     request = {"content": content, "required": bool(required)} if body else {}
     return {"parameters": parameters, "requestBody": request}
 
