@@ -27,8 +27,6 @@ FORMATS = (
 # Each stands for a row, which is then neither JSON nor CSV, before the number of its lines.
 TOO_LONG, UNCLOSED = b"\x03", b"\x04"
 BLANK = b" \t\n"
-SPECIAL = (b'"', b"\r", TOO_LONG, UNCLOSED, BYTE_ORDER_MARK)
-"""Byte sequences for which a text has to be copied before DuckDB reads it."""
 
 _blank_lines = re.compile(rb"(?m)^[ \t]*\n")
 _after_feed = re.compile(rb"\n[ \t\n]")  # three searches by `in` would take six times as long
@@ -52,11 +50,10 @@ class PaymentInput(Struct, frozen=True):
 
 
 def spool(source: PaymentInput, target: Path, blocks: int | None = None) -> bytes:
-    """Link to a file, or copy the rows of a text; return its first line, empty for Parquet.
+    """Link to Parquet, or copy the rows of a text; return its first line, empty for Parquet.
 
-    Parquet is linked to, and so is a text whose copy would be the same. The copy is decompressed,
-    without blank lines and carriage returns, and has placeholders for rows that are longer than
-    MAX_ROW: DuckDB reads a quoted value that is longer than its read
+    The copy is decompressed, without blank lines and carriage returns, and has placeholders for
+    rows that are longer than MAX_ROW: DuckDB reads a quoted value that is longer than its read
     buffer as rows, so that the author of the value could forge payments.
 
     blocks: how many blocks of rows are copied, by default all
@@ -74,12 +71,6 @@ def spool(source: PaymentInput, target: Path, blocks: int | None = None) -> byte
         content = unzip(file)
         if fault := _describe_format(source, content.peek(len(PARQUET_MAGIC))):
             raise SourceError(f"{name}: {fault}")
-        if blocks is None and content is file and path.is_file():
-            if _is_plain(_read_chunks(name, file)):
-                target.symlink_to(path.absolute())
-                file.seek(0)
-                return file.readline().rstrip(b"\n")
-            file.seek(0)
         lines = _read_lines(_read_chunks(name, content))
         first = next(filter(None, lines), b"")
         head = first.partition(b"\n")[0]
@@ -123,20 +114,6 @@ def _read_chunks(name: str, file: BinaryIO) -> Iterator[bytes]:
     with source_errors(name):
         while chunk := file.read(CHUNK):
             yield chunk
-
-
-def _is_plain(chunks: Iterable[bytes]) -> bool:
-    """Whether the rows of a text are its lines, of which none is blank, too long or cut short."""
-    end, size = b"\n", 0
-    for chunk in chunks:
-        if any(each in chunk for each in SPECIAL) or _after_feed.search(end + chunk):
-            return False
-        feed = chunk.rfind(b"\n")
-        size = size + len(chunk) if feed < 0 else len(chunk) - feed
-        if size > MAX_ROW:
-            return False
-        end = chunk[-1:]
-    return size == 1
 
 
 def _read_lines(chunks: Iterable[bytes]) -> Iterator[bytes]:
