@@ -9,11 +9,10 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import BinaryIO
 
-from msgspec import Struct
-
 from indexer.compressed import ZSTD_MAGIC, unzip
 from indexer.errors import IndexerError, SourceError
 from indexer.intake.lists import source_errors
+from indexer.options import SourceOptions
 from indexer.text import BYTE_ORDER_MARK, describe_encoding, printable
 
 MAX_ROW = 2 * 2**20  # bytes; DuckDB takes several times as many
@@ -33,23 +32,7 @@ _after_feed = re.compile(rb"\n[ \t\n]")  # three searches by `in` would take six
 _long_lines = re.compile(rb"[^\n]*\x03[^\n]*")
 
 
-class PaymentInput(Struct, frozen=True):
-    """A source of payments.
-
-    name: of the source in messages
-    path: of a file or a pipe
-    columns: the name in the file of each column that it names otherwise, such as
-        `{"sender": "payer"}`
-    chain: the network of payments in a file without a column of it
-    """
-
-    name: str
-    path: str
-    columns: dict[str, str] = {}
-    chain: str = ""
-
-
-def spool(source: PaymentInput, target: Path, blocks: int | None = None) -> bytes:
+def spool(source: SourceOptions, target: Path, blocks: int | None = None) -> bytes:
     """Link to Parquet, or copy the rows of a text; return its first line, empty for Parquet.
 
     The copy is decompressed, without blank lines and carriage returns, and has placeholders for
@@ -100,7 +83,7 @@ def sql_text(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-def _describe_format(source: PaymentInput, start: bytes) -> str:
+def _describe_format(source: SourceOptions, start: bytes) -> str:
     """Return why a text with this beginning cannot be read, or an empty string."""
     if start.startswith(ZSTD_MAGIC):
         instead = f"give <(zstd -dc {printable(source.path)}) instead"

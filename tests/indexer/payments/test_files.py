@@ -20,7 +20,7 @@ from duckdb import DuckDBPyConnection
 
 from indexer.errors import SourceError
 from indexer.intake.findings import Findings
-from indexer.payments.files import PaymentInput
+from indexer.options import SourceOptions
 from indexer.payments.load import check_payment_files, load_payments
 from service.snapshot.snapshot import open_snapshot
 from tests.support.running import Build, payment, service, write_lines
@@ -57,7 +57,7 @@ def load_watched(names: list[str], staging: Path, watch: Callable[[str], None]) 
     staging.mkdir()
     with duckdb.connect() as connection:
         watched = cast("DuckDBPyConnection", WatchedConnection(connection, watch))
-        inputs = [PaymentInput(name, name) for name in names]
+        inputs = [SourceOptions(name=name, path=name) for name in names]
         load_payments(watched, inputs, staging, Findings(None), NOW)
         ((count,),) = connection.execute("SELECT count(*) FROM payments").fetchall()
     return int(count)
@@ -262,7 +262,7 @@ def test_a_missing_payment_file_is_found_by_the_check(
     path: str, message: str, tmp_path: Path
 ) -> None:
     with pytest.raises(SourceError, match=f"^ours: {message}"):
-        check_payment_files([PaymentInput("ours", str(tmp_path / path))])
+        check_payment_files([SourceOptions(name="ours", path=str(tmp_path / path))])
 
 
 def test_only_the_beginning_of_a_payment_file_is_checked(tmp_path: Path) -> None:
@@ -272,13 +272,15 @@ def test_only_the_beginning_of_a_payment_file_is_checked(tmp_path: Path) -> None
     name.write_bytes(whole[:-9])
     parquet = write_parquet(tmp_path / "[p]", [payment()])
     good = write_lines(tmp_path / "p.jsonl", [payment(), 7])
-    check_payment_files([PaymentInput("ours", path) for path in (str(name), parquet, good)])
+    check_payment_files(
+        [SourceOptions(name="ours", path=path) for path in (str(name), parquet, good)]
+    )
 
 
 def test_a_pipe_of_payments_is_not_read_by_the_check(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)  # opening it would wait for a writer
-    check_payment_files([PaymentInput("ours", str(pipe))])
+    check_payment_files([SourceOptions(name="ours", path=str(pipe))])
 
 
 def test_gzip_data_with_a_wrong_checksum_ends_the_build(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from indexer.payments.files import CHUNK, MAX_LINES, MAX_ROW, PaymentInput, spool
+from indexer.payments.files import MAX_LINES, MAX_ROW
 from indexer.payments.readers import BUFFER
 from tests.support.running import Build, payment, service, write_lines
 from tests.support.sources.payments import (
