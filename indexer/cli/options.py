@@ -103,27 +103,16 @@ def command_line(options: argparse.Namespace, *words: str) -> str:
     return f"{command} --artifacts {shlex.quote(str(options.artifacts))}"
 
 
-class OptionText(NamedTuple):
-    """A field as the docstring of its type describes it, with the flag that sets it, if any."""
-
-    name: str
-    flag: str
-    text: str
-
-
-def described(options: type[Struct]) -> list[OptionText]:
-    """Return the fields that a docstring describes: `name (--flag VALUE): text`."""
-    lines = _described.findall(inspect.getdoc(options) or "")
-    return [OptionText(name, flag, " ".join(text.split())) for name, flag, text in lines]
-
-
 def add_flags(
     parser: argparse.ArgumentParser, options: type[Struct], without: Container[str] = ()
 ) -> None:
-    """Add the flags of these options; each is None where it is not given."""
+    """Add the flags that a docstring describes; each is None where it is not given.
+
+    A description is `name (--flag VALUE): text`.
+    """
     hints = get_type_hints(options, include_extras=True)
     defaults = {field.name: field.default for field in fields(options)}
-    for name, usage, text in described(options):
+    for name, usage, text in _described.findall(inspect.getdoc(options) or ""):
         flag, _, metavar = usage.partition(" ")
         if not flag or name in without:
             continue
@@ -138,16 +127,16 @@ def add_flags(
             flag,
             dest=f"{options.__name__}.{name}",
             required=default is NODEFAULT,
-            help=(text + shown).replace("%", "%%"),
+            help=(" ".join(text.split()) + shown).replace("%", "%%"),
             **settings,
         )
 
 
 def given(namespace: argparse.Namespace, options: type[Struct]) -> dict[str, Any]:
     """Return the values of the flags that were given, by field."""
-    names = [each.name for each in described(options)]
-    values = {name: getattr(namespace, f"{options.__name__}.{name}", None) for name in names}
-    return {name: value for name, value in values.items() if value is not None}
+    kind, values = f"{options.__name__}.", vars(namespace)
+    names = [name for name in options.__struct_fields__ if values.get(kind + name) is not None]
+    return {name: values[kind + name] for name in names}
 
 
 def written(field: str, default: Any) -> str:

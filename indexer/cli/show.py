@@ -89,7 +89,7 @@ def _draw_service(console: Console, snapshot: Snapshot, ordinal: int, service: S
     console.print()
     for label, value in _facts(service):
         if value:
-            _draw(console, LABEL_WIDTH, value, label=label)
+            _draw(console, 0, (f"{label:<{LABEL_WIDTH}}", "dim"), value)
     _draw_profile(console, 0, snapshot.endpoints.profile_of(ordinal))
     for endpoint, number in zip(service.endpoints, numbers, strict=True):
         console.print()
@@ -122,7 +122,7 @@ def _facts(service: Service) -> Iterator[tuple[str, str]]:
 
 def _draw_endpoint(console: Console, endpoint: Endpoint, facts: ProbeFacts) -> None:
     call = f"{shorten(endpoint.method)} {shorten(endpoint.url, MAX_TEXT)}"
-    _draw_line(console, 0, (call.strip(), "bold"))
+    _draw(console, 0, (call.strip(), "bold"), is_whole=True)
     _draw(console, 2, (_describe_price(endpoint.pricing), "green"))
     if facts.alive is not False and (liveness := describe_liveness(facts)):
         _draw(console, 2, liveness)
@@ -135,7 +135,7 @@ def _draw_endpoint(console: Console, endpoint: Endpoint, facts: ProbeFacts) -> N
     if endpoint.body_type:
         _draw(console, 4, f"body: {media_type_of(endpoint)}")
     if command := curl(endpoint):
-        _draw_line(console, 2, (command, "cyan"))
+        _draw(console, 2, (command, "cyan"), is_whole=True)
     elif reason := explain_body(endpoint):
         _draw(console, 2, (reason, "yellow"))
 
@@ -168,21 +168,11 @@ def _format(value: Raw) -> str:
     return shorten(bytes(value).decode())
 
 
-def _draw(console: Console, indent: int, *parts: Styled, label: str = "") -> None:
-    """Draw a paragraph, wrapped within the console, with a label before its first line."""
+def _draw(console: Console, indent: int, *parts: Styled, is_whole: bool = False) -> None:
+    """Draw a paragraph; the terminal itself breaks one to copy, which `is_whole`."""
     from rich.text import Text  # noqa: PLC0415  # an optional dependency
 
-    for line in Text.assemble(*parts).wrap(console, max(console.width - indent, 10)):
-        line.rstrip()
-        console.print(Text.assemble((f"{label:<{indent}}", "dim"), line), soft_wrap=True)
-        label = ""
-
-
-def _draw_line(console: Console, indent: int, part: Styled) -> None:
-    """Draw a line to copy: where it is too long, the terminal itself breaks it."""
-    from rich.text import Text  # noqa: PLC0415  # an optional dependency
-
-    console.print(Text.assemble(" " * indent, part), soft_wrap=True)
+    console.print(Text.assemble(" " * indent, *parts), soft_wrap=is_whole)
 
 
 SHOW = Command(
