@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from indexer.cli.options import command_line
-from indexer.cli.terminal import UNBOUNDED, answer_drawn
+from indexer.cli.terminal import UNBOUNDED, answer_drawn, draw_text
 from indexer.text import shorten
 from service.schema.responses import EndpointList, Explanation, ServiceList
 
@@ -21,6 +21,7 @@ TITLES = ("name", "method", "url", "price")
 NUMBERS = ("#", "calls/30d")
 """Columns that are aligned to the right; the first is the rank."""
 YES = "yes"
+INDENT = 5  # columns of the rank in a list
 
 
 class Row(NamedTuple):
@@ -110,14 +111,14 @@ def _draw_results(
     else:
         for rank, *cells in results:
             parts = [*zip(columns[1:], cells, strict=True)]
-            title = [Text(cell, STYLES.get(name, "")) for name, cell in parts if name in TITLES]
-            details = [_label(name, cell) for name, cell in parts if name not in TITLES]
-            item = Table.grid(padding=(0, 2, 0, 0))
-            item.add_column(justify="right", min_width=3)
-            item.add_column(overflow="fold")
-            item.add_row(rank, Text("  ").join(filter(None, title)))
-            item.add_row("", Text(" · ".join(filter(None, details))))
-            console.print(item)
+            title = [
+                (f"{cell}  ", STYLES.get(name, ""))
+                for name, cell in parts
+                if name in TITLES and cell
+            ]
+            details = [_label(name, cell) for name, cell in parts if name not in TITLES and cell]
+            draw_text(console, INDENT, *title, label=f"{rank:>3}")
+            draw_text(console, INDENT, " · ".join(details))
     console.print()
 
 

@@ -17,6 +17,8 @@ if TYPE_CHECKING:  # rich is an optional dependency
     from rich.console import Console
 
 UNBOUNDED = 1_000_000  # columns
+Styled = str | tuple[str, str]
+"""Text, or text with a style of rich."""
 
 
 def answer(text: str | bytes) -> int:
@@ -51,6 +53,22 @@ def answer_drawn(draw: Callable[[Console], None]) -> int:
         )
     )
     return _print(lines.getvalue().rstrip("\n"))
+
+
+def draw_text(
+    console: Console, indent: int, *parts: Styled, label: str = "", is_whole: bool = False
+) -> None:
+    """Draw a paragraph, wrapped within the console, with a label before its first line.
+
+    is_whole: whether it is a line to copy, which the terminal itself breaks
+    """
+    from rich.text import Text  # noqa: PLC0415  # an optional dependency
+
+    width = UNBOUNDED if is_whole else max(console.width - indent, 10)
+    for line in Text.assemble(*parts).wrap(console, width):
+        line.rstrip()
+        console.print(Text.assemble((f"{label:<{indent}}", "dim"), line), soft_wrap=True)
+        label = ""
 
 
 def _is_terminal() -> bool:
