@@ -19,13 +19,9 @@ def decompress(file: io.BufferedReader) -> io.BufferedReader:
 
     Frames that refer back further than the 128 MiB of the default window count as damaged.
     """
-    if file.peek(4)[:4] == ZSTD_MAGIC:
+    start = file.peek(4)
+    if start.startswith(ZSTD_MAGIC):
         return io.BufferedReader(zstd.open(file))
-    return unzip(file)
-
-
-def unzip(file: io.BufferedReader) -> io.BufferedReader:
-    """Return a file that decompresses gzip data, or the file itself when it holds none."""
-    if file.peek(2)[:2] == GZIP_MAGIC:
+    if start.startswith(GZIP_MAGIC):
         return io.BufferedReader(gzip.GzipFile(fileobj=file))
     return file

@@ -9,11 +9,11 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import BinaryIO
 
-from indexer.compressed import ZSTD_MAGIC, unzip
+from indexer.compressed import decompress
 from indexer.errors import IndexerError, SourceError
 from indexer.intake.lists import source_errors
 from indexer.options import SourceOptions
-from indexer.text import BYTE_ORDER_MARK, describe_encoding, printable
+from indexer.text import BYTE_ORDER_MARK, describe_encoding
 
 MAX_ROW = 2 * 2**20  # bytes; DuckDB takes several times as many
 MAX_LINES = 50  # of a row of CSV, so that a stray quote takes few rows
@@ -21,7 +21,7 @@ CHUNK = 2**17  # bytes; fits the second-level cache of a CPU
 PARQUET_MAGIC = b"PAR1"
 FORMATS = (
     "payments are CSV with a header, JSON lines (one object on each line), or Parquet; "
-    "text may be compressed with gzip"
+    "text may be compressed with gzip or zstd"
 )
 # Each stands for a row, which is then neither JSON nor CSV, before the number of its lines.
 TOO_LONG, UNCLOSED = b"\x03", b"\x04"
@@ -51,8 +51,11 @@ def spool(source: SourceOptions, target: Path, blocks: int | None = None) -> byt
             else:
                 _write(target, name, _read_chunks(name, file))
             return b""
-        content = unzip(file)
-        if fault := _describe_format(source, content.peek(len(PARQUET_MAGIC))):
+        content = decompress(file)
+        fault = describe_encoding(content.peek(2)[:2])
+        if content.peek(len(PARQUET_MAGIC)).startswith(PARQUET_MAGIC):
+            fault = "is compressed Parquet; decompress it first"
+        if fault:
             raise SourceError(f"{name}: {fault}")
         lines = _read_lines(_read_chunks(name, content))
         first = next(filter(None, lines), b"")
@@ -81,16 +84,6 @@ def sql_path(path: Path) -> str:
 def sql_text(text: str) -> str:
     """Return a text as an SQL string."""
     return "'" + text.replace("'", "''") + "'"
-
-
-def _describe_format(source: SourceOptions, start: bytes) -> str:
-    """Return why a text with this beginning cannot be read, or an empty string."""
-    if start.startswith(ZSTD_MAGIC):
-        instead = f"give <(zstd -dc {printable(source.path)}) instead"
-        return f"is compressed with zstd; {instead}"
-    if start.startswith(PARQUET_MAGIC):
-        return "is Parquet compressed with gzip; decompress it first"
-    return describe_encoding(start[:2])
 
 
 def _read_chunks(name: str, file: BinaryIO) -> Iterator[bytes]:

@@ -22,6 +22,7 @@ from indexer.errors import SourceError
 from indexer.intake.findings import Findings
 from indexer.options import SourceOptions
 from indexer.payments.load import check_payment_files, load_payments
+from service.arrays.files import zstd
 from service.snapshot.snapshot import open_snapshot
 from tests.support.running import Build, payment, service, write_lines
 from tests.support.sources.payments import (
@@ -233,10 +234,10 @@ UNREADABLE: dict[str, tuple[bytes, str]] = {
     "an endless header": (b"a,b" * 2**23, "the first line is longer than"),
     "many columns": (b"column," * 9_000 + b"\n", "column, …"),
     "escapes in the header": (b"chain,\x1b]0;owned\x07\n", "among chain, \\x1b]0;owned\\x07"),
-    "zstd": (b"\x28\xb5\x2f\xfd" + bytes(99), "give <(zstd -dc "),
+    "truncated zstd": (zstd.compress(b"chain,block_time\n")[:-3], "cut short"),
     "UTF-16": ("chain,block_time\n".encode("utf-16"), "is UTF-16; save it as UTF-8"),
     "truncated gzip": (gzip.compress(b"chain,block_time\n")[:15], "cut short"),
-    "Parquet in gzip": (gzip.compress(b"PAR1"), "is Parquet compressed with gzip"),
+    "Parquet in gzip": (gzip.compress(b"PAR1"), "is compressed Parquet"),
 }
 
 

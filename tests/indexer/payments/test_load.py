@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from indexer.errors import SourceError
 from indexer.options import SourceOptions, Stablecoin
 from indexer.resources.assets import Stablecoins, is_test_network
+from service.arrays.files import zstd
 from service.networks import NETWORK_KEYS, network_key
 from tests.support.running import Build, Json, examples, payment, service, write_lines
 from tests.support.sources.payments import (
@@ -78,9 +79,10 @@ def test_csv_and_json_lines_in_either_shape_give_the_same_payments(tmp_path: Pat
         write_lines(tmp_path / "theirs.jsonl", theirs),
         write_csv(tmp_path / "theirs.csv", theirs),
     ]
-    for name in files[1:3]:
+    compressors: list[Callable[[bytes], bytes]] = [gzip.compress, zstd.compress]
+    for name, compress in zip(files[1:3], compressors, strict=True):
         compressed = Path(name + ".zipped")
-        compressed.write_bytes(gzip.compress(Path(name).read_bytes()))
+        compressed.write_bytes(compress(Path(name).read_bytes()))
         files.append(str(compressed))
     first, *others = (load(tmp_path, name).payments for name in files)
     assert len(first) == 8
