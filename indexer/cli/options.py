@@ -103,16 +103,27 @@ def command_line(options: argparse.Namespace, *words: str) -> str:
     return f"{command} --artifacts {shlex.quote(str(options.artifacts))}"
 
 
+class OptionText(NamedTuple):
+    """A field as the docstring of its type describes it, with the flag that sets it, if any."""
+
+    name: str
+    flag: str
+    text: str
+
+
+def described(options: type[Struct]) -> list[OptionText]:
+    """Return the fields that a docstring describes: `name (--flag VALUE): text`."""
+    lines = _described.findall(inspect.getdoc(options) or "")
+    return [OptionText(name, flag, " ".join(text.split())) for name, flag, text in lines]
+
+
 def add_flags(
     parser: argparse.ArgumentParser, options: type[Struct], without: Container[str] = ()
 ) -> None:
-    """Add the flags that a docstring describes; each is None where it is not given.
-
-    A description is `name (--flag VALUE): text`.
-    """
+    """Add the flags of these options; each is None where it is not given."""
     hints = get_type_hints(options, include_extras=True)
     defaults = {field.name: field.default for field in fields(options)}
-    for name, usage, text in _described.findall(inspect.getdoc(options) or ""):
+    for name, usage, text in described(options):
         flag, _, metavar = usage.partition(" ")
         if not flag or name in without:
             continue
@@ -127,7 +138,7 @@ def add_flags(
             flag,
             dest=f"{options.__name__}.{name}",
             required=default is NODEFAULT,
-            help=(" ".join(text.split()) + shown).replace("%", "%%"),
+            help=(text + shown).replace("%", "%%"),
             **settings,
         )
 

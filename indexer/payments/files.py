@@ -9,11 +9,10 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import BinaryIO
 
-from indexer.compressed import decompress
 from indexer.errors import IndexerError, SourceError
 from indexer.intake.lists import source_errors
 from indexer.options import SourceOptions
-from indexer.text import BYTE_ORDER_MARK, describe_encoding
+from indexer.text import BYTE_ORDER_MARK, decompress, describe_encoding
 
 MAX_ROW = 2 * 2**20  # bytes; DuckDB takes several times as many
 MAX_LINES = 50  # of a row of CSV, so that a stray quote takes few rows
