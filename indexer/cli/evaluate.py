@@ -3,16 +3,29 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Iterable, Sequence
 from statistics import fmean
+from typing import Annotated, Any
 
 import msgspec
+from msgspec import Meta, Struct
 
-from indexer.cli.options import Command, add_ranking_options, parse_ranking, read_count
+from indexer.cli.options import Command, add_flags, add_ranking_options, given, parse_ranking
 from indexer.cli.terminal import answer
 from indexer.relevance import NDCG_DEPTH, Judgement, evaluate, interval
+from indexer.text import shorten
 
 HEADER = "queries   nDCG@10   95 % of resamples   recall@24"
+MAX_CHANGES = 5
+
+
+class EvaluationOptions(Struct, frozen=True):
+    """The options of an evaluation that have a bound.
+
+    worst (--worst N): show the N queries with the worst nDCG
+    """
+
+    worst: Annotated[int, Meta(ge=0)] = 0
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -30,30 +43,109 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help='JSON lines of queries: {"query":"...","relevant":{"document id":grade}}',
     )
     parser.add_argument("--json", action="store_true", help="answer in JSON")
-    parser.add_argument(
-        "--worst", type=read_count, metavar="N", help="show the N queries with the worst nDCG"
-    )
+    add_flags(parser, EvaluationOptions)
     add_ranking_options(parser)
+    parser.add_argument(
+        "--compare",
+        action="append",
+        metavar="NAME=VALUE",
+        help="judge a second ranking, which differs in this, and show where it is better and worse",
+    )
 
 
 def run(options: argparse.Namespace) -> int:
-    """Build a snapshot of the corpus in a temporary folder, and judge each query."""
-    judgements = evaluate(options.corpus, options.queries, parse_ranking(options))
-    count = len(judgements)
-    ndcg = fmean(judgement.ndcg for judgement in judgements)
-    recall = fmean(judgement.recall for judgement in judgements)
-    low, high = interval([judgement.ndcg for judgement in judgements])
-    worst = sorted(judgements, key=lambda judgement: (judgement.ndcg, judgement.recall))
-    worst = worst[: options.worst or 0]
+    """Build snapshots of the corpus in a temporary folder, and judge each query."""
+    rankings = [parse_ranking(options)]
+    if options.compare:
+        rankings.append(parse_ranking(options, options.compare))
+    runs = [evaluate(options.corpus, options.queries, ranking) for ranking in rankings]
+    measured = [*map(_measure, runs)]
+    worst = sorted(runs[0], key=lambda judgement: (judgement.ndcg, judgement.recall))
+    worst = worst[: EvaluationOptions(**given(options, EvaluationOptions)).worst]
+    comparison = _compare(*runs) if options.compare else None
     if options.json:
-        figures = {"queries": count, "ndcg@10": ndcg, "recall@24": recall, "interval": (low, high)}
-        return answer(msgspec.json.encode(figures | ({"worst": worst} if worst else {})))
-    row = f"{count:7}   {ndcg:7.4f}   {low:.4f} to {high:.4f}   {recall:9.4f}"
-    lines = [line for judgement in worst for line in _describe(judgement)]
-    return answer("\n".join([HEADER, row, *lines]))
+        figures = measured[0] | ({"worst": worst} if worst else {})
+        if comparison is not None:
+            figures |= {"compared": measured[1], "comparison": comparison}
+        return answer(msgspec.json.encode(figures))
+    lines = [HEADER, _describe_run(measured[0])]
+    if options.compare:
+        lines.append(f"{_describe_run(measured[1])}   with {', '.join(options.compare)}")
+    lines += [line for judgement in worst for line in _describe(judgement)]
+    return answer("\n".join([*lines, *(_describe_comparison(comparison) if comparison else ())]))
 
 
-def _describe(judgement: Judgement) -> Iterator[str]:
+class QueryChange(Struct):
+    """A query that two rankings answer differently; `ndcg@10` of both."""
+
+    query: str
+    before: float
+    after: float
+
+
+class RankingComparison(Struct):
+    """How a second ranking differs: the mean of its gain in nDCG@10, and the queries that changed.
+
+    `better` and `worse` are counts; at most MAX_CHANGES queries are in `most_better` and
+    `most_worse`, the largest changes first.
+    """
+
+    gain: float
+    interval: tuple[float, float]
+    better: int
+    worse: int
+    most_better: list[QueryChange]
+    most_worse: list[QueryChange]
+
+
+def _measure(judgements: Sequence[Judgement]) -> dict[str, Any]:
+    ndcg = [judgement.ndcg for judgement in judgements]
+    return {
+        "queries": len(judgements),
+        "ndcg@10": fmean(ndcg),
+        "recall@24": fmean([judgement.recall for judgement in judgements]),
+        "interval": interval(ndcg),
+    }
+
+
+def _compare(before: Sequence[Judgement], after: Sequence[Judgement]) -> RankingComparison:
+    changes = [
+        QueryChange(left.query, left.ndcg, right.ndcg)
+        for left, right in zip(before, after, strict=True)
+        if left.ndcg != right.ndcg
+    ]
+    changes.sort(key=lambda change: change.after - change.before)
+    worse = [change for change in changes if change.after < change.before]
+    better = [change for change in reversed(changes) if change.after > change.before]
+    gains = [right.ndcg - left.ndcg for left, right in zip(before, after, strict=True)]
+    return RankingComparison(
+        fmean(gains),
+        interval(gains),
+        len(better),
+        len(worse),
+        better[:MAX_CHANGES],
+        worse[:MAX_CHANGES],
+    )
+
+
+def _describe_run(figures: dict[str, Any]) -> str:
+    low, high = figures["interval"]
+    ndcg, recall = figures["ndcg@10"], figures["recall@24"]
+    return f"{figures['queries']:7}   {ndcg:7.4f}   {low:.4f} to {high:.4f}   {recall:9.4f}"
+
+
+def _describe_comparison(comparison: RankingComparison) -> Iterable[str]:
+    low, high = comparison.interval
+    yield ""
+    yield (
+        f"the second gains {comparison.gain:+.4f} (95 %: {low:+.4f} to {high:+.4f}); it is better "
+        f"for {comparison.better:,} queries and worse for {comparison.worse:,}"
+    )
+    for change in (*comparison.most_better, *comparison.most_worse):
+        yield f"  {change.before:.4f} → {change.after:.4f}  {shorten(change.query)}"
+
+
+def _describe(judgement: Judgement) -> Iterable[str]:
     yield ""
     yield f"{judgement.ndcg:.4f}  {judgement.query}"
     yield f"  wanted    {', '.join(judgement.wanted)}"
@@ -64,7 +156,7 @@ EVALUATE = Command(
     "judge the ranking of a corpus by queries",
     (
         "evaluate --corpus corpus.jsonl --queries queries.jsonl",
-        "evaluate --corpus corpus.jsonl --queries queries.jsonl --set similarity_weight=6",
+        "evaluate --corpus corpus.jsonl --queries queries.jsonl --compare encoder=none",
     ),
     add_options,
     run,

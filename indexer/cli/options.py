@@ -7,7 +7,7 @@ import inspect
 import os
 import re
 import shlex
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Iterable
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
@@ -50,6 +50,9 @@ PUBLISHING = ("keep", "downloads")
 FIXED = frozenset(("field_weights", "encoder", "analysis", "impact_scale", "dense_share"))
 """Parameters that are no number, or that change no order."""
 TUNABLE = [name for name in SearchConfig.__struct_fields__ if name not in FIXED]
+ENCODER = "encoder"
+ENCODERS = {"none": False, "static": True}
+"""Encoders, and whether these rank by meaning."""
 
 _described = re.compile(r"^(\w+)(?: \((--[^)]+)\))?: (.+(?:\n +.+)*)", re.MULTILINE)
 
@@ -64,13 +67,6 @@ class Command(NamedTuple):
     examples: tuple[str, ...]
     add_options: Callable[[argparse.ArgumentParser], None]
     run: Callable[[argparse.Namespace], int]
-
-
-def read_count(text: str) -> int:
-    """Return a number from 1; raises ArgumentTypeError for another text."""
-    if not text.isascii() or not text.isdecimal() or not int(text):
-        raise argparse.ArgumentTypeError(f"expected a number from 1, got {text!r}")
-    return int(text)
 
 
 def add_artifacts_option(parser: argparse.ArgumentParser, meaning: str) -> None:
@@ -284,23 +280,25 @@ def add_ranking_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def parse_ranking(options: argparse.Namespace) -> RankingOptions:
-    """Return the ranking that the options ask for; raises Misuse."""
-    parameters = asdict(SEARCH_CONFIG)
-    for change in options.set:
+def parse_ranking(options: argparse.Namespace, more: Iterable[str] = ()) -> RankingOptions:
+    """Return the ranking that the options ask for, with `more` changes; raises Misuse."""
+    is_semantic: bool = given(options, RankingOptions).get("is_semantic", True)
+    config = SEARCH_CONFIG
+    for change in (*options.set, *more):
         name, _, value = change.partition("=")
-        if name not in TUNABLE:
+        if name == ENCODER and value in ENCODERS:
+            is_semantic = ENCODERS[value]
+        elif name in TUNABLE:
+            try:
+                config = msgspec.convert(asdict(config) | {name: value}, SearchConfig, strict=False)
+            except msgspec.ValidationError as error:
+                raise Misuse(f"{name}={value}: {error}") from error
+        else:
             raise Misuse(
-                f"{change!r} is no change of the ranking; write NAME=VALUE with one of "
-                f"{', '.join(TUNABLE)}"
+                f"{change!r} is no change of the ranking; write {ENCODER}= with one of "
+                f"{', '.join(ENCODERS)}, or NAME=VALUE with one of {', '.join(TUNABLE)}"
             )
-        try:
-            config = msgspec.convert(parameters | {name: value}, SearchConfig, strict=False)
-        except msgspec.ValidationError as error:
-            raise Misuse(f"{name}={value}: {error}") from error
-        parameters = asdict(config)
-    search = SearchConfig(**parameters)
-    return RankingOptions(search=search, **given(options, RankingOptions))
+    return RankingOptions(is_semantic, config)
 
 
 def add_cluster_options(parser: argparse.ArgumentParser) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from indexer.cli.options import Command, add_artifacts_option, read_count
+from indexer.cli.options import Command, add_artifacts_option
 from indexer.cli.terminal import answer
 from indexer.errors import IndexerError
 from indexer.text import shorten
@@ -46,7 +46,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="words, which all must match; NAME:WORD for one of the fields id, name, description "
         "and category; AND, OR, NOT, parentheses; * and ? for any characters",
     )
-    parser.add_argument("--limit", type=read_count, metavar="N", help="how many at most (all)")
+    parser.add_argument("--limit", type=_count, metavar="N", help="how many at most (all)")
     add_artifacts_option(parser, "where they are published")
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--ids", action="store_true", help="print ids alone")
@@ -86,6 +86,12 @@ def _read(snapshot: Snapshot, service_id: str) -> Match:
             f"the Whoosh index has {shorten(service_id)}, and the snapshot has not; {REBUILD}"
         )
     return _match.decode(record)
+
+
+def _count(text: str) -> int:
+    if not text.isascii() or not text.isdecimal() or not int(text):
+        raise argparse.ArgumentTypeError(f"expected a number from 1, got {text!r}")
+    return int(text)
 
 
 QUERY = Command(

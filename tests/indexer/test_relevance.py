@@ -132,13 +132,41 @@ def test_the_default_output_is_a_table_of_the_same_figures(
     assert row.split() == ["2", "0.5000", "0.0000", "to", "1.0000", "0.5000"]
 
 
+def test_a_second_ranking_is_compared_query_by_query(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    corpus = [
+        {"id": "a", "name": "Clearance", "description": "AML screening of addresses"},
+        {"id": "b", "name": "Tally", "description": "Counts of wallets and cards"},
+    ]
+    queries = [
+        {"query": "is it under sanctions, fraud detection", "relevant": {"a": 1}},
+        {"query": "tally", "relevant": {"b": 1}},
+    ]
+    options = ("--no-semantic", "--compare", "encoder=static", "--compare", "least_similarity=0.1")
+    assert judge(tmp_path, queries, "--json", *options, corpus=corpus) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert (report["ndcg@10"], report["compared"]["ndcg@10"]) == (0.5, 1)
+    comparison = report["comparison"]
+    assert (comparison["gain"], comparison["better"], comparison["worse"]) == (0.5, 1, 0)
+    change = {"query": queries[0]["query"], "before": 0, "after": 1}
+    assert (comparison["most_better"], comparison["most_worse"]) == ([change], [])
+    assert judge(tmp_path, queries, *options, corpus=corpus) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[1] for line in lines[1:3]] == ["0.5000", "1.0000"]
+    assert lines[-1] == "  0.0000 → 1.0000  is it under sanctions, fraud detection"
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         ("similarity_weight=nan", "similarity_weight=nan: Expected `float` >= 0.0"),
         ("saturation=much", "saturation=much: Expected `float`"),
         ("reranked=-1", "reranked=-1: Expected `int` >= 0"),
-        ("encoder=mine", "'encoder=mine' is no change of the ranking; write NAME=VALUE with one "),
+        (
+            "encoder=mine",
+            "'encoder=mine' is no change of the ranking; write encoder= with one of none, ",
+        ),
         ("saturation", "saturation=: Expected `float`"),
     ],
 )
@@ -146,7 +174,7 @@ def test_a_change_of_no_parameter_is_refused(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, change: str, message: str
 ) -> None:
     queries = [{"query": "maps", "relevant": {"m 2": 1}}]
-    assert judge(tmp_path, queries, "--set", change) == 2
+    assert judge(tmp_path, queries, "--compare", change) == 2
     assert message in capsys.readouterr().err
 
 

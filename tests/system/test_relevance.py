@@ -75,12 +75,12 @@ def compare(capsys: pytest.CaptureFixture[str]) -> tuple[dict[str, float], dict[
     gains, ndcg = {}, {}
     for corpus in CORPORA:
         folder = RELEVANCE / corpus
-        command = ["evaluate", "--corpus", str(folder / "corpus.jsonl")]
-        command += ["--queries", str(folder / "queries.jsonl"), "--json"]
-        assert main(command) == 0
-        ndcg[corpus] = json.loads(capsys.readouterr().out)["ndcg@10"]
-        assert main([*command, "--no-semantic"]) == 0
-        gains[corpus] = ndcg[corpus] - json.loads(capsys.readouterr().out)["ndcg@10"]
+        arguments = ["--corpus", str(folder / "corpus.jsonl"), "--no-semantic"]
+        arguments += ["--queries", str(folder / "queries.jsonl"), "--json"]
+        assert main(["evaluate", *arguments, "--compare", "encoder=static"]) == 0
+        report = json.loads(capsys.readouterr().out)
+        gains[corpus] = report["comparison"]["gain"]
+        ndcg[corpus] = report["compared"]["ndcg@10"]
     return gains, ndcg
 
 
