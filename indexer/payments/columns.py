@@ -1,4 +1,4 @@
-"""Columns of payment files: recognised names, and required columns."""
+"""Columns of payment files: recognised names, required columns, and guesses for missing ones."""
 
 from __future__ import annotations
 
@@ -41,6 +41,16 @@ COLUMNS = {
 }
 # Groups of columns; a file needs a column of each group.
 REQUIRED = (("chain",), ("block_timestamp",), ("sender",), ("recipient",), ("amount", "dollars"))
+# Words within other names of a required column, for guesses.
+WORDS = {
+    "chain": {"chain", "network"},
+    "block_timestamp": {"time", "date", "when", "created"},
+    "sender": {"sender", "payer", "from", "buyer", "source", "customer"},
+    "recipient": {"recipient", "payee", "seller", "receiver", "merchant", "destination"},
+    "dollars": {"usd", "dollar", "price"},
+    "amount": {"amount", "value"},
+    "decimals": {"decimal"},
+}
 MAX_LISTED = 400  # characters of a header that an error message quotes
 
 _separators = re.compile(r"[\W_]+")
@@ -80,7 +90,8 @@ def check_columns(source: SourceOptions, names: list[str]) -> dict[str, str]:
     """Return the columns of a file with these names.
 
     An amount without decimals is no amount where the file has dollars, and else has the decimals of
-    its token. Raises SourceError that names all missing columns.
+    its token. Raises SourceError that names all missing columns, each with the likeliest name in
+    the file.
     """
     columns = {column: own[0] for column, own in find_columns(source, names).items()}
     given = columns.keys() | ({"chain"} if source.chain else set())
@@ -92,14 +103,27 @@ def check_columns(source: SourceOptions, names: list[str]) -> dict[str, str]:
             missing.append(("decimals", "dollars"))
     if not missing:
         return columns
-    mapped = ", ".join(f'{group[-1]} = "NAME"' for group in missing)
-    remedy = f"map the columns of the source: columns = {{{mapped}}}"
+    guesses, unused = [], [name for name in names if name not in columns.values()]
+    for group in missing:
+        column, guess = _guess(group, unused)
+        guesses.append(f'{column} = "{one_line(guess) or "NAME"}"')
+        unused = [name for name in unused if name != guess]
+    remedy = f"map the columns of the source: columns = {{{', '.join(guesses)}}}"
     if ("chain",) in missing:
         remedy += ', or give the network of all rows: chain = "base"'
     groups = ", ".join(" or ".join(group) for group in missing)
     raise SourceError(
         f"{source.name}: there is no column for {groups} among {_listed(names)}; {remedy}"
     )
+
+
+def _guess(group: tuple[str, ...], names: list[str]) -> tuple[str, str]:
+    """Return a column of a group and the likeliest of the unused names, empty without any."""
+    for column in group:
+        for name in names:
+            if any(word in name.casefold() for word in WORDS[column]):
+                return column, name
+    return group[0], ""
 
 
 def _fold(name: str) -> str:

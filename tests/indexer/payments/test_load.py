@@ -541,7 +541,7 @@ def test_keys_of_explorers_are_known_in_json_lines(tmp_path: Path) -> None:
     assert [each["path"] for each in loaded.rejects] == ["$.timestamp"]
 
 
-def test_all_missing_columns_are_named(tmp_path: Path) -> None:
+def test_all_missing_columns_are_named_with_a_guess_for_each(tmp_path: Path) -> None:
     path = tmp_path / "p.csv"
     path.write_text("created_at,buyer_wallet,seller_wallet,usd_price,memo\n")
     with pytest.raises(SourceError) as error:
@@ -549,8 +549,9 @@ def test_all_missing_columns_are_named(tmp_path: Path) -> None:
     assert str(error.value) == (
         "p: there is no column for chain, block_timestamp, sender, recipient, amount or dollars "
         "among created_at, buyer_wallet, seller_wallet, usd_price, memo; map the columns of the "
-        'source: columns = {chain = "NAME", block_timestamp = "NAME", sender = "NAME", '
-        'recipient = "NAME", dollars = "NAME"}, or give the network of all rows: chain = "base"'
+        'source: columns = {chain = "NAME", block_timestamp = "created_at", '
+        'sender = "buyer_wallet", recipient = "seller_wallet", dollars = "usd_price"}, or give '
+        'the network of all rows: chain = "base"'
     )
 
 
