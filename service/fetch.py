@@ -28,7 +28,7 @@ from service.artifacts.downloads import add_downloads, name_current, names_of, r
 from service.artifacts.publishing import KEPT, publish, remove_obsolete, stage, write_current
 from service.cli import Parser
 from service.errors import REBUILD, PublishingFailed, SnapshotUnavailable
-from service.schema.snapshots import SnapshotDescription, SnapshotEnvelope, SnapshotFile
+from service.schema.status import SnapshotDescription, SnapshotEnvelope, SnapshotFile
 from service.schema.values import EPOCH
 from service.snapshot.manifest import MANIFEST, Manifest, read_manifest, verify
 from service.snapshot.publication import SNAPSHOTS, Publication, is_snapshot_id, read_current

@@ -41,13 +41,11 @@ from service.schema.discovery import (
     MerchantResources,
     ResourceList,
 )
-from service.schema.documents import ServiceDocument
 from service.schema.ecosystem import OverviewEnvelope, StatsEnvelope, TransactionsEnvelope
 from service.schema.listings import ListingPage, ListingReport
 from service.schema.records import Service
-from service.schema.responses import EndpointList, ServiceEnvelope, ServiceList
-from service.schema.snapshots import SnapshotEnvelope
-from service.schema.status import ErrorEnvelope, Health, Readiness
+from service.schema.responses import EndpointList, ServiceDocument, ServiceEnvelope, ServiceList
+from service.schema.status import ErrorEnvelope, Health, Readiness, SnapshotEnvelope
 from service.schema.values import ID_PATTERN, Json
 from service.snapshot import Snapshot
 

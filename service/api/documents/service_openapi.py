@@ -18,8 +18,14 @@ from service.bodies import media_type_of
 from service.http.context import context_of, snapshot_of
 from service.http.responses import Cacheable
 from service.prices import CEILINGS, is_ceiling, is_fixed
-from service.schema.offers import PaymentOffer
-from service.schema.records import METHODS, Endpoint, ParameterDescriptor, Pricing, Service
+from service.schema.records import (
+    METHODS,
+    Endpoint,
+    ParameterDescriptor,
+    PaymentOffer,
+    Pricing,
+    Service,
+)
 from service.schema.values import Json
 from service.urls import key_of
 
