@@ -6,21 +6,14 @@ import argparse
 from collections.abc import Callable
 
 from tests.benchmarks.builds import bench_builds
-from tests.benchmarks.searching.engines import bench_engines
 from tests.benchmarks.searching.services import bench_endpoints, bench_search
-from tests.benchmarks.searching.stuffing import bench_stuffing
-from tests.benchmarks.serving.agents import bench_agents
 from tests.benchmarks.serving.service import bench_serving
 
-AGENTS_COUNT = 5_000
 PARTS: dict[str, Callable[[argparse.Namespace], None]] = {
     "search": lambda options: bench_search(options.documents),
     "endpoints": lambda options: bench_endpoints(options.documents),
-    "stuffing": lambda options: bench_stuffing(options.set),
-    "engines": lambda options: bench_engines(options.documents),
     "builds": lambda options: bench_builds(options.builds, options.options.split()),
     "service": lambda options: bench_serving(options.served),
-    "agents": lambda _: bench_agents(AGENTS_COUNT),
 }
 
 
@@ -29,7 +22,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__)
     parser.add_argument("--parts", nargs="*", default=list(PARTS), choices=list(PARTS))
     parser.add_argument("--documents", type=int, default=100_000, help="documents to search")
-    parser.add_argument("--set", action="append", default=[], help="parameters of `stuffing`")
     parser.add_argument("--builds", nargs="*", type=int, default=[40_000], help="services to build")
     parser.add_argument("--options", default="--no-semantic", help='of builds, as "--memory 700M"')
     parser.add_argument(

@@ -93,7 +93,7 @@ def _bench(count: int) -> None:
         nginx = stack.enter_context(serve_files(folder)) if shutil.which("nginx") else ""
         print(f"\n{count:,} services, {artifacts_size(artifacts):,.0f} MB of artifacts")
         for operation in operations:
-            report(operation, measure(operation, ours, (bare, same), nginx, folder))
+            report(operation, measure(operation, ours, (bare, same), nginx))
 
 
 def plan(documents: list[Document]) -> list[Operation]:
@@ -115,7 +115,7 @@ def plan(documents: list[Document]) -> list[Operation]:
 
 
 def measure(
-    operation: Operation, ours: str, bare: tuple[str, str], nginx: str, folder: Path
+    operation: Operation, ours: str, bare: tuple[str, str], nginx: str
 ) -> dict[str, Measurement]:
     """Return the medians of several rounds over all servers."""
     constant = [operation.file] * min(2, len(operation.targets))
@@ -129,7 +129,7 @@ def measure(
     measurements: dict[str, list[Measurement]] = {name: [] for name in servers}
     for _ in range(ROUNDS):
         for name, (address, targets) in servers.items():
-            measurements[name].append(load(address, targets, SECONDS, folder))
+            measurements[name].append(load(address, targets, SECONDS))
     return {name: median(each) for name, each in measurements.items()}
 
 

@@ -291,5 +291,6 @@ def build_rows(folder: Path, rows: list[tuple[str, list[str], str, bool]]) -> Sn
             ]
         )
     )
-    assert main(["build", str(source), "--out", str(folder / "artifacts")]) == 0
-    return open_snapshot(folder / "artifacts")
+    out = folder / "artifacts"
+    assert main(["build", str(source), "--out", str(out), "--no-downloads"]) == 0
+    return open_snapshot(out)
