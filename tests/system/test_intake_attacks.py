@@ -621,7 +621,7 @@ def scratch(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("scratch")
 
 
-@settings(max_examples=examples(60))
+@settings(max_examples=examples(100))
 @given(unequal, unequal)
 def test_permuting_sources_of_unequal_trust_changes_nothing(
     scratch: Path, offers: tuple[Offer, ...], before: tuple[Offer, ...]
