@@ -141,14 +141,6 @@ def test_the_default_sort_order_is_relevance(client: httpx.Client) -> None:
         assert get(client, path) == get(client, path, sort="relevance", match="any")
 
 
-def test_match_all_requires_every_term(client: httpx.Client) -> None:
-    path = "/v1/search/services?q=weather+forecast"
-    any_term = {record["id"] for record in get(client, path)["services"]}
-    all_terms = {record["id"] for record in get(client, path, match="all")["services"]}
-    assert all_terms
-    assert all_terms < any_term
-
-
 @pytest.mark.parametrize("path", PATHS)
 def test_facets_count_all_matches(client: httpx.Client, path: str) -> None:
     names = "category,network,scheme,integrationType,tag,provider"
