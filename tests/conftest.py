@@ -32,6 +32,7 @@ from tests.support.running import (
 
 TESTS = Path(__file__).parent
 LONGEST = {"system", "soak"}
+SAMPLE = "sample"
 
 NOT_SEMANTIC = ("--no-semantic",)
 NO_DOWNLOADS = ("--no-downloads",)
@@ -116,7 +117,7 @@ def sample(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Artifacts of the sample catalogue, which one process builds for all of pytest-xdist."""
     folder = tmp_path_factory.getbasetemp()
     folder = folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder
-    artifacts = folder / "sample"
+    artifacts = folder / SAMPLE
     with (folder / "sample.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (artifacts / "CURRENT").exists():
@@ -127,9 +128,25 @@ def sample(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def client(sample: Path) -> Iterator[httpx.Client]:
+def sample_client(sample: Path) -> Iterator[httpx.Client]:
     """A client of a service that serves the sample catalogue."""
     with serve(sample) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def published(sample: Path) -> Path:
+    """The artifacts that `client` asks for: of the sample, unless a module publishes its own."""
+    return sample
+
+
+@pytest.fixture(scope="module")
+def client(published: Path, request: pytest.FixtureRequest) -> Iterator[httpx.Client]:
+    """A client of a service that serves `published`."""
+    if published.name == SAMPLE:
+        yield request.getfixturevalue("sample_client")
+        return
+    with serve(published) as client:
         yield client
 
 

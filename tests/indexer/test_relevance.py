@@ -275,12 +275,3 @@ def test_a_missing_file_is_an_error_that_names_it(tmp_path: Path) -> None:
     assert run.returncode != 0
     assert "missing.jsonl" in run.stderr
     assert "Traceback" not in run.stderr
-
-
-def test_the_module_runs_as_a_program(tmp_path: Path) -> None:
-    corpus = write_lines(tmp_path / "corpus.jsonl", CORPUS)
-    queries = write_lines(tmp_path / "queries.jsonl", [{"query": "maps", "relevant": {"m 2": 1}}])
-    run = run_indexer("evaluate", "--corpus", corpus, "--queries", queries, "--json")
-    assert (run.returncode, run.stderr) == (0, "")
-    figures = {"queries": 1, "ndcg@10": 1, "recall@24": 1, "interval": [1, 1]}
-    assert json.loads(run.stdout) == figures

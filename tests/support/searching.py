@@ -20,7 +20,6 @@ from indexer.derive.ragged import Ragged, ragged_texts
 from indexer.derive.records import ENDPOINT_FIELDS, SERVICE_FIELDS
 from indexer.index.documents import Documents, OtherTexts, place_documents
 from indexer.index.postings import compile_postings
-from indexer.processes.pool import Pool
 from indexer.record_store import KEY_SIZE
 from service.arrays.container import open_arrays
 from service.conditions import EndpointFilters
@@ -151,11 +150,6 @@ def compiled(
     index, others = folder / "index.arrays", _other_texts(services, documents)
     compile_postings(text_columns(services), others, documents, prior_of_documents, index)
     return open_index(index, documents.endpoints, documents.services)
-
-
-def one_process() -> Pool:
-    """Return a pool that calls functions in this process."""
-    return Pool(1, 0)
 
 
 def open_index(path: Path, first: npt.NDArray[np.int64], services: npt.NDArray[np.int32]) -> Index:

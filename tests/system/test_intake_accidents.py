@@ -44,7 +44,7 @@ from tests.support.sources.feeds import (
     pages_of,
     sending,
 )
-from tests.support.sources.x402 import SOLANA_USDC, accept, resource, v1
+from tests.support.sources.x402 import SOLANA_USDC, accept, resource
 
 URL = "https://a.example/x"
 MAY, JUNE = "2026-05-20T00:00:00Z", "2026-06-20T00:00:00Z"
@@ -297,17 +297,6 @@ def test_a_listing_of_two_facilitators_has_what_either_says(
     [record] = listed(catalogue.artifacts)
     assert {*record["networks"]} == {"Base", "Solana"}
     assert record["quality"]["totalCalls"] == 120_000
-
-
-def test_a_listing_that_declares_no_method_joins_the_only_one_that_does(
-    catalogue: CatalogueFolder,
-) -> None:
-    undeclared = v1({}) | {"resource": URL}
-    declared = resource(URL, extensions={"bazaar": method("GET")})
-    assert catalogue.build(source("one", [undeclared]), source("two", [declared])) == 0
-    assert [*listings(catalogue.artifacts)] == [f"GET {URL}"]
-    [record] = listed(catalogue.artifacts)
-    assert [each["method"] for each in record["endpoints"]] == ["GET"]
 
 
 def test_a_catalogue_record_hides_nothing_that_it_does_not_name(

@@ -67,13 +67,12 @@ def measure_in_turns(engines: dict[str, Engine], workload: Workload) -> dict[str
     }
 
 
-def measure(search: Search, workload: Workload, step: int = 1) -> Times:
-    """Return the seconds of every `step`-th query."""
-    for query in workload.warm_up[:: step**2]:
+def measure(search: Search, workload: Workload) -> Times:
+    """Return the seconds of each query."""
+    for query in workload.warm_up:
         search(query)
     gc.collect()
-    numbers = range(0, len(workload.measured), step)
-    return {number: _time(search, workload.measured[number]) for number in numbers}
+    return {number: _time(search, query) for number, query in enumerate(workload.measured)}
 
 
 def _time(search: Search, query: Query) -> float:

@@ -1,31 +1,20 @@
-"""Servers to compare with: constant responses, and a naive implementation.
+"""Bare servers of recorded responses, to compare with.
 
 `uvicorn tests.benchmarks.serving.peers:constant` sends recorded responses of the service, with two
-headers of its own; `…:same_headers` sends those of the service; `…:naive` is Starlette with plain
-Whoosh and `JSONResponse`. `BENCH_FOLDER` names the folder.
+headers of its own; `…:same_headers` sends those of the service. `BENCH_FOLDER` names the folder.
 """
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 
 import msgspec
 from msgspec import Struct
-from starlette.applications import Starlette
-from starlette.requests import Request
-from starlette.responses import JSONResponse
-from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
-from whoosh import index
-from whoosh.qparser import MultifieldParser, OrGroup
-
-from service.api.query_string import DEFAULT_LIMIT
 
 FOLDER = Path(os.environ.get("BENCH_FOLDER", "."))
 RECORDED = "responses.msgpack"
-FIELDS = ["name", "description", "category"]
 
 
 class Recorded(Struct):
@@ -64,42 +53,9 @@ class Constant:
             await send(body)
 
 
-def make_naive(folder: Path) -> Starlette:
-    """Return an application that searches with Whoosh and encodes every response anew."""
-    with (folder / "services.jsonl").open() as file:
-        records = [json.loads(line) for line in file]
-    positions = {record["id"]: number for number, record in enumerate(records)}
-    searcher = index.open_dir(folder / "whoosh").searcher()
-    parser = MultifieldParser(FIELDS, searcher.schema, group=OrGroup)
-
-    async def fetch(request: Request) -> JSONResponse:
-        return JSONResponse({"service": records[positions[request.path_params["id"]]]})
-
-    async def listing(request: Request) -> JSONResponse:
-        limit = int(request.query_params.get("limit", DEFAULT_LIMIT))
-        page = {"services": records[:limit], "total": len(records), "limit": limit, "offset": 0}
-        return JSONResponse(page)
-
-    async def search(request: Request) -> JSONResponse:
-        hits = searcher.search(parser.parse(request.query_params["q"]), limit=DEFAULT_LIMIT)
-        services = [records[int(hit["number"])] for hit in hits]
-        page = {"services": services, "total": len(hits), "limit": DEFAULT_LIMIT, "offset": 0}
-        return JSONResponse(page)
-
-    return Starlette(
-        routes=[
-            Route("/v1/services", listing),
-            Route("/v1/search/services", search),
-            Route("/v1/services/{id}", fetch),
-        ]
-    )
-
-
 def __getattr__(name: str) -> object:
     """Create the application of this name, for uvicorn."""
     if name in ("constant", "same_headers"):
         recorded = decoder.decode((FOLDER / RECORDED).read_bytes())
         return Constant(recorded, same_headers=name == "same_headers")
-    if name == "naive":
-        return make_naive(FOLDER)
     raise AttributeError(name)

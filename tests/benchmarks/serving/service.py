@@ -1,4 +1,4 @@
-"""Throughput and latency compared with bare ASGI applications, nginx and a naive server."""
+"""Throughput and latency compared with bare ASGI applications and nginx."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import NamedTuple
 from urllib.parse import quote
 
 import httpx
@@ -21,11 +22,9 @@ from indexer.build import build_snapshot
 from indexer.catalogue_file import name_source
 from indexer.options import BuildOptions
 from tests.benchmarks.corpus import Document, make_documents, make_queries
-from tests.benchmarks.indexing.writers import write_whoosh
 from tests.benchmarks.services import write_services
 from tests.benchmarks.serving.load import Measurement, load, median
 from tests.benchmarks.serving.peers import RECORDED, Recorded
-from tests.benchmarks.serving.workers import bench_workers
 from tests.support.running import ROOT
 
 ROUNDS = 3
@@ -44,19 +43,15 @@ http {{
 """
 
 
-class Operation:
+class Operation(NamedTuple):
     """An operation with its targets, and the file with its typical body for nginx.
 
     Bare servers send the bodies of all targets in turn if ours are `cached`, else the typical one.
     """
 
-    def __init__(
-        self, name: str, targets: list[str], *, cached: bool = False, naive: bool = False
-    ) -> None:
-        self.name = name
-        self.targets = targets
-        self.cached = cached
-        self.naive = naive
+    name: str
+    targets: list[str]
+    cached: bool
 
     @property
     def file(self) -> str:
@@ -64,16 +59,19 @@ class Operation:
         return f"/{self.name.replace(' ', '-')}.json"
 
 
-def bench_serving(count: int) -> None:
-    """Print throughput, latency and ratios of each operation over a catalogue of `count`."""
+def bench_serving(counts: Sequence[int]) -> None:
+    """Print throughput, latency and ratios of each operation over catalogues of these sizes."""
+    for count in counts:
+        _bench(count)
+
+
+def _bench(count: int) -> None:
     documents = make_documents(count)
     with tempfile.TemporaryDirectory(prefix="ratecard-") as name, ExitStack() as stack:
         folder = Path(name)
         source, artifacts = folder / "services.jsonl", folder / "artifacts"
         write_services(source, documents)
         build_snapshot(BuildOptions(sources=(name_source(str(source)),), out=artifacts))
-        (folder / "whoosh").mkdir()
-        write_whoosh(documents, folder / "whoosh")
         peer = "tests.benchmarks.serving.peers"
         ours = stack.enter_context(
             serve([sys.executable, "-m", "service", "--artifacts", str(artifacts)])
@@ -92,15 +90,10 @@ def bench_serving(count: int) -> None:
         uvicorn = [sys.executable, "-m", "uvicorn", "--no-access-log", "--no-server-header"]
         bare = stack.enter_context(serve([*uvicorn, f"{peer}:constant"], folder))
         same = stack.enter_context(serve([*uvicorn, f"{peer}:same_headers"], folder))
-        naive = stack.enter_context(serve([*uvicorn, f"{peer}:naive"], folder))
         nginx = stack.enter_context(serve_files(folder)) if shutil.which("nginx") else ""
         print(f"\n{count:,} services, {artifacts_size(artifacts):,.0f} MB of artifacts")
         for operation in operations:
-            report(operation, measure(operation, ours, (bare, same), naive, nginx, folder))
-        command = [sys.executable, "-m", "service", "--artifacts", str(artifacts)]
-        two = stack.enter_context(serve([*command, "--workers", "2"]))
-        report_gain([each for each in operations if each.naive], ours, two, folder)
-        bench_workers(artifacts)
+            report(operation, measure(operation, ours, (bare, same), nginx))
 
 
 def plan(documents: list[Document]) -> list[Operation]:
@@ -110,17 +103,19 @@ def plan(documents: list[Document]) -> list[Operation]:
     search = "/v1/search/services"
     ids = [f"/v1/services/service-{number * 7919 % len(documents)}" for number in range(QUERIES)]
     return [
-        Operation("get", ids, cached=True, naive=True),
-        Operation("list", ["/v1/services?limit=24"], cached=True, naive=True),
+        Operation("get", ids, cached=True),
+        Operation("list", ["/v1/services?limit=24"], cached=True),
         Operation("overview", ["/v1/ecosystem/overview"], cached=True),
         Operation("search cached", [f"{search}?q={quote(documents[0].description)}"], cached=True),
-        Operation("search uncached", [f"{search}?q={query}" for query in queries], naive=True),
-        Operation("search none", [f"{search}?q={query}&endpoints=none" for query in queries]),
+        Operation("search uncached", [f"{search}?q={query}" for query in queries], cached=False),
+        Operation(
+            "search none", [f"{search}?q={query}&endpoints=none" for query in queries], cached=False
+        ),
     ]
 
 
 def measure(
-    operation: Operation, ours: str, bare: tuple[str, str], naive: str, nginx: str, folder: Path
+    operation: Operation, ours: str, bare: tuple[str, str], nginx: str
 ) -> dict[str, Measurement]:
     """Return the medians of several rounds over all servers."""
     constant = [operation.file] * min(2, len(operation.targets))
@@ -131,12 +126,10 @@ def measure(
     }
     if nginx:
         servers["nginx, files"] = (nginx, constant)
-    if operation.naive:
-        servers["naive"] = (naive, operation.targets)
     measurements: dict[str, list[Measurement]] = {name: [] for name in servers}
     for _ in range(ROUNDS):
         for name, (address, targets) in servers.items():
-            measurements[name].append(load(address, targets, SECONDS, folder))
+            measurements[name].append(load(address, targets, SECONDS))
     return {name: median(each) for name, each in measurements.items()}
 
 
@@ -148,21 +141,6 @@ def report(operation: Operation, measurements: dict[str, Measurement]) -> None:
         print(
             f"{name:16} {each.rate:11,.0f} {ours.rate / each.rate:8.2f} {each.p50:10.2f} "
             f"{each.p99:10.2f} {each.p99 / each.p50:6.2f} {each.bytes:10,.0f}"
-        )
-
-
-def report_gain(operations: list[Operation], one: str, two: str, folder: Path) -> None:
-    """Print the throughput of two workers and of one; the client shares their cores."""
-    print(f"\ntwo workers beside one, {os.cpu_count()} cores with the client:")
-    for operation in operations:
-        rounds = [
-            [load(address, operation.targets, SECONDS, folder) for address in (one, two)]
-            for _ in range(ROUNDS)
-        ]
-        one_worker, two_workers = (median(list(each)) for each in zip(*rounds, strict=True))
-        print(
-            f"{operation.name:16} {one_worker.rate:11,.0f} → {two_workers.rate:,.0f} a second, "
-            f"{two_workers.rate / one_worker.rate:.2f} ×"
         )
 
 

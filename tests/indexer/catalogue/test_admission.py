@@ -133,9 +133,3 @@ def test_a_record_without_endpoints_and_texts_that_are_no_urls_break_no_rule() -
     within = rules(Denial(host="*"))
     for endpoints in ([], [at("/v1"), at("no URL", payTo=[7])]):
         assert admitted(service(endpoints=endpoints), within=within) == (None, [])
-
-
-def test_a_record_above_one_mebibyte_is_rejected() -> None:
-    text = json.dumps(service(description="x" * 2**20)).encode()
-    with pytest.raises(InvalidRecord, match=r"has 1,048,\d+ bytes; a service has at most"):
-        read_record(text)

@@ -6,20 +6,15 @@ import json
 from decimal import Context, Decimal
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from indexer.build import build_snapshot
 from indexer.catalogue.records import read_record
-from indexer.options import BuildOptions, Kind, RankingOptions, SourceOptions
-from indexer.report import Report
 from service.snapshot.snapshot import open_snapshot
 from tests.support.artifacts import overlays, records_of, reported
-from tests.support.running import Build, Json, endpoint, serve, service, write_lines
-from tests.support.sources.x402 import resource
+from tests.support.running import Build, Json, endpoint, serve, service
 
 EXACT = Context(prec=99)
 NOTHING_PRICED = {
@@ -92,20 +87,6 @@ def test_of_domains_with_one_derived_id_the_served_one_keeps_it_and_the_others_g
     assert domain_ids(artifacts).items() > {**first, "a-b.example": suffixed}.items()
     assert build(records[::-1], options=("--forget",)) == 0
     assert domain_ids(artifacts)["a-b.example"] == "a-b-example"
-
-
-@pytest.mark.parametrize("neighbour", ["scam-shop.example", "scam.shop-example"])
-def test_what_was_taken_down_stays_down_whatever_neighbours_are_registered(
-    neighbour: str, tmp_path: Path, artifacts: Path, build: Build
-) -> None:
-    scam, other = (service(None, domain=each) for each in ("scam.shop.example", neighbour))
-    assert build([scam]) == 0
-    taken_down = overlays(tmp_path, {"scam-shop-example": None})
-    for records in ([scam], [other, scam], [other], [scam, other], [other]):
-        assert build(records, options=taken_down) == 0
-        domains = {other["domain"]} if other in records else set()
-        assert domain_ids(artifacts).keys() == domains
-        assert "scam-shop-example" not in ids(artifacts)
 
 
 def test_a_domain_may_be_taken_down_by_its_name(
@@ -205,75 +186,6 @@ def test_of_duplicate_ids_the_last_source_wins_and_within_it_the_first_record(
     assert first["leftOut"] == {"duplicate ids": 1, "replaced by a later source": 1}
     assert (first["records"], first["published"]) == (3, 1)
     assert (second["records"], second["published"], second["leftOut"]) == (2, 2, {})
-
-
-def source(folder: Path, name: str, records: list[Json], **options: Any) -> SourceOptions:
-    """Return the options of a source whose file has these records."""
-    return SourceOptions(name=name, path=write_lines(folder / name, records), **options)
-
-
-def publish(artifacts: Path, *sources: SourceOptions) -> Report:
-    """Build without vectors and downloads."""
-    ranking = RankingOptions(is_semantic=False)
-    options = BuildOptions(sources=sources, out=artifacts, ranking=ranking, downloads=False)
-    return build_snapshot(options)
-
-
-def test_of_duplicate_ids_the_most_trusted_source_wins_wherever_it_stands(
-    tmp_path: Path, artifacts: Path
-) -> None:
-    trusted = source(tmp_path, "trusted", [service("a", name="ours")], trust=2, curated=True)
-    other = source(tmp_path, "other", [service("a", name="theirs")], trust=1, curated=True)
-    for sources in ((trusted, other), (other, trusted)):
-        report = publish(artifacts, *sources)
-        assert [record["name"] for record in stored(artifacts)] == ["ours"]
-        left_out = {each.source: each.left_out for each in report.sources}
-        assert not left_out["trusted"]
-        assert sum(left_out["other"].values()) == 1
-
-
-def test_a_record_does_not_take_the_host_of_resources_of_a_more_trusted_source(
-    tmp_path: Path, artifacts: Path
-) -> None:
-    listed = [resource("https://api.victim.example/pay")]
-    official = service(None, domain="api.victim.example", name="Official", enriched=True)
-    trusted = source(tmp_path, "trusted", listed, trust=1, kind=Kind.RESOURCES)
-    other = source(tmp_path, "other", [official], kind=Kind.RECORDS)
-    for sources in ((trusted, other), (other, trusted)):
-        publish(artifacts, *sources)
-        (record,) = stored(artifacts)
-        assert (record["id"], record["name"]) == ("api-victim-example", "Victim")
-
-
-def test_resources_that_a_record_does_not_name_are_a_service_of_their_own(
-    tmp_path: Path, artifacts: Path
-) -> None:
-    written = service("one", domain="api.one.example", name="Ours", enriched=True)
-    resources = [resource(f"https://api.one.example/{path}") for path in ("v1", "v2")]
-    records = source(tmp_path, "records", [written], trust=1, curated=True)
-    feed = source(tmp_path, "feed", resources, kind=Kind.RESOURCES)
-    publish(artifacts, records, feed)
-    ours, rest = stored(artifacts)
-    summary = ours.pop("priceSummary")
-    assert summary is not None
-    assert ours == written
-    assert [each["url"] for each in rest["endpoints"]] == ["https://api.one.example/v2"]
-    assert (rest["id"], rest["name"]) == ("api-one-example", "One")
-    assert "enriched" not in rest
-
-
-def test_a_source_that_hides_keeps_resources_out_that_its_records_do_not_name(
-    tmp_path: Path, artifacts: Path
-) -> None:
-    written = service("one", domain="api.one.example")
-    resources = [resource(f"https://api.one.example/{path}") for path in ("v1", "v2")]
-    records = source(tmp_path, "records", [written], trust=1, curated=True, hides=True)
-    feed = source(tmp_path, "feed", resources, kind=Kind.RESOURCES)
-    report = publish(artifacts, records, feed)
-    assert ids(artifacts) == ["one"]
-    tally = report.sources[1]
-    assert (tally.records, tally.published) == (2, 1)
-    assert tally.left_out == {"hidden by a catalogue record": 1}
 
 
 def test_the_listing_order_is_enriched_then_payers_then_id(artifacts: Path, build: Build) -> None:

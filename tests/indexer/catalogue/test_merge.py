@@ -5,22 +5,18 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from io import BytesIO
-from itertools import permutations
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from indexer.decisions import FILE, Decisions, DecisionTable
 from indexer.intake.findings import Conflict
 from indexer.resources.listing import MAX_ENTRIES, MAX_LISTING, encode_listing
-from tests.support.running import Json, examples
+from tests.support.running import Json
 from tests.support.sources.x402 import (
     SOLANA_USDC,
-    TEST_USDC,
     URL,
     USDC,
     Feed,
@@ -220,94 +216,3 @@ def test_a_resource_with_payments_comes_before_a_newer_one_without(merge: Merge)
     (listing,) = merge(Feed([bare], "bare"), Feed([payable], "payable")).listings
     assert listing["description"] == "payable"
     assert listing["accepts"] == [accept()]
-
-
-def varied(
-    path: int, method: str, network: int, payee: int, name: str, calls: int | None, day: int
-) -> Json:
-    entry = [accept(), ON_SOLANA, accept(network="base-sepolia", asset=TEST_USDC)][network]
-    declared = v2({"method": method}) if method else resource()
-    fields = {"serviceName": name} if name else {}
-    return declared | resource(
-        f"https://api.one.example/{path}",
-        entry | {"payTo": f"0x{payee}"},
-        quality={"l30DaysTotalCalls": calls},
-        lastUpdated=f"2026-05-{day:02}T00:00:00Z",
-        **fields,
-    )
-
-
-resources = st.lists(
-    st.builds(
-        varied,
-        st.integers(0, 2),
-        st.sampled_from(["", "GET", "POST"]),
-        st.integers(0, 2),
-        st.integers(0, 2),
-        st.sampled_from(["", "A", "B"]),
-        st.none() | st.integers(0, 3),
-        st.integers(1, 28),
-    ),
-    max_size=5,
-)
-
-
-@settings(max_examples=examples(100))
-@given(st.lists(resources, min_size=2, max_size=3), st.lists(resources, max_size=3))
-def test_the_order_of_unequally_trusted_sources_changes_nothing(
-    tmp_path_factory: pytest.TempPathFactory, sources: list[list[Json]], served: list[list[Json]]
-) -> None:
-    folder = tmp_path_factory.getbasetemp()
-    feeds = [Feed(each, f"feed {trust}", trust) for trust, each in enumerate(sources)]
-    before = merge_in(folder, [Feed(each, f"feed {n}") for n, each in enumerate(served)]).table
-    outcomes = [merge_in(folder, each, before) for each in permutations(feeds)]
-    for outcome in outcomes[1:]:
-        assert outcome[:2] == outcomes[0][:2]
-        assert outcome[3:] == outcomes[0][3:]
-
-
-@settings(max_examples=examples(200))
-@given(resources, resources, resources)
-def test_no_item_of_a_less_trusted_source_changes_what_a_more_trusted_one_says(
-    tmp_path_factory: pytest.TempPathFactory,
-    trusted: list[Json],
-    other: list[Json],
-    served: list[Json],
-) -> None:
-    folder = tmp_path_factory.getbasetemp()
-    before = merge_in(folder, [Feed(served, "other")]).table
-    feed = Feed(trusted, "trusted", 1)
-    alone = merge_in(folder, [feed], before)
-    outcome = merge_in(folder, [Feed(other, "other"), feed], before)
-    urls = {each["resource"] for each in trusted}
-    kept = [each for each in outcome.listings if each["resource"] in urls]
-    assert [without_usage(each) for each in kept] == [
-        without_usage(each) for each in alone.listings
-    ]
-    for service in alone.services:
-        (same,) = outcome.services
-        for name in ("name", "serviceName", "category", "iconUrl", "domain"):
-            assert same.get(name) == service.get(name)
-
-
-def without_usage(listing: Json) -> str:
-    """Return the JSON of a listing, whose members are in their order."""
-    return json.dumps({name: value for name, value in listing.items() if name != "quality"})
-
-
-@settings(max_examples=examples(100))
-@given(
-    st.lists(st.tuples(resources, st.integers(0, 1)), min_size=1, max_size=3),
-    st.lists(resources, max_size=2),
-)
-def test_a_build_that_keeps_to_its_own_decisions_repeats_itself(
-    tmp_path_factory: pytest.TempPathFactory,
-    sources: list[tuple[list[Json], int]],
-    served: list[list[Json]],
-) -> None:
-    folder = tmp_path_factory.getbasetemp()
-    feeds = [Feed(each, f"feed {n}", trust) for n, (each, trust) in enumerate(sources)]
-    before = merge_in(folder, [Feed(each, f"feed {n}") for n, each in enumerate(served)]).table
-    once = merge_in(folder, feeds, before)
-    again = merge_in(folder, feeds, once.table)
-    assert again == once

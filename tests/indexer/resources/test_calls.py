@@ -17,6 +17,7 @@ from indexer.resources.parameters import DeclaredInput
 from indexer.resources.x402 import MAX_REQUIREMENTS, NO_SERVER, advise, tool_of_url
 from service.schema.listings import Advice
 from service.schema.records import ParameterDescriptor
+from tests.support.json_values import json_values
 from tests.support.running import Json, examples
 from tests.support.sources.x402 import (
     SERVER,
@@ -164,29 +165,17 @@ def test_category_and_tags_of_the_extension_count_where_there_are_no_others() ->
         assert read(each).listed_tags == tags
 
 
-json_values: st.SearchStrategy[Any] = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(max_size=5) | st.just("oauth2"),
-    lambda inner: (
-        st.lists(inner, max_size=3)
-        | st.dictionaries(
-            st.sampled_from(
-                ["methods", "type", "acceptIndexes", "info", "authRequirements", "url"]
-            ),
-            inner,
-            max_size=3,
-        )
-    ),
-    max_leaves=12,
-)
+KEYS = ("methods", "type", "acceptIndexes", "info", "authRequirements", "url")
+hints = json_values("oauth2", keys=KEYS, text=st.text(max_size=5))
 
 
 @settings(max_examples=examples(200), deadline=None)
 @given(
     url=st.sampled_from([URL, TEMPLATE, TOOL]),
-    extensions=st.dictionaries(st.sampled_from(["auth-hints", "bazaar"]), json_values),
-    example=json_values,
-    requires=json_values,
-    server=json_values,
+    extensions=st.dictionaries(st.sampled_from(["auth-hints", "bazaar"]), hints),
+    example=hints,
+    requires=hints,
+    server=hints,
 )
 def test_any_value_may_stand_anywhere(
     url: str, extensions: Json, example: Any, requires: Any, server: Any

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from indexer.resources.facts import SPELLINGS, fold, looks_like_fact
 from indexer.resources.x402 import NOT_READ, read_resource
+from tests.support.json_values import json_values
 from tests.support.running import Json, examples
 from tests.support.sources.x402 import URL, USDC, resource
 
@@ -208,11 +209,7 @@ def test_a_fact_may_stand_in_any_of_its_usual_places(fact: str) -> None:
 
 
 unknown_names = st.text(max_size=12).filter(lambda name: fold(name) not in KNOWN)
-json_values: st.SearchStrategy[Any] = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(max_size=5) | st.just("GET"),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(unknown_names, inner, max_size=3),
-    max_leaves=6,
-)
+unknown = json_values("GET", keys=unknown_names, text=st.text(max_size=5), leaves=6)
 
 
 @settings(max_examples=examples(300), deadline=None)
@@ -222,7 +219,7 @@ def test_a_resource_stays_the_same_whatever_its_form(data: st.DataObject) -> Non
     for fact in data.draw(st.permutations([*FACTS])):
         state(record, fact, data.draw(st.integers(0, len(FACTS[fact]) - 1)))
     for place in (TOP, INNER, METADATA, BAZAAR, entry(), entry("extra")):
-        added = data.draw(st.dictionaries(unknown_names, json_values, max_size=2))
+        added = data.draw(st.dictionaries(unknown_names, unknown, max_size=2))
         for name, value in added.items():
             place(record).setdefault(name, value)
     indent = data.draw(st.sampled_from([None, 0, 2, 7]))

@@ -15,6 +15,7 @@ from indexer.resources.entries import Entry
 from indexer.resources.listing import MAX_ENTRIES, MAX_LISTING, encode_listing
 from indexer.resources.resource import Resource
 from indexer.resources.x402 import SIZE, read_resource
+from tests.support.json_values import json_values
 from tests.support.running import Json, examples
 from tests.support.sources.x402 import (
     SOLANA_USDC,
@@ -44,24 +45,16 @@ def read_listing(record: Json | str) -> Resource:
     return read_resource((record if isinstance(record, str) else json.dumps(record)).encode())
 
 
-json_values: st.SearchStrategy[Any] = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers()
-    | st.floats(allow_nan=False, allow_infinity=False)
-    | st.text(),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
-    max_leaves=8,
-)
+ANY = json_values(leaves=8)
 
 
 @settings(max_examples=examples(100), deadline=None)
 @given(
     fields=st.dictionaries(
-        st.text().filter(lambda name: name not in SET | {"accepts", "endpoints"}), json_values
+        st.text().filter(lambda name: name not in SET | {"accepts", "endpoints"}), ANY
     ),
     entries=st.lists(
-        st.dictionaries(st.text(), json_values).map(lambda unknown: unknown | accept()),
+        st.dictionaries(st.text(), ANY).map(lambda unknown: unknown | accept()),
         min_size=1,
         max_size=3,
     ),
@@ -319,7 +312,7 @@ def json_texts(draw: st.DrawFn, value: Any, repeat: bool = True) -> str:
 @settings(max_examples=examples(200), deadline=None)
 @given(st.data())
 def test_the_place_of_an_entry_is_that_of_its_json(data: st.DataObject) -> None:
-    hostile = st.dictionaries(names, json_values, max_size=3)
+    hostile = st.dictionaries(names, ANY, max_size=3)
     unknown = data.draw(hostile)
     entries = data.draw(st.lists(hostile, max_size=3))
     entries.insert(data.draw(st.integers(0, len(entries))), accept())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ from indexer.options import BuildOptions
 from indexer.resources.manifest import REASON
 from tests.support.artifacts import ids, records_of
 from tests.support.intake import CatalogueFolder, listings, source
-from tests.support.running import Json, examples, serve
+from tests.support.running import Json, examples
 from tests.support.sources.feeds import misbehaving, sending
 from tests.support.sources.manifests import (
     HOST,
@@ -78,12 +77,6 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
         )
     assert status == 0
     return folder.artifacts
-
-
-@pytest.fixture(scope="module")
-def client(published: Path) -> Iterator[Any]:
-    with serve(published) as client:
-        yield client
 
 
 def test_endpoints_are_those_that_a_source_lists(published: Path) -> None:

@@ -18,6 +18,7 @@ from indexer.resources.entries import PRICE_NOT_LISTED
 from indexer.resources.mpp import WITHOUT_ENDPOINTS
 from indexer.resources.resource import Resource
 from indexer.resources.x402 import SIZE
+from tests.support.json_values import json_values
 from tests.support.running import Json, examples
 from tests.support.sources.mpp import (
     CHARGE,
@@ -170,36 +171,20 @@ def test_huge_texts_are_cut() -> None:
     assert len(msgspec.msgpack.encode(only(given))) < 12_000
 
 
-json_values: st.SearchStrategy[Any] = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers()
-    | st.floats(allow_nan=False, allow_infinity=False)
-    | st.sampled_from(["tempo", "usd", "GET", "/a", "POST /b", "5", "https://mpp.example/x"])
-    | st.text(max_size=6),
-    lambda inner: (
-        st.lists(inner, max_size=3)
-        | st.dictionaries(
-            st.sampled_from(
-                [
-                    *("method", "amount", "decimals", "dynamic", "assets", "route", "path"),
-                    *("payment", "methods", "endpoints", "serviceUrl", "unitType", "intent"),
-                    *("docs", "provider", "icon", "categories", "currency", "recipient", "name"),
-                ]
-            ),
-            inner,
-            max_size=5,
-        )
-    ),
-    max_leaves=12,
+KEYS = (
+    *("method", "amount", "decimals", "dynamic", "assets", "route", "path"),
+    *("payment", "methods", "endpoints", "serviceUrl", "unitType", "intent"),
+    *("docs", "provider", "icon", "categories", "currency", "recipient", "name"),
 )
-endpoint_values = json_values | st.builds(
-    lambda payment, path: endpoint(path, payment), json_values, st.sampled_from(["/a", "/{b}", ""])
+TEXTS = ("tempo", "usd", "GET", "/a", "POST /b", "5", "https://mpp.example/x")
+values = json_values(*TEXTS, keys=KEYS, text=st.text(max_size=6))
+endpoint_values = values | st.builds(
+    lambda payment, path: endpoint(path, payment), values, st.sampled_from(["/a", "/{b}", ""])
 )
 
 
 @settings(max_examples=examples(200), deadline=None)
-@given(endpoints=st.lists(endpoint_values, min_size=1, max_size=4), fields=json_values)
+@given(endpoints=st.lists(endpoint_values, min_size=1, max_size=4), fields=values)
 def test_each_endpoint_has_one_fate(endpoints: list[Any], fields: Any) -> None:
     members = fields if isinstance(fields, dict) else {"methods": fields}
     kept = {"serviceUrl": "https://mpp.example/maps", "endpoints": endpoints}
@@ -211,7 +196,7 @@ def test_each_endpoint_has_one_fate(endpoints: list[Any], fields: Any) -> None:
 
 
 @settings(max_examples=examples(100), deadline=None)
-@given(services=json_values)
+@given(services=values)
 def test_any_value_may_stand_for_the_services(services: Any) -> None:
     found = read({"version": 1, "services": services})
     assert len(found) >= (len(services) if isinstance(services, list) else 1)

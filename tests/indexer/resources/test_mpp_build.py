@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from indexer.cli.main import main
 from tests.support.artifacts import records_of
 from tests.support.clients.mcp import structured
 from tests.support.intake import CatalogueFolder, source
-from tests.support.running import Build, serve
+from tests.support.running import Build
 from tests.support.sources.mpp import (
     EMPTY,
     MAPS,
@@ -64,12 +63,6 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     assert main(["build", path, "--out", str(folder.artifacts), *FAST]) == 0
     return folder.artifacts
-
-
-@pytest.fixture(scope="module")
-def client(published: Path) -> Iterator[Any]:
-    with serve(published) as client:
-        yield client
 
 
 def test_services_of_one_host_are_apart_and_feeds_join_them(published: Path) -> None:

@@ -17,6 +17,7 @@ from indexer.resources import openapi
 from indexer.resources.documents import FREE as FREE_RULE
 from indexer.resources.documents import OTHER_HOSTS, SIGN_IN, Described
 from indexer.resources.openapi import PATH_ITEM_METHODS
+from tests.support.json_values import json_values
 from tests.support.running import Json, examples
 from tests.support.sources.openapi import (
     CURATED,
@@ -48,23 +49,12 @@ KEYS = (
         "unitType",
     ),
 )
-leaves = st.one_of(
-    st.none(),
-    st.booleans(),
-    st.integers(),
-    st.floats(allow_nan=False, allow_infinity=False),
-    st.text(max_size=5),
-    st.sampled_from(
-        ["path", "query", "0.01", "usd", "https://a.example", "#/components", "#/", "//[", "text/x"]
-    ),
-)
-values: st.SearchStrategy[Any] = st.recursive(
-    leaves,
-    lambda inner: st.one_of(
-        st.lists(inner, max_size=3),
-        st.dictionaries(st.one_of(st.sampled_from(KEYS), st.text(max_size=3)), inner, max_size=5),
-    ),
-    max_leaves=25,
+TEXTS = ("path", "query", "0.01", "usd", "https://a.example", "#/components", "#/", "//[", "text/x")
+values = json_values(
+    *TEXTS,
+    keys=st.sampled_from(KEYS) | st.text(max_size=3),
+    text=st.text(max_size=5),
+    leaves=25,
 )
 operations = st.one_of(
     values,

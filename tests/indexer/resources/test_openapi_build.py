@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ pytest.importorskip("mcp", reason="the extra `mcp` is not installed")
 from tests.support.artifacts import records_of
 from tests.support.clients.mcp import structured
 from tests.support.intake import CatalogueFolder, listings, source
-from tests.support.running import Build, Json, serve
+from tests.support.running import Build, Json
 from tests.support.sources.openapi import (
     MPP,
     SERVICE_INFO,
@@ -58,12 +57,6 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     assert status == 0
     return folder.artifacts
-
-
-@pytest.fixture(scope="module")
-def client(published: Path) -> Iterator[Any]:
-    with serve(published) as client:
-        yield client
 
 
 def test_a_document_is_one_service_with_the_members_of_the_document(client: Any) -> None:

@@ -17,6 +17,7 @@ from indexer.options import Policy, Stablecoin
 from indexer.resources.listing import MAX_LISTING, encode_listing
 from indexer.resources.x402 import SIZE
 from service.schema.discovery import DiscoveryResource
+from tests.support.json_values import json_values
 from tests.support.running import Json, examples
 from tests.support.sources.x402 import (
     SOLANA_USDC,
@@ -239,24 +240,11 @@ SHAPED = [
 ]
 
 
-json_values = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers()
-    | st.integers(2**64, 10**300)
-    | st.floats(allow_nan=False, allow_infinity=False)
-    | st.text()
-    | st.sampled_from(
-        ["", "\0", "\u202e", "https://x", "https://\u2100", "10000", "-1", "object", '"a" | "b"']
-    )
-    | st.from_regex(r"https?://[a-z0-9.%:@\[\]]{0,20}(/.*)?", fullmatch=True),
-    lambda inner: (
-        st.lists(inner, max_size=3)
-        | st.dictionaries(
-            st.sampled_from(["type", "properties", "url", "enum", "items", "x"]), inner
-        )
-    ),
-    max_leaves=6,
+TEXTS = ("", "\0", "\u202e", "https://x", "https://\u2100", "10000", "-1", "object", '"a" | "b"')
+URL_TEXTS = st.from_regex(r"https?://[a-z0-9.%:@\[\]]{0,20}(/.*)?", fullmatch=True)
+KEYS = ("type", "properties", "url", "enum", "items", "x")
+values = st.integers(2**64, 10**300) | json_values(
+    *TEXTS, keys=KEYS, text=st.text() | URL_TEXTS, leaves=6
 )
 
 
@@ -278,7 +266,7 @@ def test_a_resource_with_any_value_in_any_place_is_listed_or_rejected_with_a_rea
         try:
             for key in path[:-1]:
                 target = target[key]
-            target[path[-1]] = data.draw(json_values)
+            target[path[-1]] = data.draw(values)
         except (TypeError, IndexError, KeyError):
             continue  # an earlier mutation removed this place
     discovery = discover([Feed([record[""]])], rules=Rules(Policy(allow_http=True)))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ import pytest
 from indexer.__main__ import main
 from indexer.probing.targets import find_targets
 from service.snapshot import open_snapshot
-from tests.support.running import Json, build_records, serve
+from tests.support.running import Json, build_records
 from tests.support.sources.x402 import SERVER, TOOL, accept, resource, tool, v2
 
 HINTS = {"auth-hints": {"info": {"authRequirements": [{"methods": [{"type": "oauth2"}]}]}}}
@@ -36,16 +35,9 @@ RESOURCES = [
 
 
 @pytest.fixture(scope="module")
-def artifacts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Artifacts of the resources."""
     return build_records(tmp_path_factory.mktemp("calls"), RESOURCES, "--no-downloads")
-
-
-@pytest.fixture(scope="module")
-def client(artifacts: Path) -> Iterator[httpx.Client]:
-    """Serve the resources."""
-    with serve(artifacts) as client:
-        yield client
 
 
 def get(client: httpx.Client, path: str, **parameters: Any) -> Json:
@@ -109,7 +101,7 @@ def test_resources_that_require_a_registration_can_be_left_out(
 
 
 def test_an_identifier_of_a_tool_has_the_fates_of_all_sellers(
-    client: httpx.Client, artifacts: Path, capsys: pytest.CaptureFixture[str]
+    client: httpx.Client, published: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     report = get(client, "/v1/listings", url="MCP://tool/forecast")
     assert (report["url"], report["listed"]) == (TOOL, True)
@@ -124,7 +116,7 @@ def test_an_identifier_of_a_tool_has_the_fates_of_all_sellers(
     page = client.get("/listed", params={"url": TOOL}).text
     assert all(seller in page for seller in sellers)
     assert not re.search(r"href=.?mcp:", page, re.IGNORECASE)
-    assert main(["why", TOOL, "--artifacts", str(artifacts)]) == 0
+    assert main(["why", TOOL, "--artifacts", str(published)]) == 0
     assert capsys.readouterr().out.startswith(f"{TOOL}: listed\n")
 
 
@@ -151,8 +143,8 @@ def test_pages_show_tools_examples_and_sign_ins_and_link_to_none(client: httpx.C
     assert "https://sea.example/m -d" not in text
 
 
-def test_a_probe_visits_no_tool_and_the_example_of_a_template(artifacts: Path) -> None:
-    targets = [*find_targets(open_snapshot(artifacts), post=True)]
+def test_a_probe_visits_no_tool_and_the_example_of_a_template(published: Path) -> None:
+    targets = [*find_targets(open_snapshot(published), post=True)]
     visited = {each.url: each.origin + each.rest for each in targets if each.origin}
     assert visited[PLACES] == LISBON
     assert visited[OPEN] == OPEN

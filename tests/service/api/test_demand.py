@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
@@ -19,7 +18,6 @@ from tests.support.running import (
     build_records,
     endpoint,
     payment,
-    serve,
     service,
     write_lines,
 )
@@ -67,18 +65,12 @@ def payments() -> list[Json]:
 
 
 @pytest.fixture(scope="module")
-def artifacts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("demand")
     records = [priced_service(name, payee) for name, payee in PAYEES.items()]
     stated = endpoint() | {"quality": {"l30DaysTotalCalls": "9", "l30DaysUniquePayers": "7"}}
     records += [service("stated", endpoints=[stated, endpoint()]), service("unused")]
     return build(folder, records, payments())
-
-
-@pytest.fixture(scope="module")
-def client(artifacts: Path) -> Iterator[httpx.Client]:
-    with serve(artifacts) as client:
-        yield client
 
 
 def build(folder: Path, records: list[Json], paid: list[Json]) -> Path:
@@ -182,14 +174,14 @@ def test_the_pages_show_payments_with_and_without_the_top_payer(client: httpx.Cl
     assert "<span>200 payments</span><span>199 without the top payer</span>" in page
 
 
-def test_an_agent_that_gets_a_service_sees_who_paid(artifacts: Path) -> None:
-    paid = structured(artifacts, "get", id="loyal")["payments_30d"]
+def test_an_agent_that_gets_a_service_sees_who_paid(published: Path) -> None:
+    paid = structured(published, "get", id="loyal")["payments_30d"]
     assert (paid["payments"], paid["payers"], paid["returningPayers"]) == (10, 5, 5)
-    assert "payments_30d" not in structured(artifacts, "get", id="unused")
+    assert "payments_30d" not in structured(published, "get", id="unused")
 
 
-def test_the_order_of_payment_lines_changes_no_snapshot(tmp_path: Path, artifacts: Path) -> None:
+def test_the_order_of_payment_lines_changes_no_snapshot(tmp_path: Path, published: Path) -> None:
     lines = sorted(payments(), key=lambda each: str(each["tx_hash"])[::-1])
-    written = (artifacts.parent / "records.jsonl").read_text()
+    written = (published.parent / "records.jsonl").read_text()
     records = [json.loads(line) for line in written.splitlines()]
-    assert current(build(tmp_path, records, lines)) == current(artifacts)
+    assert current(build(tmp_path, records, lines)) == current(published)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -334,7 +333,3 @@ def test_an_invalid_request_names_the_parameter(
     response = listings.get(f"/v1/listings?{query}")
     assert response.status_code == 400
     assert response.json()["error"]["parameter"] == parameter
-
-
-def test_a_source_of_the_command_line_is_named_without_its_path(tmp_path: Path) -> None:
-    pass

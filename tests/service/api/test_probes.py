@@ -13,13 +13,15 @@ import msgspec
 import pytest
 
 from indexer.__main__ import main
+from service.app import create_app
 from service.schema.discovery import ResourceList
 from service.schema.probes import ProbeFacts
 from service.schema.responses import EndpointList
 from service.schema.values import format_timestamp
+from service.settings import Settings
 from tests.support.artifacts import current, overlays
 from tests.support.intake import CatalogueFolder, source
-from tests.support.running import Build, Json, endpoint, serve, service
+from tests.support.running import Build, Json, endpoint, in_process, serve, service
 from tests.support.sources.x402 import USDC, accept, resource
 
 NOW = datetime.now(UTC).replace(microsecond=0)
@@ -245,7 +247,7 @@ def test_a_record_that_brings_facts_of_ours_loses_them(
     path.write_text(text)
     for _ in range(2):  # from the facts that the first build left, too
         assert build(str(path), options=(*options, "--quiet")) == 0
-        with serve(artifacts) as client:
+        with in_process(create_app(Settings(artifacts=str(artifacts)))) as client:
             for target in ("/v1/services", "/v1/search/endpoints?q=tide"):
                 assert "alive" not in client.get(target).text
 

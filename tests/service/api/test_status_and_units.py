@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
 import pytest
 
 from tests.support.clients.mcp import structured
-from tests.support.running import build_records, endpoint, serve, service
+from tests.support.running import build_records, endpoint, service
 
 PRICE = {"amount": "", "currency": "USD", "unitType": "token", "unitAmount": "0.002"}
 RECORDS = [
@@ -23,16 +22,9 @@ RECORDS = [
 
 
 @pytest.fixture(scope="module")
-def artifacts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Artifacts of the records."""
     return build_records(tmp_path_factory.mktemp("status"), RECORDS, "--no-downloads")
-
-
-@pytest.fixture(scope="module")
-def client(artifacts: Path) -> Iterator[httpx.Client]:
-    """Serve the records."""
-    with serve(artifacts) as client:
-        yield client
 
 
 def test_a_deprecated_service_ranks_below_its_equal(client: httpx.Client) -> None:
@@ -44,24 +36,24 @@ def test_a_deprecated_service_ranks_below_its_equal(client: httpx.Client) -> Non
     assert 0.93 * fresh < aged < fresh
 
 
-def test_a_status_other_than_active_is_shown(client: httpx.Client, artifacts: Path) -> None:
+def test_a_status_other_than_active_is_shown(client: httpx.Client, published: Path) -> None:
     for service_id, status in (("aged", "deprecated"), ("trial", "beta")):
         assert f"<bdi>{status}</bdi>" in client.get(f"/services/{service_id}").text
-        assert structured(artifacts, "get", id=service_id)["service"]["status"] == status
+        assert structured(published, "get", id=service_id)["service"]["status"] == status
     for service_id in ("fresh", "odd"):
         assert client.get(f"/services/{service_id}").status_code == 200
-        assert "status" not in structured(artifacts, "get", id=service_id)
+        assert "status" not in structured(published, "get", id=service_id)
     assert client.get("/v1/services/odd").json()["service"]["status"] == {"a": 1}
 
 
 def test_the_price_of_a_unit_is_shown_and_never_compared(
-    client: httpx.Client, artifacts: Path
+    client: httpx.Client, published: Path
 ) -> None:
     cheap = client.get("/v1/search/endpoints?maxPrice=1000&perService=0").json()["endpoints"]
     assert "https://u.example/t" not in [each["url"] for each in cheap]
     ordered = client.get("/v1/search/endpoints?enriched=false&sort=price").json()["endpoints"]
     assert ordered[-1]["url"] == "https://u.example/t"
     assert "0.002 <small>USD per token</small>" in client.get("/services/units").text
-    found = structured(artifacts, "how_to_call", endpoint="https://u.example/t")
+    found = structured(published, "how_to_call", endpoint="https://u.example/t")
     assert found["price"] == "0.002 USD per token"
     assert "price_usd" not in found

@@ -74,14 +74,6 @@ class Cluster:
         assert process.stdin is not None
         process.stdin.close()
 
-    def pause(self, node: int) -> None:
-        """Stop a node from running, as a long garbage collection does."""
-        self._signal(node, signal.SIGSTOP)
-
-    def resume(self, node: int) -> None:
-        """Let a paused node run again."""
-        self._signal(node, signal.SIGCONT)
-
     def wait_for(self, nodes: int, status: str = "green") -> None:
         """Wait until so many nodes have joined, and all shards have this status."""
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from indexer.options import SourceOptions
 from indexer.resources.documents import Described, Document
 from indexer.resources.manifest import read_manifest
+from tests.support.json_values import json_values
 from tests.support.running import Json
 from tests.support.sources.x402 import accept
 
@@ -85,21 +86,12 @@ KEYS = (
         "outputSchema",
     ),
 )
-leaves = st.one_of(
-    st.none(),
-    st.booleans(),
-    st.integers(),
-    st.floats(allow_nan=False, allow_infinity=False),
-    st.text(max_size=5),
-    st.sampled_from([f"{HOST}/a", "POST /a", "a", "//[", "GET", "https://other.example/a", " "]),
-)
-values: st.SearchStrategy[Any] = st.recursive(
-    leaves,
-    lambda inner: st.one_of(
-        st.lists(inner, max_size=3),
-        st.dictionaries(st.one_of(st.sampled_from(KEYS), st.text(max_size=3)), inner, max_size=6),
-    ),
-    max_leaves=25,
+TEXTS = (f"{HOST}/a", "POST /a", "a", "//[", "GET", "https://other.example/a", " ")
+values = json_values(
+    *TEXTS,
+    keys=st.sampled_from(KEYS) | st.text(max_size=3),
+    text=st.text(max_size=5),
+    leaves=25,
 )
 entries = st.one_of(
     values,

@@ -19,6 +19,7 @@ from service.api.documents.service_openapi import describe_service
 from service.schema.records import Service
 from service.urls import key_of, parse_url
 from tests.support.intake import CatalogueFolder
+from tests.support.json_values import json_values
 from tests.support.running import Json, endpoint, examples, serve, service
 from tests.support.sources.mpp import MAPS, TALK, directory
 from tests.support.sources.openapi import DOCUMENTS, read
@@ -306,15 +307,11 @@ def test_a_price_of_a_record_is_that_of_its_scheme(pricing: Json, payment: Json 
     assert payment_of(pricing) == payment
 
 
-anything = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
-    max_leaves=8,
-)
+ANY = json_values(leaves=8)
 
 
 @settings(max_examples=examples(200), deadline=None)
-@given(anything, anything, anything, st.text(), st.text())
+@given(ANY, ANY, ANY, st.text(), st.text())
 def test_any_record_that_an_index_accepts_has_a_document(
     extra: Any, default: Any, decimals: Any, scheme: str, url: str
 ) -> None:

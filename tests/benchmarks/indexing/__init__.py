@@ -1,1 +1,0 @@
-"""Time, memory and size of builds, beside other index writers."""
