@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from copy import copy
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -16,7 +15,7 @@ from indexer.catalogue.admission import admit
 from indexer.catalogue.catalogue import Catalogue, ListedService
 from indexer.catalogue.reading import OTHER_KIND, Result, apply_rules, read_all
 from indexer.catalogue.records import Record, given_id, read_record
-from indexer.catalogue.table import decode_resource, row_of
+from indexer.catalogue.table import decode_resource, encode_resource, row_of
 from indexer.errors import (
     IndexerError,
     InvalidRecord,
@@ -28,9 +27,9 @@ from indexer.errors import (
 from indexer.intake.findings import Findings, State, Subject, Tally, read_subject
 from indexer.intake.kept import AcceptedListings, KeptSource, remove_unused
 from indexer.intake.lists import LIST_KINDS, SourceRecord, read_records
-from indexer.intake.rules import OLD, Denials, Rules, check_address
+from indexer.intake.rules import Rules, check_address
 from indexer.intake.sources import Input, distinct_name
-from indexer.options import DOCUMENTS, BuildOptions, Kind, OnError, Policy
+from indexer.options import DOCUMENTS, BuildOptions, Kind, OnError
 from indexer.processes.pool import Pool
 from indexer.progress import Stage
 from indexer.resources.assets import find_stablecoins
@@ -38,7 +37,7 @@ from indexer.resources.documents import Described, Document
 from indexer.resources.manifest import read_manifest
 from indexer.resources.mpp import read_directory
 from indexer.resources.openapi import read_openapi
-from indexer.resources.x402 import read_resource, stated_identity
+from indexer.resources.resource import Resource
 
 DUPLICATE = "duplicate listings"
 READERS: Mapping[Kind, Callable[[Document], Iterator[Described]]] = {
@@ -56,7 +55,6 @@ class Reading(Struct):
 
     kept: where its last accepted copy is
     found: the numbers of its items by key
-    left_out: URLs of listings that a new rule of the operator removed, and not the source
     notes: remarks on the source
     kind: of the document that it is, or as the operator names it
     """
@@ -67,7 +65,6 @@ class Reading(Struct):
     entries: list[ListedService] = field(default_factory=list)
     found: dict[str, int] = field(default_factory=dict)
     listings: AcceptedListings = field(default_factory=AcceptedListings)
-    left_out: set[str] = field(default_factory=set)
     notes: list[str] = field(default_factory=list)
     kind: Kind | None = None
 
@@ -104,7 +101,7 @@ class Intake:
             if each.failure is not None:
                 raise each.failure
             reading = Reading(each, tally, kept)
-            self._read(reading, progress, self._earlier_rules(kept))
+            self._read(reading, progress)
             self._judge(reading)
         except (SourceError, TooManyRejects) as error:
             last = self._fall_back(each, kept, error)
@@ -123,13 +120,6 @@ class Intake:
         self._catalogue.records += reading.entries
         reading.found.clear()  # as large as the source
 
-    def _earlier_rules(self, kept: KeptSource) -> Rules | None:
-        """Return the rules that a source was accepted by, None where they are those of now."""
-        policy = None if kept.state is None else kept.state.policy
-        if policy is None or policy == self._rules.decided:
-            return None
-        return Rules(replace(policy, max_age=None), Denials(policy.deny), self._now)
-
     def _public_name(self, each: Input) -> str:
         """Return the public name of a source, with a number where another source has it."""
         names = self._public_names
@@ -137,17 +127,16 @@ class Intake:
             names[each.source_name] = distinct_name(each.public_name, names.values())
         return names[each.source_name]
 
-    def _read(self, reading: Reading, progress: Stage, earlier: Rules | None = None) -> None:
-        """Read a source; listings that `earlier` rules would have admitted are not missed."""
+    def _read(self, reading: Reading, progress: Stage) -> None:
         each, tally = reading.input, reading.tally
         tally.file, tally.read_at = each.shown_file, each.read_at or self._now
         kind = reading.kind = each.options.kind
-        stablecoins = find_stablecoins(self._rules.policy.stablecoins)
+        stablecoins = self._rules.policy.stablecoins
 
         def read_document(kind: Kind, text: bytes) -> Iterator[SourceRecord]:
             reading.kind = kind
             check = partial(check_address, rules=Rules(self._rules.policy))  # without denials
-            return READERS[kind](Document(text, each.options, stablecoins, check))
+            return READERS[kind](Document(text, each.options, find_stablecoins(stablecoins), check))
 
         records = read_records(
             each.path,
@@ -160,7 +149,7 @@ class Intake:
         )
         listed = kind if kind in LIST_KINDS else None
         known = self._catalogue.known
-        for record, result in read_all(self._pool, records, listed, self._rules, self._now, known):
+        for record, result in read_all(self._pool, records, listed, stablecoins, known):
             progress.advance(len(record.text) + 1)
             tally.records += 1
             try:
@@ -168,11 +157,6 @@ class Intake:
             except InvalidRecord as fault:
                 place = tally, record.position, given_id(record.text)
                 self._findings.refuse(*place, fault, read_subject(record.text))
-                is_excused = isinstance(fault, LeftOut) and (
-                    fault.rule == OLD or _is_admitted(record, earlier)
-                )
-                if is_excused and (url := stated_identity(record.text)):
-                    reading.left_out.add(url)
                 fault.__traceback__ = None  # refers to the record, which has the fault
         if tally.records and tally.left_out.get(OTHER_KIND) == tally.records:
             raise SourceError(_describe_other_kind(each))
@@ -185,20 +169,32 @@ class Intake:
             raise result
         if isinstance(result, Record):
             self._add_record(reading, record, result)
+        elif isinstance(record, Described) and record.resource is not None:
+            self._add_resource(reading, record, record.resource)
         else:
-            self._add_resource(reading, record, result)
+            self._add_resource(reading, record, decode_resource(result))
 
     @property
     def _source(self) -> int:
         """The number of the source that is read."""
         return len(self._catalogue.sources) - 1
 
-    def _add_resource(self, reading: Reading, record: SourceRecord, resource: bytes) -> None:
-        found = decode_resource(resource)
-        self._rules.check_age(found.updated)
+    def _add_resource(self, reading: Reading, record: SourceRecord, found: Resource) -> None:
+        """Add a resource that the rules admit; raises LeftOut for another one.
+
+        What a source lists is what it states: a new rule of the operator is no loss.
+        """
+        name = " ".join(filter(None, (found.given, found.method, found.tool)))
+        listing = name, found.payees, found.price
+        try:
+            apply_rules(found, self._rules)
+            self._rules.check_age(found.updated)
+        except LeftOut:
+            reading.listings.add(*listing)
+            raise
         row = row_of(found, self._source, reading.input.options.trust, record.position)
         text = b"" if isinstance(record, Described) else record.text
-        worse = self._table.add_item(reading.found, row, text, resource)
+        worse = self._table.add_item(reading.found, row, text, encode_resource(found))
         if worse is None:
             reading.tally.published += 1
         else:
@@ -211,8 +207,7 @@ class Intake:
             subject = found.to_subject()
             self._findings.note(reading.tally, record.position, identity, notice, subject)
         if worse is None or worse[0] != record.position:
-            key = found.given, found.method, found.tool
-            reading.listings.add(" ".join(filter(None, key)), found.payees, found.price)
+            reading.listings.add(*listing)
 
     def _add_record(self, reading: Reading, record: SourceRecord, valid: Record) -> None:
         """Add a valid record of a catalogue as far as its source may say it; raises LeftOut."""
@@ -245,7 +240,7 @@ class Intake:
         self._findings.check(tally, self._options.max_rejects, before)
         if kept.state is None or each.file is None:
             return
-        changes = kept.find_changes(reading.listings, each.options.max_removed, reading.left_out)
+        changes = kept.find_changes(reading.listings, each.options.max_removed)
         if changes:
             details = "\n  ".join(changes)
             raise SourceFailed(
@@ -277,14 +272,10 @@ class Intake:
 def store_accepted(
     artifacts: Path,
     accepted: Iterable[Reading],
-    policy: Policy,
     findings: Findings,
     now: datetime,
 ) -> None:
-    """Keep published sources for the next build; a fault is noted, as nothing is lost.
-
-    `policy` has the rules that they were read by.
-    """
+    """Keep published sources for the next build; a fault is noted, as nothing is lost."""
     remove_unused(artifacts)
     for each in accepted:
         file, tally = each.input.file, each.tally
@@ -293,7 +284,7 @@ def store_accepted(
         malformed = tally.malformed / max(tally.records, 1)
         read_at, is_lines = tally.read_at or now, each.input.is_lines
         try:
-            each.kept.store(file, each.listings, read_at, malformed, policy, is_lines=is_lines)
+            each.kept.store(file, each.listings, read_at, malformed, is_lines=is_lines)
         except OSError as error:
             note = f"{each.input.name}: is not kept for the next build: {error}"
             findings.notes.append(note)
@@ -304,21 +295,6 @@ def refresh_accepted(artifacts: Path, inputs: Iterable[Input], now: datetime) ->
     for each in inputs:
         with suppress(OSError):
             KeptSource(artifacts, each.options).refresh(each.read_at or now)
-
-
-def _is_admitted(record: SourceRecord, rules: Rules | None) -> bool:
-    """Whether these rules, if any, admit a resource."""
-    if rules is None:
-        return False
-    try:
-        resource = copy(record.resource) if isinstance(record, Described) else None
-        apply_rules(
-            resource or read_resource(record.text, find_stablecoins(rules.policy.stablecoins)),
-            rules,
-        )
-    except InvalidRecord:
-        return False
-    return True
 
 
 def _describe_other_kind(each: Input) -> str:

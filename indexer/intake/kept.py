@@ -12,7 +12,7 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from fractions import Fraction
@@ -24,7 +24,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from indexer.intake.findings import MAX_EXAMPLES
-from indexer.options import UNUSED_SECONDS, OnError, Policy, SourceOptions
+from indexer.options import UNUSED_SECONDS, OnError, SourceOptions
 from service.arrays.files import make_folder, read_json, replace_durably, sha256, sync
 from service.arrays.texts import text_hash
 
@@ -97,7 +97,6 @@ class AcceptedState(Struct):
     """A source as it was last accepted.
 
     malformed: share of its records
-    policy: the rules of the operator, with the removals of overlays; None where they are unknown
     is_lines: whether the copy is JSON lines, whatever it looks like
     copy: name of the copy of its text, empty without one
     sha256: of the copy
@@ -109,7 +108,6 @@ class AcceptedState(Struct):
     is_lines: bool
     copy: str
     sha256: str
-    policy: Policy | None = None
 
 
 _listings = msgspec.msgpack.Decoder(AcceptedListings)
@@ -176,21 +174,16 @@ class KeptSource:
         """Whether the source was accepted without a listing."""
         return self.state is not None and not self._listings().names
 
-    def find_changes(
-        self, listings: AcceptedListings, allowed: Fraction, left_out: Collection[str] = ()
-    ) -> list[str]:
+    def find_changes(self, listings: AcceptedListings, allowed: Fraction) -> list[str]:
         """Return how these listings differ too much from the accepted ones, nothing if they do not.
 
         The share `allowed` of the accepted listings, or FLOOR, may go, change their payee, or cost
         PRICE_RISE times as much.
-
-        left_out: URLs of listings that a new rule of the operator removed
         """
         accepted, now = self._listings().facts(), listings.facts()
-        gone = (name for name in accepted if name not in now)
         same = [(name, *accepted[name], *now[name]) for name in accepted if name in now]
         kinds = {
-            "are gone": [name for name in gone if name.partition(" ")[0] not in left_out],
+            "are gone": [name for name in accepted if name not in now],
             "pay another address": [
                 name for name, payee, _, new_payee, _ in same if payee and new_payee != payee
             ],
@@ -211,7 +204,6 @@ class KeptSource:
         listings: AcceptedListings,
         read_at: datetime,
         malformed: float,
-        policy: Policy | None = None,
         *,
         is_lines: bool,
     ) -> None:
@@ -224,7 +216,7 @@ class KeptSource:
         if self._source.on_error is OnError.LAST:
             digest = path.name if path.parent == self.folder else self._copy(path)
         self._replace(LISTINGS, msgspec.msgpack.encode(listings))
-        state = AcceptedState(FORMAT, read_at, malformed, is_lines, digest, digest, policy)
+        state = AcceptedState(FORMAT, read_at, malformed, is_lines, digest, digest)
         self._replace(STATE, msgspec.json.encode(state))
         self.state = state
         self._clean()

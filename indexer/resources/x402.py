@@ -194,19 +194,6 @@ def url_of(values: dict[str, Any]) -> tuple[str, str]:
     raise InvalidRecord(path, f"{'there is no' if is_missing else 'is not a'} URL")
 
 
-def stated_identity(given: bytes) -> str:
-    """Return the normalised URL of a resource that may break rules, or an empty string.
-
-    That of an MCP tool is the URL of its server.
-    """
-    try:
-        values = decode_object(given)
-        url = url_of(values)[1]
-    except InvalidRecord:
-        return ""
-    return _identity(server_of(mapping(values, "resource") | values) if tool_of_url(url) else url)
-
-
 def tool_of_url(url: str) -> str:
     """Return the name of the tool that a URL such as `mcp://tool/forecast` identifies, or empty."""
     match = _tool.fullmatch(url)
