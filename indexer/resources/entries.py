@@ -63,16 +63,11 @@ _decimal = re.compile(
 )
 
 
-class Entry(Struct, frozen=True, array_like=True, kw_only=True, gc=False):
+class Entry(PaymentOffer, frozen=True, array_like=True, kw_only=True, gc=False):
     """A way to pay, whatever document states it; texts are empty where nothing is stated.
 
     stated_by: ACCEPTS, or the kind of the document
-    scheme: of x402; method and intent: of MPP
     network, asset, pay_to: as they are stated
-    currency, decimals: of the asset, if its decimals are known
-    amount, min_amount, max_amount: a fixed price or its bounds in units of `currency`; each pays
-        for one `unit`, where there is one, and else for a request
-    base_amount: in base units, where the decimals are not known
     is_usd: whether the currency is a known stablecoin of the US dollar on a main network
     fault: the member whose amount is not valid, and why
     start, stop: of an entry of `accepts`, as bytes within the text of its resource
@@ -80,20 +75,6 @@ class Entry(Struct, frozen=True, array_like=True, kw_only=True, gc=False):
 
     stated_by: str = ACCEPTS
     protocol: str = X402
-    scheme: str = ""
-    method: str = ""
-    intent: str = ""
-    network: str = ""
-    asset: str = ""
-    pay_to: str = ""
-    currency: str = ""
-    decimals: int | None = None
-    amount: str = ""
-    min_amount: str = ""
-    max_amount: str = ""
-    base_amount: str = ""
-    unit: str = ""
-    description: str = ""
     is_usd: bool = False
     fault: tuple[str, str] = ("", "")
     start: int = 0
