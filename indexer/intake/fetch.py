@@ -22,7 +22,7 @@ from indexer.intake.http import (
     parse_feed_url,
 )
 from indexer.intake.kept import FETCHED_FORMAT, FetchedText, KeptSource, hash_request, validator
-from indexer.intake.walk import Page, Walk, parse_body, parse_page
+from indexer.intake.walk import Page, Walk, parse_body
 from indexer.options import Kind, Limits, SourceOptions
 from service.arrays.files import sha256
 
@@ -38,20 +38,10 @@ ReportProgress = Callable[[int, int], object]
 
 
 class Feed(Struct, frozen=True):
-    """A feed that was read completely, now or within `every`.
+    """A feed that was read completely, now or within `every`, and the file that has its text."""
 
-    name: of the source
-    path: a file for `read_records`
-    is_lines: whether that file is JSON lines, whatever its first line looks like
-    note: a remark for the operator, or empty
-    walked_at: seconds since the epoch at the start of the last walk or request
-    """
-
-    name: str
     path: Path
-    is_lines: bool
-    note: str
-    walked_at: float
+    fetched: FetchedText
 
 
 def fetch_feeds(
@@ -126,16 +116,15 @@ class _FeedReader:
     async def _read(self, client: FeedClient, folder: Path, fetched: FetchedText | None) -> Feed:
         """Request the URL, and walk where it gives a page."""
         body, lines = folder / "body", folder / "lines"
-        limits = self._limits
+        limits, size = self._limits, self._limits.page_bytes
 
         def parse_first(response: httpx.Response) -> Page:
             if response.status_code == HTTPStatus.NOT_MODIFIED or self._source.kind in PLAIN:
                 return Page(response)
-            return parse_body(body, limits.page_bytes, response, self._source.kind)
+            return parse_body(body, size, response, self._source.kind)
 
         async def request(url: httpx.URL, attempts: int | None) -> Page:
-            size = limits.page_bytes
-            parse = partial(parse_page, body, size)
+            parse = partial(parse_body, body, size, is_page=True)
             return await client.get(url, body, parse, max_bytes=size, attempts=attempts)
 
         conditions = fetched.conditions() if fetched else UNCONDITIONAL
@@ -182,10 +171,4 @@ class _FeedReader:
         return self._feed(fetched)
 
     def _feed(self, fetched: FetchedText) -> Feed:
-        return Feed(
-            name=self._source.name,
-            path=self._kept.path(fetched),
-            is_lines=fetched.is_lines,
-            note=fetched.note,
-            walked_at=fetched.walked_at,
-        )
+        return Feed(self._kept.path(fetched), fetched)

@@ -172,10 +172,11 @@ def fetch_feeds(inputs: Inputs, options: BuildOptions, progress: Progress) -> In
         elif feed is None:
             found.all.append(each)
         else:
-            found.notes.extend([f"{each.name}: {feed.note}"] if feed.note else [])
-            read_at = datetime.fromtimestamp(feed.walked_at, UTC)
-            is_lines = feed.is_lines
-            found.all.append(replace(each, path=str(feed.path), is_lines=is_lines, read_at=read_at))
+            fetched = feed.fetched
+            found.notes.extend([f"{each.name}: {fetched.note}"] if fetched.note else [])
+            read_at = datetime.fromtimestamp(fetched.walked_at, UTC)
+            path, is_lines = str(feed.path), fetched.is_lines
+            found.all.append(replace(each, path=path, is_lines=is_lines, read_at=read_at))
     if fatal:
         raise SourceError("\n".join(fatal))
     return found

@@ -6,9 +6,9 @@ A member of several objects is taken from the first that has a valid one, in any
 from __future__ import annotations
 
 import re
-from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from decimal import Decimal
+from itertools import islice
 from typing import Any
 
 from msgspec import UNSET, Struct
@@ -385,17 +385,10 @@ def explain_price(entry: Entry | None, path: str) -> Notice | None:
 
 
 def merge_offers(stated: Iterable[Sequence[Entry]]) -> list[Entry]:
-    """Return the offers of several documents; those of one kind and rail come from the first."""
-    merged: dict[tuple[str, ...], list[Entry]] = {}
+    """Return the offers of several documents; those of one kind come whole from the first."""
+    by_kind: dict[str, Sequence[Entry]] = {}
     for offers in stated:
-        groups: dict[tuple[str, ...], list[Entry]] = defaultdict(list)
         for each in offers:
-            groups[_rail(each)].append(each)
-        merged = groups | merged
-    return [each for offers in merged.values() for each in offers][:MAX_OFFERS]
-
-
-def _rail(offer: Entry) -> tuple[str, ...]:
-    currency = USD if is_usd(offer.currency) else offer.currency or offer.asset.casefold()
-    kind = offer.stated_by, offer.protocol, offer.method, offer.intent
-    return (*kind, network_label(offer.network), currency, offer.unit)
+            by_kind.setdefault(each.stated_by, offers)
+    taken = (each for kind, offers in by_kind.items() for each in offers if each.stated_by == kind)
+    return [*islice(taken, MAX_OFFERS)]

@@ -252,7 +252,7 @@ def fetch_feed(
 
 def items_of(feed: Feed) -> list[Any]:
     """Return the records of a feed."""
-    records = read_records(str(feed.path), is_lines=feed.is_lines)
+    records = read_records(str(feed.path), is_lines=feed.fetched.is_lines)
     return [json.loads(record.text) for record in records]
 
 
