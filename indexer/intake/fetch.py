@@ -17,7 +17,6 @@ from indexer.errors import SourceError
 from indexer.intake.http import (
     UNCONDITIONAL,
     FeedClient,
-    check_headers,
     feed_error,
     parse_feed_url,
 )
@@ -86,7 +85,6 @@ class _FeedReader:
         limits: Limits,
         progress: ReportProgress,
     ) -> None:
-        check_headers(source)
         self._source, self._limits, self._report = source, limits, progress
         self._given = parse_feed_url(source.url)
         self._url = self._given.copy_with(userinfo=b"")

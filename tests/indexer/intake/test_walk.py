@@ -295,15 +295,6 @@ def test_a_parameter_of_the_url_is_not_sent_twice(cache: Path) -> None:
     assert server.queries[1] == "type=http&limit=7&offset=7"
 
 
-@pytest.mark.parametrize("value", ["secret\n", "s\x00ecret", "sécret", ""])
-def test_a_header_that_cannot_be_sent_is_an_error_without_its_value(
-    value: str, cache: Path
-) -> None:
-    with pytest.raises(SourceError, match="the header 'X-Key' cannot be sent") as raised:
-        fetch_feed(source_of("https://a.example/", headers={"X-Key": value}), cache)
-    assert value not in str(raised.value) or not value
-
-
 def by_token(name: str, parameter: str, place: str = "") -> Behaviour:
     """Serve pages whose next one a member names, under a name of its own, and a parameter asks."""
 
