@@ -264,9 +264,7 @@ class Intake:
                 f"{error}\nthe last accepted copy of {each.name} is {age / 3600:,.0f} hours old, "
                 "which is more than its max_age"
             ) from error
-        return replace(
-            each, path=str(copy), is_lines=state.is_lines, read_at=state.read_at, failure=None
-        )
+        return replace(each, path=str(copy), read_at=state.read_at, failure=None)
 
 
 def store_accepted(
@@ -282,9 +280,8 @@ def store_accepted(
         if file is None:
             continue
         malformed = tally.malformed / max(tally.records, 1)
-        read_at, is_lines = tally.read_at or now, each.input.is_lines
         try:
-            each.kept.store(file, each.listings, read_at, malformed, is_lines=is_lines)
+            each.kept.store(file, each.listings, tally.read_at or now, malformed)
         except OSError as error:
             note = f"{each.input.name}: is not kept for the next build: {error}"
             findings.notes.append(note)

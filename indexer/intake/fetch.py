@@ -20,7 +20,14 @@ from indexer.intake.http import (
     feed_error,
     parse_feed_url,
 )
-from indexer.intake.kept import FETCHED_FORMAT, FetchedText, KeptSource, hash_request, validator
+from indexer.intake.kept import (
+    FETCHED_FORMAT,
+    LINES_SUFFIX,
+    FetchedText,
+    KeptSource,
+    hash_request,
+    validator,
+)
 from indexer.intake.walk import Page, Walk, parse_body
 from indexer.options import Kind, Limits, SourceOptions
 from service.arrays.files import sha256
@@ -134,7 +141,7 @@ class _FeedReader:
             self._kept.store_fetched(fetched)
             return self._feed(fetched)
         if page.items is None:
-            return self._store(body, page.response, is_lines=page.is_lines)
+            return self._store(body, page.response)
         with lines.open("wb") as file:
             walk = Walk(
                 request, self._source, self._url, limits, file, lambda count: self._report(0, count)
@@ -142,14 +149,14 @@ class _FeedReader:
             await walk.read(page)
         has_validators = not page.response.headers.keys().isdisjoint(("etag", "last-modified"))
         is_paged = not (walk.is_one_page and has_validators)
-        return self._store(lines, page.response, is_lines=True, is_paged=is_paged, note=walk.note)
+        return self._store(lines, page.response, LINES_SUFFIX, is_paged=is_paged, note=walk.note)
 
     def _store(
         self,
         text: Path,
         first: httpx.Response,
+        end: str = "",
         *,
-        is_lines: bool,
         is_paged: bool = False,
         note: str = "",
     ) -> Feed:
@@ -157,10 +164,9 @@ class _FeedReader:
         fetched = FetchedText(
             format=FETCHED_FORMAT,
             request=hash_request(self._source),
-            sha256=sha256(text),
+            text=sha256(text) + end,
             etag=validator(first.headers.get("etag", "")),
             last_modified=validator(first.headers.get("last-modified", "")),
-            is_lines=is_lines,
             is_paged=is_paged,
             walked_at=self._started,
             note=note,

@@ -1,6 +1,6 @@
 """The folder of each source: its text as it was last read, and the part that was accepted.
 
-Each source has a folder: texts named by their hashes, `fetched.json` with the one that was read
+Each source has a folder: texts named by their SHA-256, `fetched.json` with the one that was read
 last and its validators, and `state.json` with the one that was last published. Each is replaced by
 a rename, and texts that neither names are removed later: a crash leaves what was there.
 """
@@ -31,7 +31,9 @@ from service.arrays.texts import text_hash
 FOLDER, EARLIER = "sources", "accepted"
 """The folder in the artifacts folder, and its name in earlier releases."""
 FETCHED, STATE, LISTINGS = "fetched.json", "state.json", "listings.msgpack"
-FETCHED_FORMAT, FORMAT = 4, 1
+FETCHED_FORMAT, FORMAT = 5, 1
+LINES_SUFFIX = ".lines"
+"""The end of the name of a text whose lines are items, whatever the first one looks like."""
 FLOOR = 10  # listings that any source may lose or change
 PRICE_RISE = 10  # times the accepted price
 HASH_ROUNDS = 50_000  # some 10 ms
@@ -41,15 +43,14 @@ _own = re.compile(r".*-[0-9a-f]{16}")
 
 Validator = Annotated[str, Meta(pattern=r"^[ -~]*\Z", max_length=1024)]
 """Text that can be sent in a header."""
-Sha256 = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
+TextName = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}(\.lines)?\Z")]
 
 
 class FetchedText(Struct):
     """The text of a URL as it was last read.
 
     request: hash of all that a request says, since two users may receive two texts
-    sha256: of the text, and the name of its file
-    is_lines: whether the text is JSON lines
+    text: the name of its file
     is_paged: whether it was read in pages, and is not a plain file
     walked_at: seconds since the epoch at the start of the last complete walk or request
     note: a remark for the operator
@@ -57,10 +58,9 @@ class FetchedText(Struct):
 
     format: int
     request: str
-    sha256: Sha256
+    text: TextName
     etag: Validator
     last_modified: Validator
-    is_lines: bool
     is_paged: bool
     walked_at: float
     note: str
@@ -97,17 +97,13 @@ class AcceptedState(Struct):
     """A source as it was last accepted.
 
     malformed: share of its records
-    is_lines: whether the copy is JSON lines, whatever it looks like
     copy: name of the copy of its text, empty without one
-    sha256: of the copy
     """
 
     format: int
     read_at: datetime
     malformed: float
-    is_lines: bool
     copy: str
-    sha256: str
 
 
 _listings = msgspec.msgpack.Decoder(AcceptedListings)
@@ -134,11 +130,11 @@ class KeptSource:
         if fetched is None or fetched.format != FETCHED_FORMAT:
             return None
         is_same = fetched.request == hash_request(self._source)
-        return fetched if is_same and _is_whole(self.path(fetched), fetched.sha256) else None
+        return fetched if is_same and _is_whole(self.path(fetched)) else None
 
     def path(self, fetched: FetchedText) -> Path:
         """Return the path of a text."""
-        return self.folder / fetched.sha256
+        return self.folder / fetched.text
 
     @contextmanager
     def workspace(self) -> Iterator[Path]:
@@ -162,7 +158,7 @@ class KeptSource:
         if self.state is None or not self.state.copy:
             return None
         path = self.folder / self.state.copy
-        return path if _is_whole(path, self.state.sha256) else None
+        return path if _is_whole(path) else None
 
     def refresh(self, read_at: datetime) -> None:
         """Note that a source was still as it was accepted."""
@@ -199,24 +195,18 @@ class KeptSource:
         ]
 
     def store(
-        self,
-        path: Path,
-        listings: AcceptedListings,
-        read_at: datetime,
-        malformed: float,
-        *,
-        is_lines: bool,
+        self, path: Path, listings: AcceptedListings, read_at: datetime, malformed: float
     ) -> None:
         """Keep the listings of a source that was published, and a copy of its text if it is used.
 
         The state is replaced last, so that a crash leaves the earlier copy.
         """
         make_folder(self.folder)
-        digest = ""
+        copy = ""
         if self._source.on_error is OnError.LAST:
-            digest = path.name if path.parent == self.folder else self._copy(path)
+            copy = path.name if path.parent == self.folder else self._copy(path)
         self._replace(LISTINGS, msgspec.msgpack.encode(listings))
-        state = AcceptedState(FORMAT, read_at, malformed, is_lines, digest, digest)
+        state = AcceptedState(FORMAT, read_at, malformed, copy)
         self._replace(STATE, msgspec.json.encode(state))
         self.state = state
         self._clean()
@@ -234,7 +224,7 @@ class KeptSource:
     def _clean(self) -> None:
         """Remove all that neither what was read nor what was accepted names."""
         fetched = read_json(self.folder / FETCHED, FetchedText)
-        names = {FETCHED, STATE, LISTINGS, "" if fetched is None else fetched.sha256}
+        names = {FETCHED, STATE, LISTINGS, "" if fetched is None else fetched.text}
         names.add("" if self.state is None else self.state.copy)
         for path in self.folder.iterdir():
             if path.name in names:
@@ -254,9 +244,10 @@ class KeptSource:
             return AcceptedListings()
 
 
-def _is_whole(path: Path, digest: str) -> bool:
+def _is_whole(path: Path) -> bool:
+    """Whether a text has the hash that its name says."""
     try:
-        return sha256(path) == digest
+        return sha256(path) == path.name.removesuffix(LINES_SUFFIX)
     except OSError:
         return False
 

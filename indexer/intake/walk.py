@@ -46,13 +46,12 @@ _one_line = bytes.maketrans(b"\r\n", b"  ")  # JSON has line breaks only between
 class Page(Struct):
     """A response, its items as received, and what it states of other pages.
 
-    items: None for a plain file: JSON lines (`is_lines`), an array, a document or a record
+    items: None for a plain file: JSON lines, an array, a document or a record
     """
 
     response: httpx.Response
     items: list[bytes] | None = None
     pagination: StatedPagination = NONE
-    is_lines: bool = False
 
     @property
     def url(self) -> httpx.URL:
@@ -311,7 +310,7 @@ def parse_body(
         if not is_list and is_page:
             raise TransientError("is a plain file where a page is expected")
         if not is_list:
-            return Page(response, is_lines=found.is_lines)
+            return Page(response)
         items = [text for _, text in islice(found.items, MAX_PAGE_ITEMS + 1)]
     if len(items) > MAX_PAGE_ITEMS:
         raise refusal(f"has more than {MAX_PAGE_ITEMS:,} items on one page")

@@ -15,6 +15,7 @@ import pytest
 
 from indexer.errors import SourceError
 from indexer.intake.fetch import Feed, fetch_feeds
+from indexer.intake.kept import LINES_SUFFIX
 from indexer.intake.lists import read_records
 from indexer.options import Limits
 from tests.support.running import Json, service
@@ -45,7 +46,7 @@ def test_all_pages_are_read_and_their_items_become_lines(name: str, cache: Path)
     with misbehaving(pages_of(items, name=name)) as server:
         feed = fetch_feed(server.url, cache)
     assert items_of(feed) == items
-    assert (feed.fetched.note, feed.fetched.is_lines) == ("", True)
+    assert (feed.fetched.note, feed.path.suffix) == ("", LINES_SUFFIX)
     assert [record.position for record in read_records(str(feed.path))][-1] == "line 25"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -127,9 +128,11 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
     "a truncated entry": lambda entry: entry.write_text(entry.read_text()[:40]),
     "an empty entry": lambda entry: entry.write_text(""),
     "an entry of another format": lambda entry: entry.write_text(
-        entry.read_text().replace('"format":4', '"format":1')
+        entry.read_text().replace('"format":5', '"format":1')
     ),
-    "an entry that names a file elsewhere": lambda entry: entry.write_text('{"sha256":"../../x"}'),
+    "an entry that names a file elsewhere": lambda entry: entry.write_text(
+        re.sub('"text":"[^"]*"', '"text":"../../x"', entry.read_text())
+    ),
     "an entry with a line break in a header": lambda entry: entry.write_text(
         entry.read_text().replace("one", "\\r\\nX: y")
     ),
