@@ -39,7 +39,6 @@ from indexer.resources.mpp import read_directory
 from indexer.resources.openapi import read_openapi
 from indexer.resources.resource import Resource
 
-DUPLICATE = "duplicate listings"
 READERS: Mapping[Kind, Callable[[Document], Iterator[Described]]] = {
     Kind.OPENAPI: read_openapi,
     Kind.MPP: read_directory,
@@ -54,7 +53,6 @@ class Reading(Struct):
     """The content of one source.
 
     kept: where its last accepted copy is
-    found: the numbers of its items by key
     notes: remarks on the source
     kind: of the document that it is, or as the operator names it
     """
@@ -63,7 +61,6 @@ class Reading(Struct):
     tally: Tally
     kept: KeptSource
     entries: list[ListedService] = field(default_factory=list)
-    found: dict[str, int] = field(default_factory=dict)
     listings: AcceptedListings = field(default_factory=AcceptedListings)
     notes: list[str] = field(default_factory=list)
     kind: Kind | None = None
@@ -118,7 +115,6 @@ class Intake:
             self.accepted.append(reading)
         self._findings.notes += reading.notes
         self._catalogue.records += reading.entries
-        reading.found.clear()  # as large as the source
 
     def _public_name(self, each: Input) -> str:
         """Return the public name of a source, with a number where another source has it."""
@@ -185,29 +181,17 @@ class Intake:
         What a source lists is what it states: a new rule of the operator is no loss.
         """
         name = " ".join(filter(None, (found.given, found.method, found.tool)))
-        listing = name, found.payees, found.price
-        try:
-            apply_rules(found, self._rules)
-            self._rules.check_age(found.updated)
-        except LeftOut:
-            reading.listings.add(*listing)
-            raise
+        reading.listings.add(name, found.payees, found.price)
+        apply_rules(found, self._rules)
+        self._rules.check_age(found.updated)
         row = row_of(found, self._source, reading.input.options.trust, record.position)
         text = b"" if isinstance(record, Described) else record.text
-        worse = self._table.add_item(reading.found, row, text, encode_resource(found))
-        if worse is None:
-            reading.tally.published += 1
-        else:
-            fault = LeftOut(DUPLICATE, "$.resource", "is listed again, newer or more complete")
-            position, other = worse
-            identity, subject = given_id(record.text), other.to_subject()
-            self._findings.refuse(reading.tally, position, identity, fault, subject)
+        self._table.put_item(row, text, encode_resource(found))
+        reading.tally.published += 1
         for notice in found.notices:
             identity = given_id(record.text)
             subject = found.to_subject()
             self._findings.note(reading.tally, record.position, identity, notice, subject)
-        if worse is None or worse[0] != record.position:
-            reading.listings.add(*listing)
 
     def _add_record(self, reading: Reading, record: SourceRecord, valid: Record) -> None:
         """Add a valid record of a catalogue as far as its source may say it; raises LeftOut."""

@@ -83,8 +83,11 @@ class AcceptedListings(Struct, array_like=True):
     prices: list[float] = []
 
     def facts(self) -> dict[str, tuple[int, float]]:
-        """Return the payee and the price of each listing by its name."""
-        return dict(zip(self.names, zip(self.payees, self.prices, strict=True), strict=True))
+        """Return the payee and the price of each listing by its name, the greatest of several."""
+        found: dict[str, tuple[int, float]] = {}
+        for name, payee, price in zip(self.names, self.payees, self.prices, strict=True):
+            found[name] = max(found.get(name, (0, 0.0)), (payee, price))
+        return found
 
     def add(self, name: str, payees: list[str], price: float) -> None:
         """Add a listing."""
