@@ -27,7 +27,7 @@ from indexer.intake.findings import Findings, State
 from indexer.intake.lists import LIST_KINDS
 from indexer.intake.rules import Denials, Rules, TakenDown
 from indexer.intake.sources import Input, Inputs
-from indexer.options import BuildOptions, Denial, Policy, SourceOptions
+from indexer.options import BuildOptions, Denial, SourceOptions
 from indexer.payments.claims import Claim, claims_of_listings, claims_of_record
 from indexer.payments.credit import count_credits
 from indexer.payments.demand import ServiceDemand
@@ -73,7 +73,7 @@ class BuildContext(NamedTuple):
 class Assembled(Struct):
     """The services of a build in listing order, with the facts and decisions about them.
 
-    accepted, rules: the sources that were accepted, and the rules for them
+    accepted: the sources that were accepted
     denials: hashes of the denied values
     holds_until: until when a build of the same inputs is the same, None for ever
     """
@@ -82,7 +82,6 @@ class Assembled(Struct):
     catalogue: Catalogue
     probed: ProbedCatalogue
     accepted: list[Reading]
-    rules: Policy
     denials: list[str]
     decisions: Decisions
     overlays: Overlays
@@ -146,7 +145,7 @@ class Assembler:
         rules = Rules(options.policy, Denials(denied), context.now)
         with (
             open_table(context.staging) as table,
-            open_results(context.staging, context.reuse.results(), context.now) as known,
+            open_results(context.staging, context.reuse.results()) as known,
         ):
             catalogue = Catalogue(table, known, options.policy.max_price)
             accepted = self._read(inputs, catalogue, rules)
@@ -171,7 +170,6 @@ class Assembler:
                 catalogue=catalogue,
                 probed=probed,
                 accepted=accepted,
-                rules=rules.decided,
                 denials=rules.denials.hashes(),
                 decisions=self._decisions,
                 overlays=overlays,

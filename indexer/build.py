@@ -231,8 +231,11 @@ def _build(
     options, findings, progress = context.options, context.findings, context.progress
     with Assembler(context, _served_decisions(options)).assemble(inputs) as assembled:
         stored = store_services(context, assembled)
-    accepted, rules = assembled.accepted, assembled.rules
-    denials, holds_until = assembled.denials, assembled.holds_until
+    accepted, denials, holds_until = (
+        assembled.accepted,
+        assembled.denials,
+        assembled.holds_until,
+    )
     del assembled  # as large as the catalogue, which is on disk
     before, changes = compare_with_served(options.out, context.built)
     release_memory()
@@ -265,7 +268,7 @@ def _build(
         cluster.load(data, annotations, progress)
         findings.notes += cluster.publish(manifest)
     downloads = _publish(context, manifest)
-    store_accepted(options.out, accepted, rules, findings, context.now)
+    store_accepted(options.out, accepted, findings, context.now)
     try:
         save(options.out, manifest.encoder, columns, context.staging / RESULTS)
     except OSError as error:

@@ -44,7 +44,7 @@ CHOICES = {"kind": [*Kind], "on_error": [*OnError]}
 _scheme = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 _host = re.compile(r"[a-z0-9*_-]+(?:\.[a-z0-9*_-]+)*|[0-9a-f]*:[0-9a-f:.]+")
 _header = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-_header_value = re.compile(r"[\t -~]*")
+_header_value = re.compile(r"[!-~](?:[ -~]*[!-~])?")
 
 
 T = TypeVar("T", bound=Struct)
@@ -156,7 +156,9 @@ def _complete(
         values = {name: _resolve(getattr(source, key)[name], places[name]) for name in places}
         for name, value in values.items() if key == "headers" else ():
             if not (_header.fullmatch(name) and _header_value.fullmatch(value)):
-                raise Misuse(f"{places[name]} is no header of printable ASCII")
+                raise Misuse(
+                    f"{places[name]} is no header of printable ASCII without blanks at its ends"
+                )
         source = replace(source, **{key: values})
     return replace(source, **{key: defaults[key] for key in defaults if key not in table})
 

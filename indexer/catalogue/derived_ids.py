@@ -101,22 +101,14 @@ def _find_owners(
     services: Sequence[Identity], hosts: Sequence[str], decisions: Decisions
 ) -> dict[str, str]:
     """Return the domain that has each plain id, or that has it with a hash appended."""
-    present = {host for each, host in zip(services, hosts, strict=True) if each.given is None}
+    derived = [(each, host) for each, host in zip(services, hosts, strict=True) if not each.given]
+    present = {host for _, host in derived}
     owners: dict[str, str] = {}
-    trusts: dict[str, int] = {}
-    for each, host in zip(services, hosts, strict=True):
-        if each.given is not None:
-            continue
-        base = _base(host)
-        served = decisions.owner_of(base)
-        if served in present:
-            owners[base] = served
-        elif base not in owners or each.trust > trusts[base]:
-            owners[base], trusts[base] = host, each.trust
-    for each, host in zip(services, hosts, strict=True):
-        if each.given in owners and each.domain:
-            owners[each.given] = host
-    return owners
+    for _, host in sorted(derived, key=lambda pair: -pair[0].trust):
+        served = decisions.owner_of(_base(host))
+        owners.setdefault(_base(host), served if served in present else host)
+    own = zip(services, hosts, strict=True)
+    return owners | {each.given: host for each, host in own if each.given in owners and each.domain}
 
 
 def _suffixed(domain: str, held: Collection[str]) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from copy import copy
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -16,7 +15,7 @@ from indexer.catalogue.admission import admit
 from indexer.catalogue.catalogue import Catalogue, ListedService
 from indexer.catalogue.reading import OTHER_KIND, Result, apply_rules, read_all
 from indexer.catalogue.records import Record, given_id, read_record
-from indexer.catalogue.table import decode_resource, row_of
+from indexer.catalogue.table import decode_resource, encode_resource, row_of
 from indexer.errors import (
     IndexerError,
     InvalidRecord,
@@ -28,9 +27,9 @@ from indexer.errors import (
 from indexer.intake.findings import Findings, State, Subject, Tally, read_subject
 from indexer.intake.kept import AcceptedListings, KeptSource, remove_unused
 from indexer.intake.lists import LIST_KINDS, SourceRecord, read_records
-from indexer.intake.rules import OLD, Denials, Rules, check_address
+from indexer.intake.rules import Rules, check_address
 from indexer.intake.sources import Input, distinct_name
-from indexer.options import DOCUMENTS, BuildOptions, Kind, OnError, Policy
+from indexer.options import DOCUMENTS, BuildOptions, Kind, OnError
 from indexer.processes.pool import Pool
 from indexer.progress import Stage
 from indexer.resources.assets import find_stablecoins
@@ -38,9 +37,8 @@ from indexer.resources.documents import Described, Document
 from indexer.resources.manifest import read_manifest
 from indexer.resources.mpp import read_directory
 from indexer.resources.openapi import read_openapi
-from indexer.resources.x402 import read_resource, stated_identity
+from indexer.resources.resource import Resource
 
-DUPLICATE = "duplicate listings"
 READERS: Mapping[Kind, Callable[[Document], Iterator[Described]]] = {
     Kind.OPENAPI: read_openapi,
     Kind.MPP: read_directory,
@@ -55,8 +53,6 @@ class Reading(Struct):
     """The content of one source.
 
     kept: where its last accepted copy is
-    found: the numbers of its items by key
-    left_out: URLs of listings that a new rule of the operator removed, and not the source
     notes: remarks on the source
     kind: of the document that it is, or as the operator names it
     """
@@ -65,9 +61,7 @@ class Reading(Struct):
     tally: Tally
     kept: KeptSource
     entries: list[ListedService] = field(default_factory=list)
-    found: dict[str, int] = field(default_factory=dict)
     listings: AcceptedListings = field(default_factory=AcceptedListings)
-    left_out: set[str] = field(default_factory=set)
     notes: list[str] = field(default_factory=list)
     kind: Kind | None = None
 
@@ -104,7 +98,7 @@ class Intake:
             if each.failure is not None:
                 raise each.failure
             reading = Reading(each, tally, kept)
-            self._read(reading, progress, self._earlier_rules(kept))
+            self._read(reading, progress)
             self._judge(reading)
         except (SourceError, TooManyRejects) as error:
             last = self._fall_back(each, kept, error)
@@ -121,14 +115,6 @@ class Intake:
             self.accepted.append(reading)
         self._findings.notes += reading.notes
         self._catalogue.records += reading.entries
-        reading.found.clear()  # as large as the source
-
-    def _earlier_rules(self, kept: KeptSource) -> Rules | None:
-        """Return the rules that a source was accepted by, None where they are those of now."""
-        policy = None if kept.state is None else kept.state.policy
-        if policy is None or policy == self._rules.decided:
-            return None
-        return Rules(replace(policy, max_age=None), Denials(policy.deny), self._now)
 
     def _public_name(self, each: Input) -> str:
         """Return the public name of a source, with a number where another source has it."""
@@ -137,17 +123,16 @@ class Intake:
             names[each.source_name] = distinct_name(each.public_name, names.values())
         return names[each.source_name]
 
-    def _read(self, reading: Reading, progress: Stage, earlier: Rules | None = None) -> None:
-        """Read a source; listings that `earlier` rules would have admitted are not missed."""
+    def _read(self, reading: Reading, progress: Stage) -> None:
         each, tally = reading.input, reading.tally
         tally.file, tally.read_at = each.shown_file, each.read_at or self._now
         kind = reading.kind = each.options.kind
-        stablecoins = find_stablecoins(self._rules.policy.stablecoins)
+        stablecoins = self._rules.policy.stablecoins
 
         def read_document(kind: Kind, text: bytes) -> Iterator[SourceRecord]:
             reading.kind = kind
             check = partial(check_address, rules=Rules(self._rules.policy))  # without denials
-            return READERS[kind](Document(text, each.options, stablecoins, check))
+            return READERS[kind](Document(text, each.options, find_stablecoins(stablecoins), check))
 
         records = read_records(
             each.path,
@@ -160,7 +145,7 @@ class Intake:
         )
         listed = kind if kind in LIST_KINDS else None
         known = self._catalogue.known
-        for record, result in read_all(self._pool, records, listed, self._rules, self._now, known):
+        for record, result in read_all(self._pool, records, listed, stablecoins, known):
             progress.advance(len(record.text) + 1)
             tally.records += 1
             try:
@@ -168,11 +153,6 @@ class Intake:
             except InvalidRecord as fault:
                 place = tally, record.position, given_id(record.text)
                 self._findings.refuse(*place, fault, read_subject(record.text))
-                is_excused = isinstance(fault, LeftOut) and (
-                    fault.rule == OLD or _is_admitted(record, earlier)
-                )
-                if is_excused and (url := stated_identity(record.text)):
-                    reading.left_out.add(url)
                 fault.__traceback__ = None  # refers to the record, which has the fault
         if tally.records and tally.left_out.get(OTHER_KIND) == tally.records:
             raise SourceError(_describe_other_kind(each))
@@ -185,34 +165,33 @@ class Intake:
             raise result
         if isinstance(result, Record):
             self._add_record(reading, record, result)
+        elif isinstance(record, Described) and record.resource is not None:
+            self._add_resource(reading, record, record.resource)
         else:
-            self._add_resource(reading, record, result)
+            self._add_resource(reading, record, decode_resource(result))
 
     @property
     def _source(self) -> int:
         """The number of the source that is read."""
         return len(self._catalogue.sources) - 1
 
-    def _add_resource(self, reading: Reading, record: SourceRecord, resource: bytes) -> None:
-        found = decode_resource(resource)
+    def _add_resource(self, reading: Reading, record: SourceRecord, found: Resource) -> None:
+        """Add a resource that the rules admit; raises LeftOut for another one.
+
+        What a source lists is what it states: a new rule of the operator is no loss.
+        """
+        name = " ".join(filter(None, (found.given, found.method, found.tool)))
+        reading.listings.add(name, found.payees, found.price)
+        apply_rules(found, self._rules)
         self._rules.check_age(found.updated)
         row = row_of(found, self._source, reading.input.options.trust, record.position)
         text = b"" if isinstance(record, Described) else record.text
-        worse = self._table.add_item(reading.found, row, text, resource)
-        if worse is None:
-            reading.tally.published += 1
-        else:
-            fault = LeftOut(DUPLICATE, "$.resource", "is listed again, newer or more complete")
-            position, other = worse
-            identity, subject = given_id(record.text), other.to_subject()
-            self._findings.refuse(reading.tally, position, identity, fault, subject)
+        self._table.put_item(row, text, encode_resource(found))
+        reading.tally.published += 1
         for notice in found.notices:
             identity = given_id(record.text)
             subject = found.to_subject()
             self._findings.note(reading.tally, record.position, identity, notice, subject)
-        if worse is None or worse[0] != record.position:
-            key = found.given, found.method, found.tool
-            reading.listings.add(" ".join(filter(None, key)), found.payees, found.price)
 
     def _add_record(self, reading: Reading, record: SourceRecord, valid: Record) -> None:
         """Add a valid record of a catalogue as far as its source may say it; raises LeftOut."""
@@ -245,7 +224,7 @@ class Intake:
         self._findings.check(tally, self._options.max_rejects, before)
         if kept.state is None or each.file is None:
             return
-        changes = kept.find_changes(reading.listings, each.options.max_removed, reading.left_out)
+        changes = kept.find_changes(reading.listings, each.options.max_removed)
         if changes:
             details = "\n  ".join(changes)
             raise SourceFailed(
@@ -269,31 +248,24 @@ class Intake:
                 f"{error}\nthe last accepted copy of {each.name} is {age / 3600:,.0f} hours old, "
                 "which is more than its max_age"
             ) from error
-        return replace(
-            each, path=str(copy), is_lines=state.is_lines, read_at=state.read_at, failure=None
-        )
+        return replace(each, path=str(copy), read_at=state.read_at, failure=None)
 
 
 def store_accepted(
     artifacts: Path,
     accepted: Iterable[Reading],
-    policy: Policy,
     findings: Findings,
     now: datetime,
 ) -> None:
-    """Keep published sources for the next build; a fault is noted, as nothing is lost.
-
-    `policy` has the rules that they were read by.
-    """
+    """Keep published sources for the next build; a fault is noted, as nothing is lost."""
     remove_unused(artifacts)
     for each in accepted:
         file, tally = each.input.file, each.tally
         if file is None:
             continue
         malformed = tally.malformed / max(tally.records, 1)
-        read_at, is_lines = tally.read_at or now, each.input.is_lines
         try:
-            each.kept.store(file, each.listings, read_at, malformed, policy, is_lines=is_lines)
+            each.kept.store(file, each.listings, tally.read_at or now, malformed)
         except OSError as error:
             note = f"{each.input.name}: is not kept for the next build: {error}"
             findings.notes.append(note)
@@ -304,21 +276,6 @@ def refresh_accepted(artifacts: Path, inputs: Iterable[Input], now: datetime) ->
     for each in inputs:
         with suppress(OSError):
             KeptSource(artifacts, each.options).refresh(each.read_at or now)
-
-
-def _is_admitted(record: SourceRecord, rules: Rules | None) -> bool:
-    """Whether these rules, if any, admit a resource."""
-    if rules is None:
-        return False
-    try:
-        resource = copy(record.resource) if isinstance(record, Described) else None
-        apply_rules(
-            resource or read_resource(record.text, find_stablecoins(rules.policy.stablecoins)),
-            rules,
-        )
-    except InvalidRecord:
-        return False
-    return True
 
 
 def _describe_other_kind(each: Input) -> str:

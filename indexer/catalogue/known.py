@@ -1,7 +1,6 @@
 """Known results: what the last build made of texts, which this one need not make again.
 
-The key of a result is a hash of all that decides it but the program. Results that depend on the
-time are not kept.
+The key of a result is a hash of all that decides it but the program.
 """
 
 from __future__ import annotations
@@ -9,13 +8,11 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
-from datetime import datetime
 from hashlib import blake2b
 from pathlib import Path
 
 from indexer.errors import IndexerError
 from indexer.record_store import KEY_SIZE
-from indexer.untrusted import since_epoch
 
 FILE = "results.sqlite"
 SCHEMA = """
@@ -28,25 +25,20 @@ BEGIN;
 INDEX = "CREATE INDEX results_by_key ON results (key)"
 INSERT = "INSERT INTO results VALUES (?, ?)"
 FIND = "SELECT result FROM last.results WHERE key = ?"
-BUILT = b"built"
-"""The key of when the build began, in microseconds.
-
-Results of a later build are not taken over, as it may have believed dates that are in the future.
-"""
 
 
 class KnownResults:
     """Results by their keys: those of the last build, and those that are left for the next one."""
 
-    def __init__(self, connection: sqlite3.Connection, last: Path | None, now: int) -> None:
+    def __init__(self, connection: sqlite3.Connection, last: Path | None) -> None:
         self._execute, self._has_last = connection.execute, False
         if last is not None:
-            with suppress(sqlite3.Error, TypeError):
+            with suppress(sqlite3.Error):
                 uri = f"{last.absolute().as_uri()}?immutable=1"
                 self._execute("ATTACH ? AS last", [uri])
-                self._has_last = int(*self._execute(FIND, [BUILT]).fetchone()) <= now
+                self._execute(FIND, [b""])
+                self._has_last = True
         connection.executescript(SCHEMA)
-        self.add(BUILT, b"%d" % now)
 
     def find(self, key: bytes) -> bytes | None:
         """Return a result of the last build, and leave it for the next one; None without one."""
@@ -76,7 +68,7 @@ class ResultKeys:
 
 
 @contextmanager
-def open_results(folder: Path, last: Path | None, now: datetime) -> Iterator[KnownResults]:
+def open_results(folder: Path, last: Path | None) -> Iterator[KnownResults]:
     """Create FILE in a folder; a fault of the disk raises IndexerError.
 
     last: the file of the last build, if there is one, which nobody has changed since
@@ -86,7 +78,7 @@ def open_results(folder: Path, last: Path | None, now: datetime) -> Iterator[Kno
         connection = sqlite3.connect(target, uri=True, isolation_level=None)
     with closing(connection):
         with _faults_of_disk():
-            results = KnownResults(connection, last, since_epoch(now))
+            results = KnownResults(connection, last)
         yield results
         with _faults_of_disk():
             connection.execute(INDEX)

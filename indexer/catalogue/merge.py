@@ -31,6 +31,7 @@ OUTRANKED = LeftOut(
     PATH,
     "a more trusted source lists this URL",
 )
+DUPLICATE = LeftOut("duplicate listings", PATH, "is listed again, newer or more complete")
 KEPT_APART = frozenset(("accepts", "quality", "resource"))
 """Members that are not taken whole from the first source that has them."""
 
@@ -76,7 +77,7 @@ class Merger:
             rows = self._table.rows(domain)
             trusts = trusts_of(rows)
             for _, found in groupby(rows, key=lambda row: (row.url, row.tool)):
-                same = [*found]
+                same = self._best_of_sources([*found])
                 leading = max(row.trust for row in same)
                 kept = []
                 for row in same:
@@ -85,6 +86,26 @@ class Merger:
                     else:
                         kept.append(row)
                 self._merge_address(kept)
+
+    def _best_of_sources(self, rows: list[ItemRow]) -> list[ItemRow]:
+        """Return the best item of each source and method, and leave out the others.
+
+        Listed items come first, then newer ones. Among equals the greater bytes decide, so that
+        the order of pages does not matter.
+        """
+
+        def rank(row: ItemRow) -> tuple[int, int, bytes, bytes]:
+            texts = self._table.text(row.number or 0), self._table.resource(row.number)
+            return row.is_listed, row.updated, *texts
+
+        keys = [(row.source, row.method) for row in rows]
+        if len({*keys}) == len(rows):
+            return rows
+        best = {(row.source, row.method): row for row in sorted(rows, key=rank)}
+        for row, key in zip(rows, keys, strict=True):
+            if best[key] is not row:
+                self.drop(row, DUPLICATE)
+        return [row for row, key in zip(rows, keys, strict=True) if best[key] is row]
 
     def drop(self, row: ItemRow, fault: LeftOut) -> None:
         """Leave out an item, with those that were merged into it."""

@@ -1,13 +1,11 @@
-"""Reading: texts of sources to items and records, in the pool of the build."""
+"""Reading: texts of sources to resources and records, in the pool of the build."""
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
-from datetime import datetime
 from decimal import Decimal
-from functools import lru_cache
 from typing import NamedTuple, TypeVar
 
 import msgspec
@@ -17,8 +15,8 @@ from indexer.catalogue.records import Record, read_record
 from indexer.catalogue.table import encode_resource
 from indexer.errors import InvalidRecord, LeftOut
 from indexer.intake.lists import LIST_KINDS, SourceRecord
-from indexer.intake.rules import Denials, Rules, check_address, check_price
-from indexer.options import Denial, Kind, Policy
+from indexer.intake.rules import Rules, check_address, check_price
+from indexer.options import Kind, Stablecoin
 from indexer.processes.pool import Pool, wait_for
 from indexer.resources.assets import find_stablecoins
 from indexer.resources.documents import Described
@@ -56,54 +54,41 @@ class Lookup(NamedTuple):
     result: Result | None
 
 
-class ReadBatch(NamedTuple):
-    """The results of a batch, until when they hold, and how often each denial was found."""
-
-    results: list[Result]
-    holds_until: int | None
-    denied: Counter[Denial]
-
-
 def read_all(
     pool: Pool,
     records: Iterable[SourceRecord],
     kind: Kind | None,
-    rules: Rules,
-    now: datetime,
+    stablecoins: tuple[Stablecoin, ...] = (),
     known: KnownResults | None = None,
 ) -> Iterator[tuple[SourceRecord, Result]]:
-    """Yield the records of a source with their results, in order; no rule on age is applied."""
-    policy = rules.decided
-    deciding = policy.max_price, policy.allow_http, policy.allow_private, policy.stablecoins
-    key_of = ResultKeys("read", deciding, rules.denials.hashes(), kind)
+    """Yield the records of a source with their results, in order, whatever rules there are.
+
+    A record of a document that has a resource comes with empty bytes.
+    """
+    key_of = ResultKeys("read", stablecoins, kind)
 
     def look_up(record: SourceRecord) -> Lookup:
         if record.fault is not None or isinstance(record, Described):
-            return Lookup(record, b"", record.fault)
+            return Lookup(record, b"", record.fault or b"")
         key = key_of(record.text)
         found = None if known is None else known.find(key)
         return Lookup(record, key, None if found is None else _decode(found))
 
-    def read(batch: list[Lookup]) -> Future[ReadBatch]:
-        texts = [each.record.text for each in batch if each.key and each.result is None]
-        return pool.submit(read_texts, policy, now, kind, texts)
+    def read(batch: list[Lookup]) -> Future[list[Result]]:
+        texts = [each.record.text for each in batch if each.result is None]
+        return pool.submit(read_texts, stablecoins, kind, texts)
 
     found = map(look_up, records)
-    for batch, answer in in_batches(pool, found, lambda each: len(each.record.text), read):
-        rules.denials.counts.update(answer.denied)
-        if answer.holds_until is not None:
-            rules.hold_until(answer.holds_until)
-        results = iter(answer.results)
+    for batch, results in in_batches(pool, found, lambda each: len(each.record.text), read):
+        read_now = iter(results)
         for record, key, result in batch:
             if result is not None:
                 yield record, result
-            elif isinstance(record, Described):
-                yield record, _apply(record.resource, rules) if record.resource else b""
-            else:
-                read_now = next(results)
-                if known and answer.holds_until is None and not isinstance(read_now, InvalidRecord):
-                    known.add(key, _encode(read_now))
-                yield record, read_now
+                continue
+            fresh = next(read_now)
+            if known is not None and not isinstance(fresh, InvalidRecord):
+                known.add(key, _encode(fresh))
+            yield record, fresh
 
 
 def apply_rules(resource: Resource, rules: Rules) -> None:
@@ -159,38 +144,19 @@ def in_batches(
 
 
 def read_texts(
-    policy: Policy, now: datetime, kind: Kind | None, texts: Sequence[bytes]
-) -> ReadBatch:
+    stablecoins: tuple[Stablecoin, ...], kind: Kind | None, texts: Sequence[bytes]
+) -> list[Result]:
     """Read the texts of a batch, in a worker or here."""
-    rules = _rules(policy, now)
-    rules.holds_until = None
-    rules.denials.counts.clear()
-    results = [_read(SourceRecord("", text), kind, rules) for text in texts]
-    return ReadBatch(results, rules.holds_until, Counter(rules.denials.counts))
+    return [_read(SourceRecord("", text), stablecoins, kind) for text in texts]
 
 
-@lru_cache(maxsize=2)
-def _rules(policy: Policy, now: datetime) -> Rules:
-    return Rules(policy, Denials(policy.deny), now)
-
-
-def _read(record: SourceRecord, kind: Kind | None, rules: Rules) -> Result:
+def _read(record: SourceRecord, stablecoins: tuple[Stablecoin, ...], kind: Kind | None) -> Result:
     try:
         if _kind_of(record, kind) is Kind.RESOURCES:
-            stablecoins = find_stablecoins(rules.policy.stablecoins)
-            return _apply(read_resource(record.text, stablecoins), rules)
+            return encode_resource(read_resource(record.text, find_stablecoins(stablecoins)))
         return read_record(record.text)
     except InvalidRecord as fault:
         return fault.with_traceback(None)  # refers to the record
-
-
-def _apply(resource: Resource, rules: Rules) -> bytes | InvalidRecord:
-    """Return the bytes of a resource that the rules admit, or why they do not."""
-    try:
-        apply_rules(resource, rules)
-    except InvalidRecord as fault:
-        return fault.with_traceback(None)
-    return encode_resource(resource)
 
 
 def _kind_of(record: SourceRecord, declared: Kind | None) -> Kind:

@@ -43,7 +43,6 @@ class Record(Struct, gc=False):
     is_plain: whether the URLs of its endpoints need no look at the policy: public and over https
     highest: the greatest amount of a price
     payees: the addresses that its endpoints name in `payTo`
-    outputs: names of the output fields of each endpoint, where the record does not declare them
     """
 
     text: bytes
@@ -57,7 +56,6 @@ class Record(Struct, gc=False):
     is_plain: bool
     highest: float
     payees: list[str]
-    outputs: list[str] = []
 
 
 class Identifiers(Struct):

@@ -92,27 +92,6 @@ class ItemTable:
         connection.executescript(SCHEMA)
         connection.execute("BEGIN")  # so that pages are written where the cache is full
 
-    def add_item(
-        self, known: dict[str, int], row: ItemRow, text: bytes, resource: bytes
-    ) -> tuple[str, Resource] | None:
-        """Add an item unless `known` has a better one of its source.
-
-        Returns the position of the worse one, and its resource, None where there is no other.
-
-        Listed items come first, then newer ones. Among equals the greater bytes decide, so that
-        the order of pages does not matter.
-        """
-        worse = None
-        if (number := known.get(row.key)) is not None:
-            (earlier,) = self._rows("number = ?", number)
-            other = self.text(number), self.resource(number)
-            rank = row.is_listed, row.updated, text, resource
-            if rank <= (earlier.is_listed, earlier.updated, *other):
-                return row.position, decode_resource(resource)
-            worse = earlier.position, decode_resource(other[1])
-        known[row.key] = self.put_item(row._replace(number=number), text, resource)
-        return worse
-
     def put_item(self, row: ItemRow, text: bytes, resource: bytes) -> int:
         """Add an item, or replace the one of its number; returns the number."""
         marks = ", ".join("?" * len(row))

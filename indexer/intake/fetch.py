@@ -17,12 +17,18 @@ from indexer.errors import SourceError
 from indexer.intake.http import (
     UNCONDITIONAL,
     FeedClient,
-    check_headers,
     feed_error,
     parse_feed_url,
 )
-from indexer.intake.kept import FETCHED_FORMAT, FetchedText, KeptSource, hash_request, validator
-from indexer.intake.walk import Page, Walk, parse_body, parse_page
+from indexer.intake.kept import (
+    FETCHED_FORMAT,
+    LINES_SUFFIX,
+    FetchedText,
+    KeptSource,
+    hash_request,
+    validator,
+)
+from indexer.intake.walk import Page, Walk, parse_body
 from indexer.options import Kind, Limits, SourceOptions
 from service.arrays.files import sha256
 
@@ -38,20 +44,10 @@ ReportProgress = Callable[[int, int], object]
 
 
 class Feed(Struct, frozen=True):
-    """A feed that was read completely, now or within `every`.
+    """A feed that was read completely, now or within `every`, and the file that has its text."""
 
-    name: of the source
-    path: a file for `read_records`
-    is_lines: whether that file is JSON lines, whatever its first line looks like
-    note: a remark for the operator, or empty
-    walked_at: seconds since the epoch at the start of the last walk or request
-    """
-
-    name: str
     path: Path
-    is_lines: bool
-    note: str
-    walked_at: float
+    fetched: FetchedText
 
 
 def fetch_feeds(
@@ -96,7 +92,6 @@ class _FeedReader:
         limits: Limits,
         progress: ReportProgress,
     ) -> None:
-        check_headers(source)
         self._source, self._limits, self._report = source, limits, progress
         self._given = parse_feed_url(source.url)
         self._url = self._given.copy_with(userinfo=b"")
@@ -126,16 +121,15 @@ class _FeedReader:
     async def _read(self, client: FeedClient, folder: Path, fetched: FetchedText | None) -> Feed:
         """Request the URL, and walk where it gives a page."""
         body, lines = folder / "body", folder / "lines"
-        limits = self._limits
+        limits, size = self._limits, self._limits.page_bytes
 
         def parse_first(response: httpx.Response) -> Page:
             if response.status_code == HTTPStatus.NOT_MODIFIED or self._source.kind in PLAIN:
                 return Page(response)
-            return parse_body(body, limits.page_bytes, response, self._source.kind)
+            return parse_body(body, size, response, self._source.kind)
 
         async def request(url: httpx.URL, attempts: int | None) -> Page:
-            size = limits.page_bytes
-            parse = partial(parse_page, body, size)
+            parse = partial(parse_body, body, size, is_page=True)
             return await client.get(url, body, parse, max_bytes=size, attempts=attempts)
 
         conditions = fetched.conditions() if fetched else UNCONDITIONAL
@@ -147,7 +141,7 @@ class _FeedReader:
             self._kept.store_fetched(fetched)
             return self._feed(fetched)
         if page.items is None:
-            return self._store(body, page.response, is_lines=page.is_lines)
+            return self._store(body, page.response)
         with lines.open("wb") as file:
             walk = Walk(
                 request, self._source, self._url, limits, file, lambda count: self._report(0, count)
@@ -155,14 +149,14 @@ class _FeedReader:
             await walk.read(page)
         has_validators = not page.response.headers.keys().isdisjoint(("etag", "last-modified"))
         is_paged = not (walk.is_one_page and has_validators)
-        return self._store(lines, page.response, is_lines=True, is_paged=is_paged, note=walk.note)
+        return self._store(lines, page.response, LINES_SUFFIX, is_paged=is_paged, note=walk.note)
 
     def _store(
         self,
         text: Path,
         first: httpx.Response,
+        end: str = "",
         *,
-        is_lines: bool,
         is_paged: bool = False,
         note: str = "",
     ) -> Feed:
@@ -170,10 +164,9 @@ class _FeedReader:
         fetched = FetchedText(
             format=FETCHED_FORMAT,
             request=hash_request(self._source),
-            sha256=sha256(text),
+            text=sha256(text) + end,
             etag=validator(first.headers.get("etag", "")),
             last_modified=validator(first.headers.get("last-modified", "")),
-            is_lines=is_lines,
             is_paged=is_paged,
             walked_at=self._started,
             note=note,
@@ -182,10 +175,4 @@ class _FeedReader:
         return self._feed(fetched)
 
     def _feed(self, fetched: FetchedText) -> Feed:
-        return Feed(
-            name=self._source.name,
-            path=self._kept.path(fetched),
-            is_lines=fetched.is_lines,
-            note=fetched.note,
-            walked_at=fetched.walked_at,
-        )
+        return Feed(self._kept.path(fetched), fetched)

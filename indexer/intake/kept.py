@@ -1,6 +1,6 @@
 """The folder of each source: its text as it was last read, and the part that was accepted.
 
-Each source has a folder: texts named by their hashes, `fetched.json` with the one that was read
+Each source has a folder: texts named by their SHA-256, `fetched.json` with the one that was read
 last and its validators, and `state.json` with the one that was last published. Each is replaced by
 a rename, and texts that neither names are removed later: a crash leaves what was there.
 """
@@ -12,7 +12,7 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from fractions import Fraction
@@ -24,14 +24,16 @@ import msgspec
 from msgspec import Meta, Struct
 
 from indexer.intake.findings import MAX_EXAMPLES
-from indexer.options import UNUSED_SECONDS, OnError, Policy, SourceOptions
+from indexer.options import UNUSED_SECONDS, OnError, SourceOptions
 from service.arrays.files import make_folder, read_json, replace_durably, sha256, sync
 from service.arrays.texts import text_hash
 
 FOLDER, EARLIER = "sources", "accepted"
 """The folder in the artifacts folder, and its name in earlier releases."""
 FETCHED, STATE, LISTINGS = "fetched.json", "state.json", "listings.msgpack"
-FETCHED_FORMAT, FORMAT = 4, 1
+FETCHED_FORMAT, FORMAT = 5, 1
+LINES_SUFFIX = ".lines"
+"""The end of the name of a text whose lines are items, whatever the first one looks like."""
 FLOOR = 10  # listings that any source may lose or change
 PRICE_RISE = 10  # times the accepted price
 HASH_ROUNDS = 50_000  # some 10 ms
@@ -41,15 +43,14 @@ _own = re.compile(r".*-[0-9a-f]{16}")
 
 Validator = Annotated[str, Meta(pattern=r"^[ -~]*\Z", max_length=1024)]
 """Text that can be sent in a header."""
-Sha256 = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
+TextName = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}(\.lines)?\Z")]
 
 
 class FetchedText(Struct):
     """The text of a URL as it was last read.
 
     request: hash of all that a request says, since two users may receive two texts
-    sha256: of the text, and the name of its file
-    is_lines: whether the text is JSON lines
+    text: the name of its file
     is_paged: whether it was read in pages, and is not a plain file
     walked_at: seconds since the epoch at the start of the last complete walk or request
     note: a remark for the operator
@@ -57,10 +58,9 @@ class FetchedText(Struct):
 
     format: int
     request: str
-    sha256: Sha256
+    text: TextName
     etag: Validator
     last_modified: Validator
-    is_lines: bool
     is_paged: bool
     walked_at: float
     note: str
@@ -83,8 +83,11 @@ class AcceptedListings(Struct, array_like=True):
     prices: list[float] = []
 
     def facts(self) -> dict[str, tuple[int, float]]:
-        """Return the payee and the price of each listing by its name."""
-        return dict(zip(self.names, zip(self.payees, self.prices, strict=True), strict=True))
+        """Return the payee and the price of each listing by its name, the greatest of several."""
+        found: dict[str, tuple[int, float]] = {}
+        for name, payee, price in zip(self.names, self.payees, self.prices, strict=True):
+            found[name] = max(found.get(name, (0, 0.0)), (payee, price))
+        return found
 
     def add(self, name: str, payees: list[str], price: float) -> None:
         """Add a listing."""
@@ -97,19 +100,13 @@ class AcceptedState(Struct):
     """A source as it was last accepted.
 
     malformed: share of its records
-    policy: the rules of the operator, with the removals of overlays; None where they are unknown
-    is_lines: whether the copy is JSON lines, whatever it looks like
     copy: name of the copy of its text, empty without one
-    sha256: of the copy
     """
 
     format: int
     read_at: datetime
     malformed: float
-    is_lines: bool
     copy: str
-    sha256: str
-    policy: Policy | None = None
 
 
 _listings = msgspec.msgpack.Decoder(AcceptedListings)
@@ -136,11 +133,11 @@ class KeptSource:
         if fetched is None or fetched.format != FETCHED_FORMAT:
             return None
         is_same = fetched.request == hash_request(self._source)
-        return fetched if is_same and _is_whole(self.path(fetched), fetched.sha256) else None
+        return fetched if is_same and _is_whole(self.path(fetched)) else None
 
     def path(self, fetched: FetchedText) -> Path:
         """Return the path of a text."""
-        return self.folder / fetched.sha256
+        return self.folder / fetched.text
 
     @contextmanager
     def workspace(self) -> Iterator[Path]:
@@ -164,7 +161,7 @@ class KeptSource:
         if self.state is None or not self.state.copy:
             return None
         path = self.folder / self.state.copy
-        return path if _is_whole(path, self.state.sha256) else None
+        return path if _is_whole(path) else None
 
     def refresh(self, read_at: datetime) -> None:
         """Note that a source was still as it was accepted."""
@@ -176,21 +173,16 @@ class KeptSource:
         """Whether the source was accepted without a listing."""
         return self.state is not None and not self._listings().names
 
-    def find_changes(
-        self, listings: AcceptedListings, allowed: Fraction, left_out: Collection[str] = ()
-    ) -> list[str]:
+    def find_changes(self, listings: AcceptedListings, allowed: Fraction) -> list[str]:
         """Return how these listings differ too much from the accepted ones, nothing if they do not.
 
         The share `allowed` of the accepted listings, or FLOOR, may go, change their payee, or cost
         PRICE_RISE times as much.
-
-        left_out: URLs of listings that a new rule of the operator removed
         """
         accepted, now = self._listings().facts(), listings.facts()
-        gone = (name for name in accepted if name not in now)
         same = [(name, *accepted[name], *now[name]) for name in accepted if name in now]
         kinds = {
-            "are gone": [name for name in gone if name.partition(" ")[0] not in left_out],
+            "are gone": [name for name in accepted if name not in now],
             "pay another address": [
                 name for name, payee, _, new_payee, _ in same if payee and new_payee != payee
             ],
@@ -206,25 +198,18 @@ class KeptSource:
         ]
 
     def store(
-        self,
-        path: Path,
-        listings: AcceptedListings,
-        read_at: datetime,
-        malformed: float,
-        policy: Policy | None = None,
-        *,
-        is_lines: bool,
+        self, path: Path, listings: AcceptedListings, read_at: datetime, malformed: float
     ) -> None:
         """Keep the listings of a source that was published, and a copy of its text if it is used.
 
         The state is replaced last, so that a crash leaves the earlier copy.
         """
         make_folder(self.folder)
-        digest = ""
+        copy = ""
         if self._source.on_error is OnError.LAST:
-            digest = path.name if path.parent == self.folder else self._copy(path)
+            copy = path.name if path.parent == self.folder else self._copy(path)
         self._replace(LISTINGS, msgspec.msgpack.encode(listings))
-        state = AcceptedState(FORMAT, read_at, malformed, is_lines, digest, digest, policy)
+        state = AcceptedState(FORMAT, read_at, malformed, copy)
         self._replace(STATE, msgspec.json.encode(state))
         self.state = state
         self._clean()
@@ -242,7 +227,7 @@ class KeptSource:
     def _clean(self) -> None:
         """Remove all that neither what was read nor what was accepted names."""
         fetched = read_json(self.folder / FETCHED, FetchedText)
-        names = {FETCHED, STATE, LISTINGS, "" if fetched is None else fetched.sha256}
+        names = {FETCHED, STATE, LISTINGS, "" if fetched is None else fetched.text}
         names.add("" if self.state is None else self.state.copy)
         for path in self.folder.iterdir():
             if path.name in names:
@@ -262,9 +247,10 @@ class KeptSource:
             return AcceptedListings()
 
 
-def _is_whole(path: Path, digest: str) -> bool:
+def _is_whole(path: Path) -> bool:
+    """Whether a text has the hash that its name says."""
     try:
-        return sha256(path) == digest
+        return sha256(path) == path.name.removesuffix(LINES_SUFFIX)
     except OSError:
         return False
 

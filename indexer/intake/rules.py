@@ -10,8 +10,6 @@ from decimal import Decimal
 from hashlib import blake2b
 from typing import Any
 
-from msgspec.structs import replace
-
 from indexer.errors import LeftOut
 from indexer.options import DENIED, Denial, Policy
 from indexer.untrusted import MICROSECOND, NEVER, SECOND, parse_moment, since_epoch
@@ -33,7 +31,6 @@ class TakenDown(LeftOut):
 
     def __init__(self, path: str, denial: Denial, reason: str = "") -> None:
         super().__init__(TAKEN_DOWN, path, reason or denial.reason)
-        self.args = (path, denial, reason)
         self.denial = denial
 
     @property
@@ -48,11 +45,10 @@ class Denials:
     """Finds the denial of a listing or a service; `counts` has how often each was found."""
 
     def __init__(self, denials: Iterable[Denial]) -> None:
-        self.rules = tuple(denials)
         self.counts: Counter[Denial] = Counter()
         self._exact: dict[tuple[str, str], list[Denial]] = defaultdict(list)
         self._patterns: dict[str, list[Denial]] = defaultdict(list)
-        for denial in self.rules:
+        for denial in denials:
             for field, given in named(denial):
                 value = normal_form(field, given)
                 if field == "host" and "*" in value:
@@ -129,11 +125,6 @@ class Rules:
         self.now = None if now is None else since_epoch(now)
         self.holds_until: int | None = None
         """The last moment at which each decision is the same, in microseconds; None for ever."""
-
-    @property
-    def decided(self) -> Policy:
-        """The policy, with the removals of overlays among its denials."""
-        return replace(self.policy, deny=self.denials.rules)
 
     def hold_until(self, moment: int) -> None:
         """Note that a later build may decide otherwise after a moment, in microseconds."""

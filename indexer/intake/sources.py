@@ -14,6 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from indexer.errors import IndexerError, SourceError
+from indexer.intake.kept import LINES_SUFFIX
 from indexer.intake.lists import STANDARD_INPUT, source_errors
 from indexer.options import BuildOptions, Kind, OnError, SourceOptions
 from indexer.progress import Progress
@@ -33,14 +34,12 @@ class Input(Struct, frozen=True):
     options: of the source; `name` there is that of the file where a folder holds several
     source_name: the name of the source, of which the file may be one of several
     path: of the file, empty for a feed that could not be fetched
-    is_lines: whether it is known to be JSON lines, whatever it looks like
     read_at: when the feed was read, None for now
     """
 
     options: SourceOptions
     source_name: str
     path: str
-    is_lines: bool = False
     read_at: datetime | None = None
     failure: SourceError | None = None
 
@@ -60,6 +59,11 @@ class Input(Struct, frozen=True):
         if source.url and is_url(self.source_name):
             return self.source_name.partition("//")[2].partition("/")[0]
         return self.source_name
+
+    @property
+    def is_lines(self) -> bool:
+        """Whether each line of the file is an item, as of a feed that was walked."""
+        return self.options.url != "" and self.path.endswith(LINES_SUFFIX)
 
     @property
     def file(self) -> Path | None:
@@ -172,10 +176,10 @@ def fetch_feeds(inputs: Inputs, options: BuildOptions, progress: Progress) -> In
         elif feed is None:
             found.all.append(each)
         else:
-            found.notes.extend([f"{each.name}: {feed.note}"] if feed.note else [])
-            read_at = datetime.fromtimestamp(feed.walked_at, UTC)
-            is_lines = feed.is_lines
-            found.all.append(replace(each, path=str(feed.path), is_lines=is_lines, read_at=read_at))
+            note = feed.fetched.note
+            found.notes.extend([f"{each.name}: {note}"] if note else [])
+            read_at = datetime.fromtimestamp(feed.fetched.walked_at, UTC)
+            found.all.append(replace(each, path=str(feed.path), read_at=read_at))
     if fatal:
         raise SourceError("\n".join(fatal))
     return found

@@ -46,13 +46,12 @@ _one_line = bytes.maketrans(b"\r\n", b"  ")  # JSON has line breaks only between
 class Page(Struct):
     """A response, its items as received, and what it states of other pages.
 
-    items: None for a plain file: JSON lines (`is_lines`), an array, a document or a record
+    items: None for a plain file: JSON lines, an array, a document or a record
     """
 
     response: httpx.Response
     items: list[bytes] | None = None
     pagination: StatedPagination = NONE
-    is_lines: bool = False
 
     @property
     def url(self) -> httpx.URL:
@@ -279,20 +278,6 @@ def _names_itself(page: Page) -> bool:
     return bool(page.url.params.get(cursor.parameter) == cursor.value)
 
 
-def parse_page(path: Path, max_bytes: int, response: httpx.Response) -> Page:
-    """Parse a page after the first; raises TransientError for any other content.
-
-    An error page is transient here, because the first page was one.
-    """
-    try:
-        page = parse_body(path, max_bytes, response, is_page=True)
-    except PermanentError as error:
-        raise TransientError(str(error)) from error
-    if page.items is None:
-        raise TransientError("is a plain file where a page is expected")
-    return page
-
-
 def parse_body(
     path: Path,
     max_bytes: int,
@@ -304,31 +289,37 @@ def parse_body(
     """Parse a body of up to `max_bytes`, of a declared kind; JSON lines may be longer.
 
     An array or lines are a page where a header names the next one or a total, or after such a page.
-    Raises TransientError for damaged or truncated content, and PermanentError for another text.
+    Raises TransientError for damaged or truncated content, and PermanentError for another text:
+    after a page that is transient too, as it may be an error page.
     """
+    refusal = TransientError if is_page else PermanentError
     with path.open("rb") as file:
         try:
             found = open_list(file, max_bytes, kind)
         except NoList as error:
-            raise PermanentError(f"{error}; {CHECK_URL}") from error
+            raise refusal(f"{error}; {CHECK_URL}") from error
         except BeyondBounds as error:
-            raise PermanentError(str(error)) from error
+            raise refusal(str(error)) from error
         except DamagedText as error:
             raise TransientError(f"is not JSON, or cut short: {error}") from error
         if found.is_lines:
-            _check_lines(found.items, file)
+            _check_lines(found.items, file, refusal)
         link = response.links.get("next", {}).get("url", "")
         total = response.headers.get("x-total-count", "")
         is_list = bool(found.key) or (found.kind is None and (is_page or bool(link or total)))
+        if not is_list and is_page:
+            raise TransientError("is a plain file where a page is expected")
         if not is_list:
-            return Page(response, is_lines=found.is_lines)
+            return Page(response)
         items = [text for _, text in islice(found.items, MAX_PAGE_ITEMS + 1)]
     if len(items) > MAX_PAGE_ITEMS:
-        raise PermanentError(f"has more than {MAX_PAGE_ITEMS:,} items on one page")
+        raise refusal(f"has more than {MAX_PAGE_ITEMS:,} items on one page")
     return Page(response, items, read_pagination(found.beside, link, total))
 
 
-def _check_lines(lines: Iterator[tuple[str, bytes]], file: io.BufferedReader) -> None:
+def _check_lines(
+    lines: Iterator[tuple[str, bytes]], file: io.BufferedReader, refusal: type[Exception]
+) -> None:
     """Raise TransientError for lines that are none, or cut short as after a lost connection."""
     _, first = next(lines)
     size = file.seek(0, os.SEEK_END)
@@ -338,6 +329,6 @@ def _check_lines(lines: Iterator[tuple[str, bytes]], file: io.BufferedReader) ->
         try:
             known_members(mask_surrogates(line or b"{}"))
         except (msgspec.ValidationError, RecursionError) as error:
-            raise PermanentError(f"is not a list of services or resources; {CHECK_URL}") from error
+            raise refusal(f"is not a list of services or resources; {CHECK_URL}") from error
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise TransientError(fault) from error

@@ -8,7 +8,6 @@ from typing import Any
 from urllib.parse import urljoin, urlsplit
 
 import msgspec
-from msgspec import UNSET
 from msgspec.structs import astuple
 
 from indexer.errors import InvalidRecord, LeftOut
@@ -21,7 +20,7 @@ from indexer.resources.entries import Entry, merge_offers
 from indexer.resources.facts import SPELLINGS, Places, fold, looks_like_fact
 from indexer.resources.listing import MAX_LISTING
 from indexer.resources.names import registrable_domain
-from indexer.resources.parameters import DeclaredInput, path_parameters
+from indexer.resources.parameters import DeclaredInput, lacks_example
 from indexer.resources.resource import Resource, ServiceTexts
 from indexer.resources.x402 import MAX_NAME, MAX_TAGS, NOT_READ, SIZE, price_resource
 from indexer.text import is_own_text, shorten
@@ -196,12 +195,7 @@ def make_resource(
     notices: beside those on its price
     fields: further members of the resource
     """
-    examples = {
-        each.name
-        for each in declared.parameters
-        if each.group == "path" and not (each.example is UNSET and each.default is UNSET)
-    }
-    if {*path_parameters(url)} - examples:
+    if lacks_example(url, declared.parameters):
         advice |= Advice.NO_EXAMPLE
     if not is_own_text(fields.get("description", ""), url):
         advice |= Advice.NO_TEXT

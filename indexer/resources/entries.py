@@ -6,9 +6,9 @@ A member of several objects is taken from the first that has a valid one, in any
 from __future__ import annotations
 
 import re
-from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from decimal import Decimal
+from itertools import islice
 from typing import Any
 
 from msgspec import UNSET, Struct
@@ -62,16 +62,11 @@ _decimal = re.compile(
 )
 
 
-class Entry(Struct, frozen=True, array_like=True, kw_only=True, gc=False):
+class Entry(PaymentOffer, frozen=True, array_like=True, kw_only=True, gc=False):
     """A way to pay, whatever document states it; texts are empty where nothing is stated.
 
     stated_by: ACCEPTS, or the kind of the document
-    scheme: of x402; method and intent: of MPP
     network, asset, pay_to: as they are stated
-    currency, decimals: of the asset, if its decimals are known
-    amount, min_amount, max_amount: a fixed price or its bounds in units of `currency`; each pays
-        for one `unit`, where there is one, and else for a request
-    base_amount: in base units, where the decimals are not known
     is_usd: whether the currency is a known stablecoin of the US dollar on a main network
     fault: the member whose amount is not valid, and why
     start, stop: of an entry of `accepts`, as bytes within the text of its resource
@@ -79,20 +74,6 @@ class Entry(Struct, frozen=True, array_like=True, kw_only=True, gc=False):
 
     stated_by: str = ACCEPTS
     protocol: str = X402
-    scheme: str = ""
-    method: str = ""
-    intent: str = ""
-    network: str = ""
-    asset: str = ""
-    pay_to: str = ""
-    currency: str = ""
-    decimals: int | None = None
-    amount: str = ""
-    min_amount: str = ""
-    max_amount: str = ""
-    base_amount: str = ""
-    unit: str = ""
-    description: str = ""
     is_usd: bool = False
     fault: tuple[str, str] = ("", "")
     start: int = 0
@@ -403,17 +384,10 @@ def explain_price(entry: Entry | None, path: str) -> Notice | None:
 
 
 def merge_offers(stated: Iterable[Sequence[Entry]]) -> list[Entry]:
-    """Return the offers of several documents; those of one kind and rail come from the first."""
-    merged: dict[tuple[str, ...], list[Entry]] = {}
+    """Return the offers of several documents; those of one kind come whole from the first."""
+    by_kind: dict[str, Sequence[Entry]] = {}
     for offers in stated:
-        groups: dict[tuple[str, ...], list[Entry]] = defaultdict(list)
         for each in offers:
-            groups[_rail(each)].append(each)
-        merged = groups | merged
-    return [each for offers in merged.values() for each in offers][:MAX_OFFERS]
-
-
-def _rail(offer: Entry) -> tuple[str, ...]:
-    currency = USD if is_usd(offer.currency) else offer.currency or offer.asset.casefold()
-    kind = offer.stated_by, offer.protocol, offer.method, offer.intent
-    return (*kind, network_label(offer.network), currency, offer.unit)
+            by_kind.setdefault(each.stated_by, offers)
+    taken = (each for kind, offers in by_kind.items() for each in offers if each.stated_by == kind)
+    return [*islice(taken, MAX_OFFERS)]

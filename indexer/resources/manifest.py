@@ -22,7 +22,7 @@ from indexer.resources.parameters import MAX_METHOD
 from indexer.resources.resource import ServiceTexts
 from indexer.resources.x402 import price_resource, read_resource, url_of
 from indexer.text import decode_or_invalid
-from indexer.untrusted import decode_object, mapping, objects, raw_members, string_of, text
+from indexer.untrusted import decode_object, mapping, raw_members, string_of, text
 from service.schema.values import NULL
 
 MAX_ENTRIES = 5_000  # of a manifest
@@ -154,26 +154,11 @@ def _address(values: dict[str, Any]) -> tuple[str, str, str]:
 def _complete(
     values: dict[str, Any], fields: dict[str, Raw], method: str, url: str
 ) -> dict[str, Raw]:
-    """Return the members of a resource: those of an entry, at an absolute URL, with its input."""
+    """Return the members of a resource: those of an entry, at an absolute URL."""
     completed = {name: value for name, value in fields.items() if name not in REPLACED}
-    encoded = Raw(_encode(url))
+    stated: dict[str, Any] = {"url": url}
     if isinstance(values.get("resource"), dict):
-        encoded = Raw(_encode(raw_members(fields["resource"]) | {"url": encoded}))
-    completed["resource"] = encoded
-    extensions, given = mapping(values, "extensions"), mapping(values, "input")
-    accepts = objects(values, "accepts")
-    has_schema = any(mapping(each.get("outputSchema"), "input") for each in accepts)
-    if mapping(extensions, "bazaar") or (not given and (has_schema or not method)):
-        return completed
-    groups = {name: value for name, value in given.items() if isinstance(value, dict)}
-    declared = {name: value for name, value in given.items() if name not in groups}
-    route = {ROUTE: declared.pop(ROUTE)} if ROUTE in declared else {}
-    output = mapping(values, "output")
-    info = {"input": {"type": "http"} | declared | {"method": method}}
-    properties = {"input": {"type": "object", "properties": groups}}
-    extension = route | {
-        "info": info | ({"output": output} if output else {}),
-        "schema": {"type": "object", "properties": properties},
-    }
-    completed["extensions"] = Raw(_encode(extensions | {"bazaar": extension}))
-    return completed
+        stated = raw_members(fields["resource"]) | stated
+    route = mapping(values, "input").get(ROUTE)
+    added = {"resource": stated, "method": method, ROUTE: values.get(ROUTE, route)}
+    return completed | {name: Raw(_encode(value)) for name, value in added.items() if value}

@@ -149,11 +149,7 @@ def read_input(holders: Iterable[Any], url: str) -> DeclaredInput:
         declarations["body", BODY] = whole
     for name in path_parameters(url):
         declarations.setdefault(("path", name), _Declaration())
-    parameters = [_describe(*key, each) for key, each in declarations.items()]
-    if body_type == MULTIPART:
-        for each, declaration in zip(parameters, declarations.values(), strict=True):
-            if each.group == "body" and each.example is UNSET and _is_file(declaration.schema):
-                each.example = _encode(FILE)
+    parameters = [_describe(*key, each, body_type) for key, each in declarations.items()]
     return DeclaredInput(
         method="" if tool else method,
         tool=tool,
@@ -179,14 +175,14 @@ def _inputs_of(holder: dict[str, Any]) -> Iterator[tuple[dict[str, Any], dict[st
         value = holder[name]
         if not value or not isinstance(value, (dict, list)):
             continue
-        if folded == "input" and isinstance(value, dict):
-            yield value, {}, False
-        elif folded == "outputschema" and (declared := mapping(value, "input")):
-            yield declared, {}, False
+        if folded == "outputschema":
+            value = mapping(value, "input")
         elif folded in _SCHEMAS:
-            yield {"parameters": value}, {}, False
-        elif folded in _GROUPS and isinstance(value, dict) and not _is_schema(value):
-            yield {name: value}, {}, False
+            value = {"parameters": value}
+        elif folded in _GROUPS:
+            value = {} if _is_schema(value) else {name: value}
+        if value and isinstance(value, dict):
+            yield value, {}, False
 
 
 @lru_cache(maxsize=SHAPES)
@@ -219,6 +215,16 @@ def read_body_type(value: Any) -> str:
 def path_parameters(url: str) -> list[str]:
     """Return the names of the placeholders in the path of a URL."""
     return ["".join(names) for names in _placeholder.findall(url)]
+
+
+def lacks_example(url: str, parameters: Iterable[ParameterDescriptor]) -> bool:
+    """Whether a placeholder in the path of a URL has no parameter with an example or a default."""
+    with_values = {
+        each.name
+        for each in parameters
+        if each.group == "path" and not (each.example is UNSET and each.default is UNSET)
+    }
+    return not with_values.issuperset(path_parameters(url))
 
 
 def is_template(rest: str) -> bool:
@@ -335,7 +341,9 @@ def names_type(value: Any) -> bool:
     )
 
 
-def _describe(group: ParameterGroup, name: str, declaration: _Declaration) -> ParameterDescriptor:
+def _describe(
+    group: ParameterGroup, name: str, declaration: _Declaration, body_type: str
+) -> ParameterDescriptor:
     schema = declaration.schema if isinstance(declaration.schema, dict) else {}
     remark = declaration.schema if isinstance(declaration.schema, str) else ""
     alternatives = [schema, *objects(schema, "anyOf"), *objects(schema, "oneOf")]
@@ -346,6 +354,7 @@ def _describe(group: ParameterGroup, name: str, declaration: _Declaration) -> Pa
     example = declaration.example
     if example is UNSET:
         example = schema.get("example", next(iter(items(schema, "examples")), UNSET))
+    is_file = body_type == MULTIPART and group == BODY and _is_file(declaration.schema)
     types = (found for each in [*alternatives, {"type": remark}] if (found := _type(each)))
     values = [*choices[:1], *([] if example in (UNSET, None) else [example])]
     of_value: Type = _VALUE_TYPES.get(type(values[0]), "number") if values else "string"
@@ -356,7 +365,7 @@ def _describe(group: ParameterGroup, name: str, declaration: _Declaration) -> Pa
         description=text(schema.get("description"))
         or ("" if names_type(remark) else remark)
         or UNSET,
-        example=_encode(example),
+        example=_encode(FILE if is_file and example is UNSET else example),
         enum_values=[raw for choice in choices if isinstance(raw := _encode(choice), Raw)] or UNSET,
         default=_encode(schema.get("default", UNSET)),
         required=True if group == "path" else declaration.required,

@@ -44,7 +44,6 @@ class Schemas:
         self._values = values
         self._external: dict[str, Schema] = {}
         self._outlines: dict[int, Schema] = {}
-        self._kept: dict[int, Schema] = {}
 
     def follow(self, value: Any) -> Schema:
         """Return the object that a value is or refers to in the document, or an empty one.
@@ -106,11 +105,8 @@ class Schemas:
 
     def _read_parameter(self, parameter: Schema) -> Schema:
         content = next(iter(mapping(parameter, "content").values()), None)
-        outline = dict(
-            self._outline(parameter.get("schema", mapping({"": content}, "").get("schema")))
-        )
-        if words := text(parameter.get("description")):
-            outline["description"] = words[:MAX_DESCRIPTION]
+        schema = parameter.get("schema", mapping({"": content}, "").get("schema"))
+        outline = self._outline(schema) | _description_of(parameter)
         named = next(iter(mapping(parameter, "examples").values()), None)
         example = parameter.get("example", self.follow(named).get("value"))
         if example is not None and _fits(example):
@@ -147,25 +143,26 @@ class Schemas:
             schema = self.follow(value)
             outline: Schema = {}
             for part in (*self._parts(schema, ("allOf",)), schema):
-                outline |= self._keep(part)
+                outline |= _keep(part)
             for key in ("anyOf", "oneOf"):
-                outline |= {key: [*map(self._keep, self._parts(schema, [key]))]}
-            words = text(value.get("description"))
-            more = {"description": words[:MAX_DESCRIPTION]} if words else {}
-            self._outlines[id(value)] = outline | more
+                outline |= {key: [*map(_keep, self._parts(schema, [key]))]}
+            self._outlines[id(value)] = outline | _description_of(value)
         return self._outlines[id(value)]
 
-    def _keep(self, schema: Schema) -> Schema:
-        """Return the members of one schema that are kept."""
-        if id(schema) not in self._kept:
-            kept = {name: schema[name] for name in KEPT if name in schema and _fits(schema[name])}
-            kept |= {name: {} for name in ("items", "properties") if name in schema}
-            if "const" in kept:
-                kept["enum"] = [kept.pop("const")]
-            if words := text(schema.get("description")):
-                kept["description"] = words[:MAX_DESCRIPTION]
-            self._kept[id(schema)] = kept
-        return self._kept[id(schema)]
+
+def _keep(schema: Schema) -> Schema:
+    """Return the members of one schema that are kept."""
+    kept = {name: schema[name] for name in KEPT if name in schema and _fits(schema[name])}
+    kept |= {name: {} for name in ("items", "properties") if name in schema}
+    if "const" in kept:
+        kept["enum"] = [kept.pop("const")]
+    return kept | _description_of(schema)
+
+
+def _description_of(values: Schema) -> Schema:
+    """Return the description of a schema or a parameter, cut to what is kept of one."""
+    words = text(values.get("description"))
+    return {"description": words[:MAX_DESCRIPTION]} if words else {}
 
 
 def refers_outside(declared: Schema) -> bool:

@@ -32,7 +32,7 @@ from indexer.resources.parameters import (
     MAX_METHOD,
     DeclaredInput,
     is_template,
-    path_parameters,
+    lacks_example,
     read_body_type,
     read_input,
     read_output,
@@ -194,19 +194,6 @@ def url_of(values: dict[str, Any]) -> tuple[str, str]:
     raise InvalidRecord(path, f"{'there is no' if is_missing else 'is not a'} URL")
 
 
-def stated_identity(given: bytes) -> str:
-    """Return the normalised URL of a resource that may break rules, or an empty string.
-
-    That of an MCP tool is the URL of its server.
-    """
-    try:
-        values = decode_object(given)
-        url = url_of(values)[1]
-    except InvalidRecord:
-        return ""
-    return _identity(server_of(mapping(values, "resource") | values) if tool_of_url(url) else url)
-
-
 def tool_of_url(url: str) -> str:
     """Return the name of the tool that a URL such as `mcp://tool/forecast` identifies, or empty."""
     match = _tool.fullmatch(url)
@@ -342,14 +329,9 @@ def advise(
     schemas = [each.get("outputSchema") for each in (*entries, merged)]
     has_parameters = any(each.group != "path" for each in declared.parameters)
     has_input = has_parameters or bool(mapping(mapping(extension, "info"), "input"))
-    with_examples = {
-        each.name
-        for each in declared.parameters
-        if each.group == "path" and not (each.example is UNSET and each.default is UNSET)
-    }
     faults = {
         Advice.NO_INPUT: not has_input and not any(mapping(each, "input") for each in schemas),
-        Advice.NO_EXAMPLE: bool({*path_parameters(url)} - with_examples),
+        Advice.NO_EXAMPLE: lacks_example(url, declared.parameters),
         Advice.DOUBLE_WRAPPED: "bazaar" in extension
         or "bazaar" in mapping(extensions, "extensions"),
         Advice.EXTERNAL_REF: refers and _refers_outside([extension, *schemas]),

@@ -203,6 +203,9 @@ FEED; headers = {A = "env:NOPE"} => source 1 (feed): `headers`: `A`: the environ
 FEED; params = {a = "env:EMPTY"} => source 1 (feed): `params`: `a`: the environment variable EMPTY
 FEED; headers = {A = "env:BROKEN"} => source 1 (feed): `headers`: `A` is no header of printable
 FEED; headers = {A = "c0ffee-secret\u00e9"} => source 1 (feed): `headers`: `A` is no header of
+FEED; headers = {A = ""} => source 1 (feed): `headers`: `A` is no header of
+FEED; headers = {A = "c0ffee-secret "} => source 1 (feed): `headers`: `A` is no header of
+FEED; headers = {A = "c0ffee-secret\t"} => source 1 (feed): `headers`: `A` is no header of
 FEED; headers = "c0ffee-secret" => source 1 (feed): `headers`: Expected `object`, got `str`
 FEED; headers = {A = ["c0ffee-secret"]} => source 1 (feed): `headers[...]`: Expected `str`, got
 POLICY; max_prize = 1 => [policy]: `max_prize` is no key here; did you mean `max_price`?

@@ -23,11 +23,9 @@ from indexer.catalogue.services import describe_group
 from indexer.catalogue_file import name_source
 from indexer.errors import IndexerError, InvalidRecord
 from indexer.intake.lists import SourceRecord
-from indexer.intake.rules import Denials, Rules, TakenDown
 from indexer.options import BuildOptions, Denial, Policy, RankingOptions
 from indexer.processes.pool import Pool
 from indexer.resources.x402 import read_resource
-from indexer.untrusted import SECOND, since_epoch
 from service.snapshot.manifest import read_manifest
 from tests.support.artifacts import folder
 from tests.support.running import endpoint, examples, service
@@ -95,7 +93,7 @@ def read(texts: Sequence[bytes], workers: int = 1) -> list[tuple[str, Outcome]]:
     source = [SourceRecord(f"line {number}", text) for number, text in enumerate(texts, 1)]
     source.append(SourceRecord("last line", b"", InvalidRecord("$", "longer than a record")))
     with Pool(workers, PLENTY) as pool:
-        found = read_all(pool, source, None, Rules(Policy()), NOW)
+        found = read_all(pool, source, None)
         return [(record.position, outcome(result)) for record, result in found]
 
 
@@ -111,7 +109,7 @@ def test_faults_without_a_text_are_not_read_all_at_once() -> None:
     fault = InvalidRecord("$", "Expected `object`")
     source = (SourceRecord(str(number), b"", fault) for number in range(50_000))
     with Pool(1, PLENTY) as pool:
-        next(read_all(pool, source, None, Rules(Policy()), NOW))
+        next(read_all(pool, source, None))
     assert int(next(source).position) < 10_000
 
 
@@ -131,27 +129,6 @@ def test_a_killed_worker_ends_the_reading_with_advice(monkeypatch: pytest.Monkey
         read(new_records(50), WORKERS)
 
 
-def test_denials_that_workers_find_are_counted_and_future_dates_hold_until_they_come(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("indexer.catalogue.reading.BATCH", 500)
-    denial = Denial(host="denied.example", reason="fraud")
-    policy = Policy(deny=(denial,))
-    feed = [
-        resource(f"https://{host}.example/x", lastUpdated="2026-06-01T02:00:00Z")
-        for host in ("denied", "a", "b", "c", "denied")
-    ]
-    texts = [json.dumps(each).encode() for each in feed]
-    for workers in (1, WORKERS):
-        rules = Rules(policy, Denials(policy.deny), NOW)
-        records = [SourceRecord("", text) for text in texts]
-        with Pool(workers, PLENTY) as pool:
-            found = [result for _, result in read_all(pool, records, None, rules, NOW)]
-        assert [isinstance(each, TakenDown) for each in found] == [True, False, False, False, True]
-        assert rules.denials.counts == {denial: 2}
-        assert rules.holds_until == since_epoch(NOW) + 3600 * SECOND - 1
-
-
 @given(histories)
 @settings(max_examples=examples(10))
 def test_a_history_of_builds_publishes_what_builds_from_nothing_publish(
@@ -165,7 +142,7 @@ def test_a_history_of_builds_publishes_what_builds_from_nothing_publish(
         assert kept == publish(source, base / f"anew{number}", policy)
 
 
-def test_of_unchanged_texts_nothing_is_read_or_described_again_by_the_same_rules(
+def test_of_unchanged_texts_nothing_is_read_or_described_again_whatever_the_rules(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     counts: Counter[str] = Counter()
@@ -195,11 +172,11 @@ def test_of_unchanged_texts_nothing_is_read_or_described_again_by_the_same_rules
 
     assert read_again("One", WIDE) == (3, 3)
     assert read_again("Two", WIDE) == (1, 1)
-    assert read_again("Three", CHEAP) == (3, 1)
+    assert read_again("Three", CHEAP) == (1, 1)
     assert read_again("Four", CHEAP) == (1, 1)
     assert read_again("Four", CHEAP, from_scratch=True) == (3, 3)
     assert read_again("Five", CHEAP, lastUpdated="2999-01-01T00:00:00Z") == (1, 1)
-    assert read_again("Five", CHEAP, lastUpdated="2999-01-01T00:00:00Z") == (1, 0)
+    assert read_again("Five", CHEAP, lastUpdated="2999-01-01T00:00:00Z") == (0, 0)
 
 
 def publish(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -11,10 +9,8 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indexer.catalogue.table import ItemTable, encode_resource, row_of
-from indexer.resources.x402 import read_resource
 from tests.support.running import ROOT, Json
-from tests.support.sources.x402 import resource
+from tests.support.sources.x402 import Feed, discover, resource
 
 FULL = """
 import resource, sys
@@ -45,13 +41,7 @@ items = st.lists(
 
 def kept(records: list[Json]) -> list[bytes]:
     """Return the texts of the items of one source that stay."""
-    table = ItemTable(sqlite3.connect(":memory:", isolation_level=None))
-    known: dict[str, int] = {}
-    for number, record in enumerate(records):
-        text = json.dumps(record).encode()
-        found = read_resource(text)
-        row = row_of(found, 0, 0, f"items[{number}]")
-        table.add_item(known, row, text, encode_resource(found))
+    table = discover([Feed(records)]).table
     return sorted(table.text(row.number or 0) for row in table.rows("a.example"))
 
 

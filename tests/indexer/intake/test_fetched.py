@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -51,8 +52,9 @@ def test_an_unchanged_plain_file_costs_one_conditional_request(cache: Path) -> N
         assert [request.headers["If-None-Match"] for request in server.requests] == [None, '"one"']
         server.behaviour = plain(RESOURCES[:5], '"two"')
         changed = fetch_feed(server.url, cache)
-    assert again == msgspec.structs.replace(first, walked_at=again.walked_at)
-    assert again.walked_at > first.walked_at
+    earlier, later = first.fetched, again.fetched
+    assert later == msgspec.structs.replace(earlier, walked_at=later.walked_at)
+    assert later.walked_at > earlier.walked_at
     assert (items_of(again), items_of(changed)) == (RESOURCES, RESOURCES[:5])
 
 
@@ -126,9 +128,11 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
     "a truncated entry": lambda entry: entry.write_text(entry.read_text()[:40]),
     "an empty entry": lambda entry: entry.write_text(""),
     "an entry of another format": lambda entry: entry.write_text(
-        entry.read_text().replace('"format":4', '"format":1')
+        entry.read_text().replace('"format":5', '"format":1')
     ),
-    "an entry that names a file elsewhere": lambda entry: entry.write_text('{"sha256":"../../x"}'),
+    "an entry that names a file elsewhere": lambda entry: entry.write_text(
+        re.sub('"text":"[^"]*"', '"text":"../../x"', entry.read_text())
+    ),
     "an entry with a line break in a header": lambda entry: entry.write_text(
         entry.read_text().replace("one", "\\r\\nX: y")
     ),

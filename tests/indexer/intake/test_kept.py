@@ -65,7 +65,7 @@ def accept_listings(artifacts: Path, facts: Facts, source: SourceOptions = FEED)
     artifacts.mkdir(parents=True, exist_ok=True)
     text.write_text("text")
     accepted = KeptSource(artifacts, source)
-    accepted.store(text, listings_of(facts), NOW, 0.25, is_lines=True)
+    accepted.store(text, listings_of(facts), NOW, 0.25)
     return KeptSource(artifacts, source)
 
 
@@ -114,14 +114,14 @@ def test_the_order_of_payees_is_no_change(tmp_path: Path) -> None:
         other.add(str(number), ["0xb", "0xa"], 1)
     text = tmp_path / "text"
     text.touch()
-    KeptSource(tmp_path, FEED).store(text, listings, NOW, 0, is_lines=True)
+    KeptSource(tmp_path, FEED).store(text, listings, NOW, 0)
     assert KeptSource(tmp_path, FEED).find_changes(other, Fraction(0)) == []
 
 
 def test_a_source_is_found_by_its_name_and_place(tmp_path: Path) -> None:
     state = accept_listings(tmp_path, numbered(1)).state
     assert state is not None
-    assert (state.read_at, state.malformed, state.is_lines) == (NOW, 0.25, True)
+    assert (state.read_at, state.malformed) == (NOW, 0.25)
     others: list[dict[str, Any]] = [{"name": "other"}, {"url": "https://feed.example/2"}]
     for fields in others:
         other = SourceOptions(**{"name": FEED.name, "url": FEED.url} | fields)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import pickle
 import re
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indexer.intake.rules import Denials, TakenDown
+from indexer.intake.rules import Denials
 from indexer.options import Denial
 
 HOSTS = {
@@ -79,11 +78,3 @@ def test_without_denials_nothing_is_denied() -> None:
     denials = Denials([])
     assert denials.is_empty
     assert denials.find(id="a", host="a.example", payees=["0xab"]) is None
-
-
-@pytest.mark.parametrize(("reason", "spam"), [("", "spam"), ("of its own", "spam"), ("", "")])
-def test_a_fault_comes_from_a_worker_as_it_was(reason: str, spam: str) -> None:
-    fault = TakenDown("$.id", Denial(id="a", reason=spam, public=True), reason)
-    copy = pickle.loads(pickle.dumps(fault))  # noqa: S301  # as processes exchange exceptions
-    assert (copy.path, copy.reason, copy.rule) == ("$.id", reason or spam, fault.rule)
-    assert copy.shown == fault.shown

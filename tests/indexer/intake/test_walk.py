@@ -138,7 +138,7 @@ FOLLOWED: dict[str, Behaviour] = {
 def test_every_page_is_followed_by(way: str, cache: Path) -> None:
     with misbehaving(FOLLOWED[way]) as server:
         feed = fetch_feed(server.url, cache)
-    assert (items_of(feed), feed.note) == (RESOURCES, "")
+    assert (items_of(feed), feed.fetched.note) == (RESOURCES, "")
     assert len(server.requests) <= 5
 
 
@@ -146,7 +146,7 @@ def test_a_list_that_says_it_has_no_more_pages_costs_one_request(cache: Path) ->
     for pagination in ({"hasMore": False}, {"page": 1, "pages": 1}, {"page": 0, "total": 25}):
         with misbehaving(sending({"items": RESOURCES} | pagination)) as server:
             feed = fetch_feed(server.url, cache)
-        assert (items_of(feed), feed.note, len(server.requests)) == (RESOURCES, "", 1)
+        assert (items_of(feed), feed.fetched.note, len(server.requests)) == (RESOURCES, "", 1)
 
 
 def test_an_empty_page_that_names_its_own_cursor_is_the_end(cache: Path) -> None:
@@ -271,7 +271,6 @@ def test_headers_and_parameters_are_sent_with_every_page_and_kept_nowhere(
         server.behaviour = failing(404)
         with pytest.raises(SourceError) as raised:
             fetch_feed(source, cache)
-    assert feed.name == server.url
     assert not any("secret" in text for text in [str(raised.value), repr(feed), *stored(cache)])
 
 
@@ -294,15 +293,6 @@ def test_a_parameter_of_the_url_is_not_sent_twice(cache: Path) -> None:
         assert items_of(fetch_feed(source, cache)) == RESOURCES
     assert server.queries[0] == "type=http&limit=7"
     assert server.queries[1] == "type=http&limit=7&offset=7"
-
-
-@pytest.mark.parametrize("value", ["secret\n", "s\x00ecret", "sécret", ""])
-def test_a_header_that_cannot_be_sent_is_an_error_without_its_value(
-    value: str, cache: Path
-) -> None:
-    with pytest.raises(SourceError, match="the header 'X-Key' cannot be sent") as raised:
-        fetch_feed(source_of("https://a.example/", headers={"X-Key": value}), cache)
-    assert value not in str(raised.value) or not value
 
 
 def by_token(name: str, parameter: str, place: str = "") -> Behaviour:
@@ -335,7 +325,7 @@ def test_a_cursor_is_followed_under_any_of_its_names(
 ) -> None:
     with misbehaving(by_token(name, parameter, place)) as server:
         feed = fetch_feed(server.url, cache)
-    assert (items_of(feed), feed.note) == (RESOURCES, "")
+    assert (items_of(feed), feed.fetched.note) == (RESOURCES, "")
 
 
 UNFOLLOWED = [

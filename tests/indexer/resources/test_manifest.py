@@ -241,7 +241,7 @@ def test_a_complete_entry_is_listed_in_the_form_of_a_feed() -> None:
     fields: Json = json.loads(understand(record).text)
     assert fields["accepts"] == [accept("50000")]
     assert fields["resource"] == f"{HOST}/v1/forecast/oslo"
-    assert fields["extensions"]["bazaar"]["routeTemplate"] == "/v1/forecast/:city"
+    assert (fields["method"], fields["routeTemplate"]) == ("GET", "/v1/forecast/:city")
 
 
 @pytest.mark.parametrize(

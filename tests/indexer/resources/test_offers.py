@@ -1,4 +1,4 @@
-"""Offers of documents: merged by rail, and priced."""
+"""Offers of documents: merged by kind, and priced."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ def tempo(amount: str, stated_by: str = "mpp", **members: Any) -> Entry:
     return x402(amount, protocol="mpp", method="tempo", stated_by=stated_by, **members)
 
 
-def test_offers_of_one_rail_and_kind_come_whole_from_the_first_document() -> None:
+def test_offers_of_one_kind_come_whole_from_the_first_document() -> None:
     first, other = tempo("0.01"), tempo("0.02")
     card = x402("0.03", protocol="mpp", stated_by="mpp", method="card")
     opened = tempo("0.02", "openapi")
-    assert merge_offers([[first], [other, card, opened]]) == [first, card, opened]
+    assert merge_offers([[first, card], [other], [opened]]) == [first, card, opened]
     many = [x402("1", protocol=f"p{number}") for number in range(MAX_OFFERS + 5)]
     assert merge_offers([many]) == many[:MAX_OFFERS]
 

@@ -23,6 +23,7 @@ import pytest
 from indexer.errors import SourceError
 from indexer.intake.fetch import Feed, fetch_feeds
 from indexer.intake.http import shown_url
+from indexer.intake.kept import LINES_SUFFIX
 from indexer.intake.lists import read_records
 from indexer.options import Limits, SourceOptions
 from tests.support.running import Json, service
@@ -252,7 +253,7 @@ def fetch_feed(
 
 def items_of(feed: Feed) -> list[Any]:
     """Return the records of a feed."""
-    records = read_records(str(feed.path), is_lines=feed.is_lines)
+    records = read_records(str(feed.path), is_lines=feed.path.suffix == LINES_SUFFIX)
     return [json.loads(record.text) for record in records]
 
 

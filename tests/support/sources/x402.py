@@ -141,13 +141,12 @@ def discover(
     findings = Findings(file)
     for number, feed in enumerate(feeds):
         findings.tally(feed.name)
-        known: dict[str, int] = {}
         for index, record in enumerate(feed.records):
             text = json.dumps(record).encode()
             with suppress(InvalidRecord):
                 found = read_resource(text, find_stablecoins(rules.policy.stablecoins))
                 apply_rules(found, rules)
                 row = row_of(found, number, feed.trust, f"items[{index}]")
-                table.add_item(known, row, text, encode_resource(found))
+                table.put_item(row, text, encode_resource(found))
     Merger(table, decisions or Decisions(), rules, findings).merge()
     return Discovery(table, findings)
