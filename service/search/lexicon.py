@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -99,6 +99,12 @@ class Lexicon:
             return [each._replace(required=True) for each in expansions]
         return expansions
 
+    def count_postings(self, expansions: list[Expansion]) -> int:
+        """Return the count of the postings of all terms."""
+        return sum(
+            self._document_frequency_of[term] for each in expansions for term, _ in each.terms
+        )
+
     def is_specific(self, expansions: list[Expansion]) -> bool:
         """Return whether a query is a few words, and asks above all for rare ones of them.
 
@@ -149,22 +155,18 @@ class Lexicon:
             return Expansion(text, [], required, is_known=False)
         frequency_of = self._service_frequency_of
         likeliest = sorted(weights, key=lambda term: (-weights[term], -frequency_of[term], term))
-        terms = self._weigh(likeliest[: config.candidates], weights)
-        alternative = self._words[words[likeliest[0]]]
-        return Expansion(text, terms, required, is_known=False, alternative=alternative)
-
-    def _weigh(self, terms: list[int], weights: Mapping[int, float]) -> list[WeightedTerm]:
-        """Return the weights of terms that stand for one word, as frequent as the most frequent.
-
-        A rare candidate is no better evidence than a frequent one, and less likely to be meant.
-        """
-        likelihoods = [math.log1p(self._service_frequency_of[term]) for term in terms]
+        terms = likeliest[: config.candidates]
+        # They weigh as one word, as frequent as the most frequent: a rare candidate is no better
+        # evidence than a frequent one, and less likely to be meant.
         idfs = [self._idf(term) for term in terms]
+        likelihoods = [math.log1p(frequency_of[term]) for term in terms]
         factor = FULL_WEIGHT * min(idfs) / max(likelihoods)
-        return [
+        weighted = [
             (term, max(1, round(factor * weights[term] * likelihood / idf)))
             for term, likelihood, idf in zip(terms, likelihoods, idfs, strict=True)
         ]
+        alternative = self._words[words[likeliest[0]]]
+        return Expansion(text, weighted, required, is_known=False, alternative=alternative)
 
     def _completions(self, text: str) -> list[int]:
         """Return the most frequent words with this prefix, at most `candidates`."""

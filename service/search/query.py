@@ -58,6 +58,7 @@ class QueryParser:
             )
         self._lexicon = Lexicon(index, header)
         self.term = self._lexicon.terms.__getitem__
+        self.count_postings = self._lexicon.count_postings
         self._name_hashes, self._named = items_of(index["names.hashes"]), index["names.services"]
         self._encoder = encoder
 
