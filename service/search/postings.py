@@ -24,7 +24,8 @@ WEIGHT_BITS = 8
 FULL_WEIGHT = 1 << WEIGHT_BITS
 """Weights are integers, so that weighted impacts stay integers."""
 
-IMPACT_BITS, IMPACT_MASK = np.array(24), np.array((1 << 24) - 1)
+IMPACT_BITS: Integers = np.array(24)
+IMPACT_MASK: Integers = np.array((1 << 24) - 1)
 """A posting is the integer `ordinal << 24 | impact`, so that sorting postings merges lists. To
 convert a Python integer takes as long as to compute with a short array, so these are arrays."""
 

@@ -36,7 +36,8 @@ SPREAD = 4
 FULL_SORT_UP_TO = 512  # keys
 """Up to this many, a full sort is faster than a partition."""
 
-SUM_BITS, ORDINAL_MASK = np.array(32), np.array((1 << 32) - 1)
+SUM_BITS: Integers = np.array(32)
+ORDINAL_MASK: Integers = np.array((1 << 32) - 1)
 """A sort key is the integer `ordinal - (sum << 32)`: largest sum first, then lowest ordinal."""
 
 NO_ORDINALS = np.empty(0, np.int64)
@@ -132,11 +133,11 @@ class Scorer:
         The keys are those of the best documents of the k best units, in `bits` or not.
         """
         ordinals, sums, count = merge(self._sparse)
-        units = units_of(ordinals, self._groups)
-        if self._mask is not None:
-            sums *= self._mask.take(units)
-            count = int(np.count_nonzero(sums))
+        mask, units = self._mask, units_of(ordinals, self._groups)
         if self._groups is None:
+            if mask is not None:
+                sums *= mask.take(units)
+                count = int(np.count_nonzero(sums))
             matches = count
             if self._dense:
                 dense_sums = sums_at(self._dense, ordinals)
@@ -144,8 +145,8 @@ class Scorer:
                 count -= int(np.count_nonzero(dense_sums))
                 sums += dense_sums
             return count, first_keys(ordinals - (sums << SUM_BITS), min(k, matches))
-        if count < len(sums):
-            allowed = sums.nonzero()[0]
+        if mask is not None:
+            allowed = mask.take(units).nonzero()[0]
             ordinals, sums, units = ordinals[allowed], sums[allowed], units[allowed]
         others = self._count_others(units, bits)
         sums += sums_at(self._dense, ordinals)
