@@ -1,4 +1,4 @@
-"""The arrays of a `Lexicon`, and the names of the services."""
+"""The arrays of a `QueryParser`: words, terms, and the names of the services."""
 
 from __future__ import annotations
 

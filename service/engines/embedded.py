@@ -171,7 +171,7 @@ class EmbeddedEngine:
         self, rank: Callable[[Search[F], ParsedQuery], Answer], search: Search[F], cost: int
     ) -> Answer:
         query = self.parser.parse(search.query)
-        cost += sum(each.frequency for each in self.index.lists_of(query))
+        cost += self.parser.count_postings(query.expansions)
         return await run(partial(rank, search, query), cost)
 
 

@@ -24,9 +24,10 @@ WEIGHT_BITS = 8
 FULL_WEIGHT = 1 << WEIGHT_BITS
 """Weights are integers, so that weighted impacts stay integers."""
 
-IMPACT_BITS = 24
-"""A posting is the integer `ordinal << 24 | impact`, so that sorting postings merges lists."""
-IMPACT_MASK = (1 << IMPACT_BITS) - 1
+IMPACT_BITS: Integers = np.array(24)
+IMPACT_MASK: Integers = np.array((1 << 24) - 1)
+"""A posting is the integer `ordinal << 24 | impact`, so that sorting postings merges lists. To
+convert a Python integer takes as long as to compute with a short array, so these are arrays."""
 
 BLOCK_BITS = 6
 BLOCK_SIZE = 1 << BLOCK_BITS
@@ -157,7 +158,8 @@ class PostingLists:
                 continue
             postings = self._postings[self._offsets[term] : self._offsets[term + 1]]
             if weight != FULL_WEIGHT:
-                postings = postings & ~IMPACT_MASK | _weigh(postings & IMPACT_MASK, weight)
+                impacts = postings & IMPACT_MASK
+                postings = postings - impacts + _weigh(impacts, weight)
             lists.append(SparseList(postings))
         return lists
 

@@ -18,7 +18,7 @@ from service.search.groups import (
     list_groups,
     units_of,
 )
-from service.search.postings import Bits, Header, ImpactList, Integers, Mask, PostingLists
+from service.search.postings import Bits, Header, Integers, Mask, PostingLists
 from service.search.query import ParsedQuery
 from service.search.semantic.vectors import VectorIndex
 from service.search.top_k import (
@@ -52,10 +52,6 @@ class Index:
         self.documents, self.config = header.documents, header.config
         self.groups, self.vectors = groups, vectors
 
-    def lists_of(self, query: ParsedQuery) -> list[ImpactList]:
-        """Return the impacts of each term of a query."""
-        return self.postings.of_terms([term for each in query.expansions for term in each.terms])
-
 
 class Ranking:
     """The ranking of one query: of services, with `by_group`, or else of documents.
@@ -79,13 +75,13 @@ class Ranking:
         self._by_group, self._is_filled = by_group, is_filled
         self._groups = groups = index.groups if by_group else None
         self._vectors = None if query.vector is None else index.vectors
-        words = None
+        words, of_terms = None, index.postings.of_terms
+        lists = of_terms([term for each in query.expansions for term in each.terms])
         if match_all:
-            of_terms = index.postings.of_terms
             required = [each.terms for each in query.expansions if each.required]
             words = [of_terms(terms) for terms in required] if query.is_satisfiable else []
         units = index.documents if groups is None else groups.count
-        self._matches = Scorer(index.lists_of(query), units, groups, mask, words)
+        self._matches = Scorer(lists, units, groups, mask, words)
         self.impacts_at = self._matches.impacts_at
         names = query.names if by_group else NO_ORDINALS
         self._names = names if mask is None else names[mask.take(names)]

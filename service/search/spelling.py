@@ -23,8 +23,6 @@ SHORTEST_TWO_EDITS = 6
 """Letters of a word that can be a correction at two edits."""
 ONE_EDIT_FROM, TWO_EDITS_FROM = 4, 8
 """Letters from which a query word is corrected at one edit, and at two."""
-FIRST_LETTERS = (1 << 32) - 1
-"""The bits of letters; those above are of letters that repeat, and are compared of few words."""
 COMPARED = 512
 """Words whose distance is computed, the most frequent: whoever feeds a catalogue can choose many
 words of the same letters."""
@@ -60,18 +58,16 @@ class SpellingIndex:
 
     def _candidates(self, word: str, edits: int) -> Integers:
         """Return the words whose lengths and letters allow so many edits."""
+        letters, bounds = np.uint64(letters_of(word)), self._bounds
         shortest = max(len(word) - edits, SHORTEST_CORRECTION if edits == 1 else SHORTEST_TWO_EDITS)
-        longest = min(len(word) + edits, LONGEST_CORRECTION)
-        bounds, letters = self._bounds[shortest : longest + 2], letters_of(word)
-        span = slice(bounds[0], bounds[-1])
-        different = np.bitwise_count(self._letters[0, span] ^ np.uint32(letters & FIRST_LETTERS))
-        places = (different <= 2 * edits).nonzero()[0]
-        repeated = self._letters[1, span].take(places) ^ np.uint32(letters >> 32)
-        different = different.take(places) + np.bitwise_count(repeated)
-        # An edit that changes the length either adds or removes one letter.
-        lengths = np.searchsorted(bounds, places + bounds[0], side="right") + (shortest - 1)
-        is_near = different <= 2 * edits - np.abs(lengths - len(word))
-        numbers: Integers = self._numbers.take(places[is_near] + bounds[0]).astype(np.int64)
+        near = []
+        for length in range(shortest, min(len(word) + edits, LONGEST_CORRECTION) + 1):
+            # An edit that changes the length either adds or removes one letter.
+            most_different = 2 * edits - abs(length - len(word))
+            start, stop = bounds[length], bounds[length + 1]
+            different = np.bitwise_count(self._letters[start:stop] ^ letters)
+            near.append((different <= most_different).nonzero()[0] + start)
+        numbers: Integers = self._numbers.take(np.concatenate(near)).astype(np.int64)
         if len(numbers) > COMPARED:
             numbers = top_k(numbers, self._frequencies.take(numbers), COMPARED)
         return numbers
@@ -85,7 +81,7 @@ def correctable(words: Sequence[str]) -> Arrays:
     numbers = numbers[np.argsort(lengths[numbers], kind="stable")]
     letters = np.array([letters_of(words[each]) for each in numbers.tolist()], np.uint64)
     return {
-        "letters": np.array([letters & FIRST_LETTERS, letters >> 32]).astype(np.uint32),
+        "letters": letters,
         "correct": numbers.astype(np.int32),
         "lengths": lengths[numbers]
         .searchsorted(np.arange(LONGEST_CORRECTION + 1))

@@ -33,12 +33,11 @@ FIRST_BLOCKS = 64
 """Blocks that are summed first, at least: more than `k` services reach their k-th best sum."""
 SPREAD = 4
 """Documents that are sorted at first for each unit that is wanted: a unit may have several."""
-MERGED_BELOW = 4096  # postings
 FULL_SORT_UP_TO = 512  # keys
 """Up to this many, a full sort is faster than a partition."""
 
-SUM_BITS = 32
-ORDINAL_MASK = (1 << SUM_BITS) - 1
+SUM_BITS: Integers = np.array(32)
+ORDINAL_MASK: Integers = np.array((1 << 32) - 1)
 """A sort key is the integer `ordinal - (sum << 32)`: largest sum first, then lowest ordinal."""
 
 NO_ORDINALS = np.empty(0, np.int64)
@@ -87,31 +86,18 @@ class Scorer:
 
     def top(self, k: int) -> TopDocs:
         """Return the best documents of the k best units, and the exact count of units."""
-        groups, mask, bits, total, keys = self._groups, self._mask, None, 0, NO_ORDINALS
+        bits, total, keys = None, 0, NO_ORDINALS
         if self._every is not None:
             sums = sums_at(self._lists, self._every)
-            units = units_of(self._every, groups)
+            units = units_of(self._every, self._groups)
             keys = self._keys(self._every, sums, units)
             return TopDocs(self._count_others(units, None), self._first_units(keys, k))
         if self._dense:
             bits = self._dense_bits()
             total = count_bits(bits)
         if self._sparse:
-            ordinals, sums, distinct = merge(self._sparse)
-            if groups is None and mask is None and not self._dense:
-                keys = first_keys(ordinals - (sums << SUM_BITS), min(k, distinct))
-                return TopDocs(distinct, keys)
-            units = units_of(ordinals, groups)
-            if mask is not None:
-                allowed = mask.take(units).nonzero()[0]
-                ordinals, sums, units = ordinals[allowed], sums[allowed], units[allowed]
-            dense_sums = sums_at(self._dense, ordinals)
-            if groups is None:  # a sum of 0 is that of a repeated ordinal
-                total += int(np.count_nonzero((dense_sums == 0) & (sums > 0)))
-            else:
-                total += self._count_others(units, bits)
-            sums += dense_sums
-            keys = self._first_units(self._keys(ordinals, sums, units), k)
+            others, keys = self._top_sparse(k, bits)
+            total += others
         if self._dense and k:
             keys = self._first_of_blocks(keys, k)
         return TopDocs(total, keys[:k])
@@ -140,6 +126,31 @@ class Scorer:
         for row, each in enumerate(self._lists):
             impacts[row] = each.impacts_at(documents)
         return impacts if self._every is None else impacts * np.isin(documents, self._every)
+
+    def _top_sparse(self, k: int, bits: Bits | None) -> tuple[int, Integers]:
+        """Return the count of units with a sparse term that are not in `bits`, and their keys.
+
+        The keys are those of the best documents of the k best units, in `bits` or not.
+        """
+        ordinals, sums, count = merge(self._sparse)
+        mask, units = self._mask, units_of(ordinals, self._groups)
+        if self._groups is None:
+            if mask is not None:
+                sums *= mask.take(units)
+                count = int(np.count_nonzero(sums))
+            matches = count
+            if self._dense:
+                dense_sums = sums_at(self._dense, ordinals)
+                dense_sums *= sums > 0
+                count -= int(np.count_nonzero(dense_sums))
+                sums += dense_sums
+            return count, first_keys(ordinals - (sums << SUM_BITS), min(k, matches))
+        if mask is not None:
+            allowed = mask.take(units).nonzero()[0]
+            ordinals, sums, units = ordinals[allowed], sums[allowed], units[allowed]
+        others = self._count_others(units, bits)
+        sums += sums_at(self._dense, ordinals)
+        return others, self._first_units(self._keys(ordinals, sums, units), k)
 
     def _keys(self, ordinals: Integers, sums: Integers, units: Units) -> Integers:
         """Return the sort keys of documents."""
@@ -226,8 +237,7 @@ def merge(lists: Sequence[SparseList]) -> tuple[Integers, Integers, int]:
         postings = lists[0].postings
         return postings >> IMPACT_BITS, postings & IMPACT_MASK, len(postings)
     postings = np.concatenate([each.postings for each in lists])
-    # A stable sort merges sorted lists, which takes less time than the default for few postings.
-    postings.sort(kind="stable" if len(postings) < MERGED_BELOW else None)
+    postings.sort()
     ordinals, sums = postings >> IMPACT_BITS, postings & IMPACT_MASK
     duplicates = (ordinals[1:] == ordinals[:-1]).nonzero()[0]
     if len(duplicates):

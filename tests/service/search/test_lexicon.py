@@ -16,14 +16,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rapidfuzz.distance.OSA import distance as edit_distance
 
-from indexer.index.lexicon import lexicon_arrays
+from indexer.index.lexicon import lexicon_arrays, name_arrays
 from service.arrays.container import open_arrays, write_arrays
 from service.conditions import Filters
 from service.search import spelling
 from service.search.analysis import query_words
 from service.search.config import SEARCH_CONFIG
-from service.search.lexicon import Expansion, Lexicon
 from service.search.postings import FULL_WEIGHT, Header
+from service.search.query import Expansion, QueryParser
 from service.search.spelling import COMPARED, letters_of
 from service.snapshot.snapshot import Snapshot
 from tests.support.running import examples
@@ -60,13 +60,14 @@ letters = st.text(alphabet="абвг", min_size=3, max_size=9)
 
 def expander_of(
     folder: Path, of_documents: Sequence[int], of_services: Mapping[str, int], count: int
-) -> Lexicon:
+) -> QueryParser:
     """Write and open the expander of words that are their own terms, of so many documents."""
     documents, services = np.array(of_documents), np.array([*of_services.values()])
     terms = [word.encode() for word in of_services]
     entries = [b"%b %b" % (term, term) for term in terms]
-    write_arrays(folder / "index.arrays", lexicon_arrays(entries, terms, documents, services))
-    return Lexicon(
+    arrays = lexicon_arrays(entries, terms, documents, services) | name_arrays([])
+    write_arrays(folder / "index.arrays", arrays)
+    return QueryParser(
         open_arrays(folder / "index.arrays"), Header(count, 0, count, len(terms), SEARCH_CONFIG)
     )
 

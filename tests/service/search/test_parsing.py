@@ -11,7 +11,7 @@ import pytest
 
 from service.app import create_app
 from service.search import query as query_module
-from service.search.lexicon import Lexicon
+from service.search.query import QueryParser
 from service.settings import Settings
 from service.snapshot import open_snapshot
 
@@ -32,7 +32,7 @@ class Spy:
         self.counts = dict.fromkeys(("query_words", "expand", "encode_query"), 0)
         for name in ("query_words", "encode_query"):
             monkeypatch.setattr(query_module, name, self._wrap(name, vars(query_module)[name]))
-        monkeypatch.setattr(Lexicon, "expand", self._wrap("expand", Lexicon.expand))
+        monkeypatch.setattr(QueryParser, "expand", self._wrap("expand", QueryParser.expand))
 
     def _wrap(self, name: str, function: Any) -> Any:
         def counted(*arguments: Any) -> Any:

@@ -140,7 +140,7 @@ def best_of_groups(sums: dict[int, int], own: Grouping, mask: list[bool] | None)
         if mask is None or mask[group]:
             key = (own.penalties[group] - impact_sum, document)
             best[group] = min(key, best.get(group, key))
-    return [document - ((-negated) << SUM_BITS) for negated, document in sorted(best.values())]
+    return [document - ((-negated) << int(SUM_BITS)) for negated, document in sorted(best.values())]
 
 
 def mask_of(units: int, random: Random | None) -> list[bool] | None:
