@@ -37,7 +37,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def unpacked(pieces: bytes) -> list[int]:
-    return np.frombuffer(pieces, np.int32).tolist()
+    return [*memoryview(pieces).cast("i")]
 
 
 def encode(
