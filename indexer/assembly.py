@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from indexer.catalogue.catalogue import Catalogue, ListedService
 from indexer.catalogue.derived_ids import plain_id
@@ -26,11 +27,10 @@ from indexer.intake.findings import Findings, State
 from indexer.intake.lists import LIST_KINDS
 from indexer.intake.rules import Denials, Rules, TakenDown
 from indexer.intake.sources import Input, Inputs
-from indexer.options import BuildOptions, Denial, Policy
+from indexer.options import BuildOptions, Denial, Policy, SourceOptions
 from indexer.payments.claims import Claim, claims_of_listings, claims_of_record
 from indexer.payments.credit import count_credits
 from indexer.payments.demand import ServiceDemand
-from indexer.payments.files import PaymentInput
 from indexer.payments.load import open_payments
 from indexer.processes.pool import Pool
 from indexer.progress import Progress
@@ -90,12 +90,9 @@ class Assembled(Struct):
     holds_until: datetime | None
 
 
-def payment_inputs(inputs: Iterable[Input]) -> list[PaymentInput]:
+def payment_inputs(inputs: Iterable[Input]) -> list[SourceOptions]:
     """Return sources of payments as they are loaded."""
-    return [
-        PaymentInput(each.name, each.path, each.options.columns, each.options.chain)
-        for each in inputs
-    ]
+    return [replace(each.options, path=each.path) for each in inputs]
 
 
 def _taken_down(denied: Iterable[Denial]) -> Iterator[str]:

@@ -53,43 +53,31 @@ class Progress:
 class Stage:
     """How far one stage is; without a bar, reports go nowhere."""
 
-    def __init__(self, bar: Bar | None = None, total: int | None = None) -> None:
+    def __init__(self, bar: Bar | None = None) -> None:
         self._bar = bar
         self._completed = 0
-        self._total = total
-        self._note = ""
         self._due = 0.0
 
-    def advance(self, steps: int) -> None:
-        """Report further steps."""
-        self.update(self._completed + steps, self._total)
-
-    def update(self, completed: int, total: int | None, note: str = "") -> None:
-        """Report the steps so far, their total where known, and a note in place of the rate."""
-        self._completed, self._total, self._note = completed, total, note
+    def advance(self, steps: int, note: str = "") -> None:
+        """Report further steps, and a note."""
+        self._completed += steps
         if self._bar is not None and time.monotonic() >= self._due:
-            self._draw(self._bar)
+            self._bar.update(self._bar.task_ids[0], completed=self._completed, note=note)
             self._due = time.monotonic() + REFRESH_SECONDS
 
     def finish(self) -> None:
         """Draw the last report; a total that was never known is what was reached."""
         if self._bar is not None:
-            self._total = self._completed if self._total is None else self._total
-            self._draw(self._bar)
-
-    def _draw(self, bar: Bar) -> None:
-        (task,) = bar.tasks
-        speed = task.finished_speed or task.speed
-        note = self._note or (f"{speed:,.0f}/s" if speed else "")
-        bar.update(task.id, completed=self._completed, total=self._total, note=note)
+            (task,) = self._bar.tasks
+            total = self._completed if task.total is None else task.total
+            self._bar.update(task.id, completed=self._completed, total=total)
 
 
-def track(items: Iterable[T], advance: Advance, every: int = 1) -> Iterator[T]:
-    """Yield the items, reporting each `every` of them as steps."""
-    for number, item in enumerate(items, 1):
+def track(items: Iterable[T], advance: Advance) -> Iterator[T]:
+    """Yield the items, reporting each as a step."""
+    for item in items:
         yield item
-        if number % every == 0:
-            advance(every)
+        advance(1)
 
 
 class _Terminal(TextIOBase):
@@ -129,6 +117,6 @@ def _draw_bar(name: str, total: int | None, *, in_bytes: bool) -> Iterator[Stage
         console=Console(file=cast("TextIO", _Terminal(sys.stderr)), force_terminal=True),
     ) as bar:
         bar.add_task(name, total=total, note="")
-        stage = Stage(bar, total)
+        stage = Stage(bar)
         yield stage
         stage.finish()

@@ -22,7 +22,7 @@ from indexer.intake.lists import read_records
 from indexer.options import STATIC_RANKING, BuildOptions, RankingOptions
 from indexer.text import decode_or_invalid
 from service.schema.values import NULL
-from service.snapshot.snapshot import Snapshot, open_snapshot
+from service.snapshot.snapshot import open_snapshot
 
 NDCG_DEPTH = 10
 RECALL_DEPTH = 24
@@ -108,7 +108,13 @@ def evaluate(
             f"{corpus}: several documents have the id {repeated[0]!r}; give each its own"
         )
     with tempfile.TemporaryDirectory(prefix="ratecard-") as folder:
-        snapshot = _build(Path(folder), documents, ranking)
+        source, artifacts = Path(folder, "corpus.jsonl"), Path(folder, "artifacts")
+        source.write_bytes(b"\n".join(_record(n, each) for n, each in enumerate(documents)))
+        sources = (name_source(str(source)),)
+        build_snapshot(
+            BuildOptions(sources=sources, out=artifacts, max_rejects=Fraction(0), ranking=ranking)
+        )
+        snapshot = open_snapshot(artifacts)
         judgements = []
         for judged in _decode_lines(queries, _query):
             wanted = {name: grade for name, grade in judged.relevant.items() if grade > 0}
@@ -133,23 +139,6 @@ def interval(values: Sequence[float]) -> tuple[float, float]:
     means = [sample[rng.integers(0, len(sample), len(sample))].mean() for _ in range(RESAMPLES)]
     low, high = np.quantile(means, (0.025, 0.975)).tolist()
     return low, high
-
-
-def _build(
-    folder: Path,
-    documents: list[CorpusDocument],
-    ranking: RankingOptions,
-) -> Snapshot:
-    source, artifacts = folder / "corpus.jsonl", folder / "artifacts"
-    source.write_bytes(b"\n".join(_record(n, document) for n, document in enumerate(documents)))
-    options = BuildOptions(
-        sources=(name_source(str(source)),),
-        out=artifacts,
-        max_rejects=Fraction(0),
-        ranking=ranking,
-    )
-    build_snapshot(options)
-    return open_snapshot(artifacts)
 
 
 def _record(number: int, document: CorpusDocument) -> bytes:

@@ -1,20 +1,27 @@
-"""Text that others wrote: sanitised for terminals, and decoded with the place of each fault."""
+"""Text that others wrote: decompressed, sanitised for terminals, and decoded with its faults."""
 
 from __future__ import annotations
 
+import gzip
+import io
 import json
 import os
 import re
+import zlib
 from typing import TypeVar
 
 import msgspec
 from msgspec import Raw
 
 from indexer.errors import InvalidRecord
+from service.arrays.files import zstd
 from service.schema.values import PATTERN_MEANINGS
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 GZIP_MAGIC = b"\x1f\x8b"
+ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
+DAMAGES = (EOFError, zlib.error, gzip.BadGzipFile, zstd.ZstdError)
+"""Errors of reading compressed data that are damaged or cut short."""
 MAX_RECORD = 16 * 2**20  # bytes
 JOINERS = "\u200c\u200d"  # zero width; Persian, Indic scripts and emoji need them
 MAX_LINE = 200  # characters
@@ -68,6 +75,19 @@ def shorten(text: str, width: int = MAX_LINE) -> str:
 def drop_ignorable(text: str) -> str:
     """Return text without default-ignorable characters, which make equal-looking names differ."""
     return text if text.isascii() else _ignorable.sub("", text)
+
+
+def decompress(file: io.BufferedReader) -> io.BufferedReader:
+    """Return a file that decompresses gzip or zstd data, or the file itself when it holds none.
+
+    Frames that refer back further than the 128 MiB of the default window count as damaged.
+    """
+    start = file.peek(4)
+    if start.startswith(ZSTD_MAGIC):
+        return io.BufferedReader(zstd.open(file))
+    if start.startswith(GZIP_MAGIC):
+        return io.BufferedReader(gzip.GzipFile(fileobj=file))
+    return file
 
 
 def describe_encoding(start: bytes) -> str:

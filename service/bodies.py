@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import quote
 
 import msgspec
@@ -26,17 +26,9 @@ _special = re.compile(r'^[@<"]|[;,\n\r]')
 _string = msgspec.json.Decoder(str)
 
 
-class WithBodyType(Protocol):
-    """A value that states the media type of a body."""
-
-    @property
-    def body_type(self) -> Any:
-        """Return the stated media type."""
-
-
-def media_type_of(endpoint: WithBodyType) -> str:
-    """Return the media type of the body of an endpoint; other values than one are JSON."""
-    stated = endpoint.body_type if isinstance(endpoint.body_type, str) else JSON_TYPE
+def media_type_of(body_type: object) -> str:
+    """Return the media type that an endpoint states of its body; other values are JSON."""
+    stated = body_type if isinstance(body_type, str) else JSON_TYPE
     return stated if _media_type.fullmatch(stated) else JSON_TYPE
 
 
@@ -47,8 +39,8 @@ def is_json(media_type: str) -> bool:
 
 def explain_body(endpoint: Endpoint) -> str:
     """Return why no command can write the body of an endpoint, or an empty string."""
-    media_type, is_whole = media_type_of(endpoint), endpoint.whole_body is True
-    if is_json(media_type) or (media_type in {MULTIPART, FORM} and not is_whole) or is_whole:
+    media_type = media_type_of(endpoint.body_type)
+    if endpoint.whole_body is True or is_json(media_type) or media_type in (MULTIPART, FORM):
         return ""
     if not any(each.group == "body" for each in endpoint.parameters or []):
         return ""

@@ -8,13 +8,13 @@ import shutil
 import sys
 import tarfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Self, TypeVar
+from typing import Self
 from urllib.parse import urlsplit
 
 import httpx
@@ -28,7 +28,7 @@ from service.artifacts.downloads import add_downloads, name_current, names_of, r
 from service.artifacts.publishing import KEPT, publish, remove_obsolete, stage, write_current
 from service.cli import Parser
 from service.errors import REBUILD, PublishingFailed, SnapshotUnavailable
-from service.schema.snapshots import SnapshotDescription, SnapshotEnvelope, SnapshotFile
+from service.schema.status import SnapshotDescription, SnapshotEnvelope, SnapshotFile
 from service.schema.values import EPOCH
 from service.snapshot.manifest import MANIFEST, Manifest, read_manifest, verify
 from service.snapshot.publication import SNAPSHOTS, Publication, is_snapshot_id, read_current
@@ -53,7 +53,6 @@ TRANSIENT_STATUSES = (408, 425, 429)
 
 _envelope = msgspec.json.Decoder(SnapshotEnvelope)
 _credentials = re.compile(r"(?<=://)[^/]*@|\?[^\s\"')>]*")
-T = TypeVar("T")
 
 
 class FetchFailed(PublishingFailed):
@@ -62,6 +61,10 @@ class FetchFailed(PublishingFailed):
 
 class FetchTransient(FetchFailed):
     """A copy could not be made now: another attempt may succeed."""
+
+
+_retried = stamina.retry(on=FetchTransient, attempts=ATTEMPTS, timeout=None)
+"""Decorates what is tried again after a transient error, with exponential back-off."""
 
 
 def fetch(url: str, artifacts: Path, keep: int = KEPT, *, is_verified: bool = False) -> str:
@@ -74,7 +77,7 @@ def fetch(url: str, artifacts: Path, keep: int = KEPT, *, is_verified: bool = Fa
     """
     address = _address_of(url)
     with httpx.Client(timeout=TIMEOUT, follow_redirects=True) as client:
-        described = _retry(partial(_describe, client, address))
+        described = _describe(client, address)
         checked_at = min(datetime.fromisoformat(described.checked_at), datetime.now(UTC))
         served = _read_served(artifacts)
         is_served = served.id == described.id
@@ -118,14 +121,6 @@ def main(arguments: list[str], prog: str = "python -m service.fetch") -> int:
     return 130
 
 
-def _retry(act: Callable[[], T]) -> T:
-    """Repeat an act that fails for a transient reason, with exponential back-off."""
-    for attempt in stamina.retry_context(on=FetchTransient, attempts=ATTEMPTS, timeout=None):
-        with attempt:
-            return act()
-    raise AssertionError("stamina raises the last error")
-
-
 def _address_of(url: str) -> str:
     """Return the address of a description; raises FetchFailed, with nothing of a wrong URL."""
     try:
@@ -141,12 +136,6 @@ def _address_of(url: str) -> str:
     if parts.path.endswith(".json"):
         return url
     return parts._replace(path=f"{parts.path.rstrip('/')}/{CURRENT}").geturl()
-
-
-def _beside(address: str, name: str) -> str:
-    """Return the address of a file beside a description, with the same query."""
-    parts = urlsplit(address)
-    return parts._replace(path=f"{parts.path.rpartition('/')[0]}/{name}").geturl()
 
 
 def _read_served(artifacts: Path) -> Publication:
@@ -181,22 +170,19 @@ def _copy(
     for path in incoming.iterdir():
         if path.name not in {file.sha256 for file in files}:
             path.unlink()  # of a snapshot that the origin has replaced
-    downloads = [
-        partial(_retry, partial(_download, client, _beside(address, file.path), file, incoming))
-        for file in files
-    ]
-    downloads[0]()
+    download = partial(_download, client, address, incoming)
+    download(files[0])
     with ThreadPoolExecutor(1) as pool:  # downloads the others while the archive is extracted
-        others = [pool.submit(download) for download in downloads[1:]]
+        others = pool.map(download, files[1:])
         manifest = _extract(incoming / files[0].sha256, staging, described.id)
-        for other in others:
-            other.result()
+        list(others)  # raises what a download raised
     for file in files:
         link(incoming / file.sha256, staging / file.path)
     add_downloads(artifacts, described.id, staging, files)
     return replace(manifest, inputs=None)
 
 
+@_retried
 def _describe(client: httpx.Client, address: str) -> SnapshotDescription:
     """Ask an origin for its snapshot."""
     with _get(client, address, "give a Ratecard or a `current.json`") as response:
@@ -222,17 +208,20 @@ def _check_files(described: SnapshotDescription) -> list[SnapshotFile]:
             f"the origin has no downloads of {described.id}; build there without --no-downloads"
         )
     names = [file.path for file in described.files]
-    if names != names_of(described.id) or not all(map(_is_hash, described.files)):
+    are_hashed = all(re.fullmatch("[0-9a-f]{64}", file.sha256) for file in described.files)
+    if names != names_of(described.id) or not are_hashed:
         raise FetchFailed(f"the origin names other files than those of {described.id}")
     return described.files
 
 
-def _is_hash(file: SnapshotFile) -> bool:
-    return re.fullmatch("[0-9a-f]{64}", file.sha256) is not None
+@_retried
+def _download(client: httpx.Client, address: str, folder: Path, file: SnapshotFile) -> None:
+    """Complete a file by what is missing, and compare it with its hash.
 
-
-def _download(client: httpx.Client, url: str, file: SnapshotFile, folder: Path) -> None:
-    """Complete a file by what is missing, and compare it with its hash."""
+    address: of the description, beside which the file is, with the same query
+    """
+    parts = urlsplit(address)
+    url = parts._replace(path=f"{parts.path.rpartition('/')[0]}/{file.path}").geturl()
     path = folder / file.sha256
     size = path.stat().st_size if path.exists() else 0
     if size != file.bytes:

@@ -8,8 +8,7 @@ import numpy as np
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
-from service.schema.offers import PaymentOffer
-from service.schema.records import PriceSummary, Pricing
+from service.schema.records import PaymentOffer, PriceSummary, Pricing
 from service.schema.responses import AcceptsEntry
 
 EXACT = "exact"

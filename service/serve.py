@@ -74,32 +74,27 @@ class BoundedProtocol(HttpToolsProtocol):
 
 def main(arguments: list[str] | None = None, prog: str = "python -m service") -> int:
     """Serve until stopped; returns the exit status."""
-    parser = settings_parser(
-        prog, "[OPTION...]", f"Serve the published snapshot over HTTP. {UVICORN_OPTIONS}", EXAMPLES
-    )
+    description = f"Serve the published snapshot over HTTP. {UVICORN_OPTIONS}"
+    parser = settings_parser(prog, description, EXAMPLES, Settings.__struct_fields__)
     given, rest = parser.parse_some(arguments)
     serve(parser, read_settings(parser, vars(given)), rest)
     return 0
 
 
 def settings_parser(
-    prog: str,
-    usage: str,
-    description: str,
-    examples: Iterable[str],
-    without: Collection[str] = (),
+    prog: str, description: str, examples: Iterable[str], names: Collection[str]
 ) -> Parser:
-    """Return a parser with an option for each setting; examples may have `{prog}`."""
+    """Return a parser with an option for each of these settings; examples may have `{prog}`."""
     parser = Parser(
         prog=prog,
-        usage=f"%(prog)s {usage}",
+        usage="%(prog)s [OPTION...]",
         description=description,
         examples=[example.format(prog=prog) for example in examples],
     )
     parser.add_version()
     group = parser.add_argument_group("settings, which override their environment variables")
     for field in fields(Settings):
-        if field.name not in without:
+        if field.name in names:
             is_flag = isinstance(field.default, bool)
             text = f"{describe(field)} ({variable(field.name)}, "
             text += f"default: {as_text(field.default) or 'none'})"

@@ -14,7 +14,6 @@ from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from indexer.catalogue.derived_ids import ascii_domain
-from indexer.compressed import decompress
 from indexer.endpoints import decode_endpoints
 from indexer.errors import InvalidRecord, SourceError
 from indexer.intake.lists import source_errors
@@ -24,6 +23,7 @@ from indexer.text import (
     BYTE_ORDER_MARK,
     check_depth,
     decode_or_invalid,
+    decompress,
     describe_encoding,
     printable,
     shorten,

@@ -19,7 +19,7 @@ from indexer.cli.options import (
     parse_ranking,
     parse_reading,
 )
-from indexer.cli.terminal import announce
+from indexer.cli.terminal import answer
 from indexer.intake.findings import MAX_EXAMPLES, State, Tally
 from indexer.options import BuildOptions, ClusterOptions
 from indexer.progress import Progress
@@ -71,9 +71,9 @@ def _report(
     """Build or check, and print the report as the options ask for."""
     report = act(build_options, Progress(quiet=options.quiet or options.json))
     if options.json:
-        announce(msgspec.json.encode(report))
+        answer(msgspec.json.encode(report))
     elif not options.quiet:
-        announce("\n".join(_describe(report, build_options.out)))
+        answer("\n".join(_describe(report, build_options.out)))
     return 0
 
 

@@ -141,9 +141,9 @@ def add_flags(
 
 def given(namespace: argparse.Namespace, options: type[Struct]) -> dict[str, Any]:
     """Return the values of the flags that were given, by field."""
-    names = [each.name for each in described(options)]
-    values = {name: getattr(namespace, f"{options.__name__}.{name}", None) for name in names}
-    return {name: value for name, value in values.items() if value is not None}
+    kind, values = f"{options.__name__}.", vars(namespace)
+    names = [name for name in options.__struct_fields__ if values.get(kind + name) is not None]
+    return {name: values[kind + name] for name in names}
 
 
 def written(field: str, default: Any) -> str:

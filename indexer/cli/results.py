@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from indexer.cli.options import command_line
-from indexer.cli.terminal import UNBOUNDED, answer_drawn
+from indexer.cli.terminal import UNBOUNDED, answer_drawn, draw_text
 from indexer.text import shorten
 from service.schema.responses import EndpointList, Explanation, ServiceList
 
@@ -18,22 +18,19 @@ STYLES = {"name": "bold", "url": "bold", "price": "green"}
 """Styles of columns."""
 TITLES = ("name", "method", "url", "price")
 """Columns that are the title of a result in a list; the others are its details."""
-NUMBERS = ("#", "calls/30d")
-"""Columns that are aligned to the right; the first is the rank."""
+RANK = "#"
+NUMBERS = (RANK, "calls/30d")
+"""Columns that are aligned to the right."""
 YES = "yes"
+INDENT = 5  # columns of the rank in a list
 
 
-class Row(NamedTuple):
-    """A result: its name in explanations, the id of its service, and its cells but the rank."""
-
-    name: str
-    service: str
-    cells: tuple[str, ...]
+Row = dict[str, str]
+"""The cells of a result by column, which has its `url`, if it is an endpoint, or its `id`."""
 
 
 def answer_page(
     noun: str,
-    columns: Sequence[str],
     rows: Sequence[Row],
     page: ServiceList | EndpointList,
     total: int,
@@ -54,15 +51,15 @@ def answer_page(
     else:
         summary = [
             _describe_page(noun, page.offset, len(rows), total, note),
-            f"details: {command_line(options, 'show', rows[0].service)}",
+            f"details: {command_line(options, 'show', rows[0].get('service') or rows[0]['id'])}",
         ]
 
     def draw(console: Console) -> None:
         if rows:
             ranked = enumerate(rows, page.offset + 1)
-            _draw_results(console, columns, [(f"{rank:,}", *row.cells) for rank, row in ranked])
+            _draw_results(console, [{RANK: f"{rank:,}"} | row for rank, row in ranked])
         if page.explanations:
-            names = [row.name for row in rows]
+            names = [row["url"] if "url" in row else row["id"] for row in rows]
             for line in describe_explanations(page.explanations, names, page.offset):
                 console.print(line, soft_wrap=True, markup=False, highlight=False)
             console.print()
@@ -91,33 +88,27 @@ def _describe_term(word: str, term: str) -> str:
     return word if word.startswith(term) else f"{word} → {term}"
 
 
-def _draw_results(
-    console: Console, columns: Sequence[str], results: Sequence[tuple[str, ...]]
-) -> None:
+def _draw_results(console: Console, results: Sequence[Row]) -> None:
     """Draw a table or, where that is too wide, a list."""
     from rich.table import Table  # noqa: PLC0415  # an optional dependency
     from rich.text import Text  # noqa: PLC0415  # the same
 
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    for name in columns:
+    for name in results[0]:
         table.add_column(name, style=STYLES.get(name), no_wrap=True)
         table.columns[-1].justify = "right" if name in NUMBERS else "left"
     for result in results:
-        table.add_row(*map(Text, result))
+        table.add_row(*map(Text, result.values()))
     unbounded = console.options.update(width=UNBOUNDED)
     if console.measure(table, options=unbounded).maximum <= console.width:
         console.print(table)
     else:
-        for rank, *cells in results:
-            parts = [*zip(columns[1:], cells, strict=True)]
-            title = [Text(cell, STYLES.get(name, "")) for name, cell in parts if name in TITLES]
-            details = [_label(name, cell) for name, cell in parts if name not in TITLES]
-            item = Table.grid(padding=(0, 2, 0, 0))
-            item.add_column(justify="right", min_width=3)
-            item.add_column(overflow="fold")
-            item.add_row(rank, Text("  ").join(filter(None, title)))
-            item.add_row("", Text(" · ".join(filter(None, details))))
-            console.print(item)
+        for result in results:
+            cells = {name: cell for name, cell in result.items() if cell and name != RANK}
+            title = [(f"{cells[name]}  ", STYLES.get(name, "")) for name in cells if name in TITLES]
+            details = [_label(name, cells[name]) for name in cells if name not in TITLES]
+            draw_text(console, INDENT, *title, label=f"{result[RANK]:>3}")
+            draw_text(console, INDENT, " · ".join(details))
     console.print()
 
 

@@ -33,8 +33,6 @@ from service.snapshot.snapshot import Snapshot, open_snapshot
 FILTERS = ("category", "network", "max_price")
 OPTIONS = {"q": "QUERY", "maxPrice": "--max-price"}
 """The names of request parameters on the command line, where they differ."""
-SERVICE_COLUMNS = ("#", "name", "id", "category", "networks", "price", "curated", "calls/30d")
-ENDPOINT_COLUMNS = ("#", "method", "url", "service", "price", "network")
 
 T = TypeVar("T", bound=Operation)
 
@@ -98,9 +96,7 @@ def run(options: argparse.Namespace) -> int:
     hint = "" if page.total else _suggest(snapshot, request, options)
     note = _similar_note(hits.similar)
     rows = [*map(_service_row, page.services)]
-    return answer_page(
-        "service", SERVICE_COLUMNS, rows, page, page.total, options, note=note, hint=hint
-    )
+    return answer_page("service", rows, page, page.total, options, note=note, hint=hint)
 
 
 def _search_endpoints(
@@ -118,9 +114,7 @@ def _search_endpoints(
     note += _similar_note(hits.similar)
     hint = f"try other words, or list the services: {command_line(options, 'search')}"
     rows = [*map(_endpoint_row, page.endpoints, prices)]
-    return answer_page(
-        "endpoint", ENDPOINT_COLUMNS, rows, page, page.listed, options, note=note, hint=hint
-    )
+    return answer_page("endpoint", rows, page, page.listed, options, note=note, hint=hint)
 
 
 def _similar_note(similar: int) -> str:
@@ -134,13 +128,13 @@ def _endpoint_row(endpoint: FoundEndpoint, price: tuple[float, str] | None) -> R
     `price` is the price of the offer, None where the record has the price.
     """
     pricing = offer_pricing(endpoint.pricing, endpoint.match, price)
-    method, url = shorten(endpoint.method), shorten(endpoint.url)
-    details = (
-        endpoint.service.id,
-        shorten(str(endpoint_price(pricing))),
-        shorten(network_label(pricing.network or "")),
-    )
-    return Row(url, endpoint.service.id, (method, url, *details))
+    return {
+        "method": shorten(endpoint.method),
+        "url": shorten(endpoint.url),
+        "service": endpoint.service.id,
+        "price": shorten(str(endpoint_price(pricing))),
+        "network": shorten(network_label(pricing.network or "")),
+    }
 
 
 def networks_of(service: Service) -> list[str]:
@@ -184,10 +178,15 @@ def _parse(options: argparse.Namespace, kind: type[T]) -> T:
 
 
 def _service_row(service: Service) -> Row:
-    category, networks = shorten(service.category or ""), ", ".join(networks_of(service))
-    details = price_of(service), YES if service.enriched else "", f"{calls_of(service):,}"
-    cells = shorten(service.name), service.id, category, networks, *details
-    return Row(service.id, service.id, cells)
+    return {
+        "name": shorten(service.name),
+        "id": service.id,
+        "category": shorten(service.category or ""),
+        "networks": ", ".join(networks_of(service)),
+        "price": price_of(service),
+        "curated": YES if service.enriched else "",
+        "calls/30d": f"{calls_of(service):,}",
+    }
 
 
 def _suggest(snapshot: Snapshot, request: ServiceSelection, options: argparse.Namespace) -> str:

@@ -14,7 +14,7 @@ from msgspec import UNSET, Raw, UnsetType
 from indexer.catalogue.derived_ids import MAX_ID
 from indexer.cli.options import Command, add_artifacts_option, command_line
 from indexer.cli.search import calls_of, networks_of, price_of
-from indexer.cli.terminal import answer, answer_drawn
+from indexer.cli.terminal import answer, answer_drawn, draw_text
 from indexer.errors import IndexerError
 from indexer.text import shorten
 from service.api.documents.curl import curl
@@ -30,9 +30,6 @@ from service.snapshot.snapshot import Snapshot, open_snapshot
 
 if TYPE_CHECKING:  # rich is an optional dependency, which scripts do without
     from rich.console import Console
-
-Styled = str | tuple[str, str]
-"""Text, or text with a style of rich."""
 
 MAX_TEXT = 5_000  # characters
 MAX_HITS = 24
@@ -84,12 +81,12 @@ def _not_found(snapshot: Snapshot, options: argparse.Namespace) -> str:
 def _draw_service(console: Console, snapshot: Snapshot, ordinal: int, service: Service) -> None:
     """Draw the service, then each endpoint with its price, its parameters and how to call it."""
     numbers = snapshot.endpoints.of_service(ordinal)
-    _draw(console, 0, (shorten(service.name, MAX_TEXT), "bold"))
-    _draw(console, 0, shorten(service.description, MAX_TEXT))
+    draw_text(console, 0, (shorten(service.name, MAX_TEXT), "bold"))
+    draw_text(console, 0, shorten(service.description, MAX_TEXT))
     console.print()
     for label, value in _facts(service):
         if value:
-            _draw(console, LABEL_WIDTH, value, label=label)
+            draw_text(console, LABEL_WIDTH, value, label=label)
     _draw_profile(console, 0, snapshot.endpoints.profile_of(ordinal))
     for endpoint, number in zip(service.endpoints, numbers, strict=True):
         console.print()
@@ -99,11 +96,11 @@ def _draw_service(console: Console, snapshot: Snapshot, ordinal: int, service: S
     if beyond := snapshot.resources.beyond(ordinal):
         console.print()
         more = f"{beyond:,} more endpoints are beyond the bounds of a record: /discovery has them"
-        _draw(console, 0, (more, "dim"))
+        draw_text(console, 0, (more, "dim"))
     if any(map(curl, service.endpoints)):
         console.print()
         advice = "a call without payment is answered with 402, which says what to pay and how"
-        _draw(console, 0, (advice, "dim"))
+        draw_text(console, 0, (advice, "dim"))
 
 
 def _facts(service: Service) -> Iterator[tuple[str, str]]:
@@ -122,27 +119,27 @@ def _facts(service: Service) -> Iterator[tuple[str, str]]:
 
 def _draw_endpoint(console: Console, endpoint: Endpoint, facts: ProbeFacts) -> None:
     call = f"{shorten(endpoint.method)} {shorten(endpoint.url, MAX_TEXT)}"
-    _draw_line(console, 0, (call.strip(), "bold"))
-    _draw(console, 2, (_describe_price(endpoint.pricing), "green"))
+    draw_text(console, 0, (call.strip(), "bold"), is_whole=True)
+    draw_text(console, 2, (_describe_price(endpoint.pricing), "green"))
     if facts.alive is not False and (liveness := describe_liveness(facts)):
-        _draw(console, 2, liveness)
+        draw_text(console, 2, liveness)
     for warning in warnings_of(facts):
-        _draw(console, 2, (warning, "yellow"))
+        draw_text(console, 2, (warning, "yellow"))
     if endpoint.description:
-        _draw(console, 2, shorten(endpoint.description, MAX_TEXT))
+        draw_text(console, 2, shorten(endpoint.description, MAX_TEXT))
     for parameter in endpoint.parameters or []:
-        _draw(console, 4, (shorten(parameter.name), "bold"), f"  {_describe(parameter)}")
+        draw_text(console, 4, (shorten(parameter.name), "bold"), f"  {_describe(parameter)}")
     if endpoint.body_type:
-        _draw(console, 4, f"body: {media_type_of(endpoint)}")
+        draw_text(console, 4, f"body: {media_type_of(endpoint.body_type)}")
     if command := curl(endpoint):
-        _draw_line(console, 2, (command, "cyan"))
+        draw_text(console, 2, (command, "cyan"), is_whole=True)
     elif reason := explain_body(endpoint):
-        _draw(console, 2, (reason, "yellow"))
+        draw_text(console, 2, (reason, "yellow"))
 
 
 def _draw_profile(console: Console, indent: int, profile: Profile | UnsetType | None) -> None:
     for label, text in describe(profile):
-        _draw(console, indent, (f"operator, {label}: ", "dim"), shorten(text, MAX_TEXT))
+        draw_text(console, indent, (f"operator, {label}: ", "dim"), shorten(text, MAX_TEXT))
 
 
 def _describe_price(pricing: Pricing) -> str:
@@ -166,23 +163,6 @@ def _describe(parameter: ParameterDescriptor) -> str:
 
 def _format(value: Raw) -> str:
     return shorten(bytes(value).decode())
-
-
-def _draw(console: Console, indent: int, *parts: Styled, label: str = "") -> None:
-    """Draw a paragraph, wrapped within the console, with a label before its first line."""
-    from rich.text import Text  # noqa: PLC0415  # an optional dependency
-
-    for line in Text.assemble(*parts).wrap(console, max(console.width - indent, 10)):
-        line.rstrip()
-        console.print(Text.assemble((f"{label:<{indent}}", "dim"), line), soft_wrap=True)
-        label = ""
-
-
-def _draw_line(console: Console, indent: int, part: Styled) -> None:
-    """Draw a line to copy: where it is too long, the terminal itself breaks it."""
-    from rich.text import Text  # noqa: PLC0415  # an optional dependency
-
-    console.print(Text.assemble(" " * indent, part), soft_wrap=True)
 
 
 SHOW = Command(

@@ -14,7 +14,7 @@ from indexer.cli.options import (
     add_cluster_options,
     parse_cluster,
 )
-from indexer.cli.terminal import announce, answer
+from indexer.cli.terminal import answer
 from indexer.snapshot.compare import compare, find_snapshot, summarise_difference
 from indexer.snapshot.rollback import roll_back
 from service.snapshot.manifest import verify
@@ -63,7 +63,7 @@ def rollback(options: argparse.Namespace) -> int:
     """Roll back, whether or not the outcome can be printed."""
     cluster = connect_cluster(parse_cluster(options), options.artifacts)
     switch = None if cluster is None else cluster.switch
-    announce(roll_back(options.artifacts, switch))
+    answer(roll_back(options.artifacts, switch))
     return 0
 
 

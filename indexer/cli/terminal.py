@@ -17,20 +17,18 @@ if TYPE_CHECKING:  # rich is an optional dependency
     from rich.console import Console
 
 UNBOUNDED = 1_000_000  # columns
-
-
-def announce(text: str | bytes) -> None:
-    """Print what a command did, as lines or as JSON, or a warning that it cannot be printed."""
-    if error := _print(_sanitise(text)):
-        _warn(error)
+Styled = str | tuple[str, str]
+"""Text, or text with a style of rich."""
 
 
 def answer(text: str | bytes) -> int:
-    """Print what was asked for, as lines or as JSON; returns the exit status.
+    """Print lines or JSON, with control characters escaped; returns the exit status.
 
-    A closed pipe, as of `head`, is no failure.
+    JSON, which is bytes, is escaped for a terminal only.
     """
-    return _answer(_sanitise(text))
+    if isinstance(text, str):
+        return _print("\n".join(map(one_line, text.split("\n"))))
+    return _print(escape_json(text.decode()) if _is_terminal() else text)
 
 
 def answer_drawn(draw: Callable[[Console], None]) -> int:
@@ -54,30 +52,34 @@ def answer_drawn(draw: Callable[[Console], None]) -> int:
             highlight=False,
         )
     )
-    return _answer(lines.getvalue().rstrip("\n"))
+    return _print(lines.getvalue().rstrip("\n"))
 
 
-def _sanitise(text: str | bytes) -> str | bytes:
-    """Escape control characters: in lines always, in JSON, which is bytes, for a terminal only."""
-    if isinstance(text, bytes):
-        return escape_json(text.decode()) if _is_terminal() else text
-    return "\n".join(map(one_line, text.split("\n")))
+def draw_text(
+    console: Console, indent: int, *parts: Styled, label: str = "", is_whole: bool = False
+) -> None:
+    """Draw a paragraph, wrapped within the console, with a label before its first line.
+
+    is_whole: whether it is a line to copy, which the terminal itself breaks
+    """
+    from rich.text import Text  # noqa: PLC0415  # an optional dependency
+
+    width = UNBOUNDED if is_whole else max(console.width - indent, 10)
+    for line in Text.assemble(*parts).wrap(console, width):
+        line.rstrip()
+        console.print(Text.assemble((f"{label:<{indent}}", "dim"), line), soft_wrap=True)
+        label = ""
 
 
 def _is_terminal() -> bool:
     return sys.stdout is not None and sys.stdout.isatty()  # None where it is closed
 
 
-def _answer(text: str | bytes) -> int:
-    error = _print(text)
-    if error is None or isinstance(error, BrokenPipeError):
-        return 0
-    _warn(error)
-    return 1
+def _print(text: str | bytes) -> int:
+    """Print text and flush it, or discard further output; returns the exit status.
 
-
-def _print(text: str | bytes) -> OSError | None:
-    """Print text and flush it; returns the error, if any, and then discards further output."""
+    A closed pipe, as of `head`, is no failure.
+    """
     try:
         if isinstance(text, bytes) and sys.stdout is not None:
             sys.stdout.flush()
@@ -87,9 +89,8 @@ def _print(text: str | bytes) -> OSError | None:
             print(text, flush=True)  # noqa: T201  # for a person or a script to read
     except OSError as error:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # exiting flushes again
-        return error
-    return None
-
-
-def _warn(error: OSError) -> None:
-    print(f"warning: the summary cannot be printed: {error.strerror}", file=sys.stderr)  # noqa: T201  # the same
+        if isinstance(error, BrokenPipeError):
+            return 0
+        print(f"warning: the summary cannot be printed: {error.strerror}", file=sys.stderr)  # noqa: T201  # the same
+        return 1
+    return 0

@@ -37,7 +37,7 @@ from indexer.derive.records import (
     decode_service,
     summarise,
 )
-from indexer.encoder.encoding import TextEncoder, words_of_piece
+from indexer.encoder.encoding import TextEncoder
 from indexer.intake.findings import Address, find_address
 from indexer.record_store import Keys
 from indexer.resources.assets import mainnet_prices
@@ -47,7 +47,7 @@ from service.arrays.texts import text_hash
 from service.conditions import ENDPOINT_KEYS, SERVICE_KEYS
 from service.schema.listings import Advice
 from service.schema.values import NULL
-from service.search.analysis import term_of
+from service.search.analysis import term_of, words_of
 from service.search.semantic.vectors import Rows
 
 NO_ADDRESS = Address(0, 0)
@@ -77,7 +77,7 @@ class Tokens(dict[str, bytes]):
         self._numbers = numbers
 
     def __missing__(self, piece: str) -> bytes:
-        words = words_of_piece(piece)
+        words = words_of(piece)
         tokens = self[piece] = b"".join([self._numbers[_entry_of(word.text)] for word in words])
         return tokens
 

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import unicodedata
 from array import array
 from collections.abc import Mapping
 from functools import lru_cache, partial
@@ -15,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from service.search.analysis import Word, is_encodable, words_of
+from service.search.analysis import is_encodable, words_of
 from service.search.postings import Integers
 from service.search.semantic.encoder import (
     IDENTIFIER,
@@ -38,27 +37,6 @@ UNIT_LENGTH = 1 << 16
 LONGEST_CACHED = 32  # characters
 """Pieces of text between blanks repeat, and few are longer."""
 CACHED_PIECES = 1 << 15
-
-
-def words_of_piece(piece: str) -> tuple[Word, ...]:
-    """Return the words of a text without blanks."""
-    return _cached_words(piece) if is_cached(piece) else tuple(words_of(piece))
-
-
-def is_cached(piece: str) -> bool:
-    """Return whether the words of a text without blanks are cached, as for short texts.
-
-    One character can have 18 letters (U+FDFA), so that the text is measured after it is normalised.
-    """
-    is_short = len(piece) <= LONGEST_CACHED
-    if is_short and not piece.isascii():
-        is_short = len(unicodedata.normalize("NFKD", piece)) <= LONGEST_CACHED
-    return is_short
-
-
-@lru_cache(maxsize=CACHED_PIECES)
-def _cached_words(piece: str) -> tuple[Word, ...]:
-    return tuple(words_of(piece))
 
 
 class TextEncoder:
@@ -145,7 +123,7 @@ class PieceNumbers(dict[str, bytes]):
         """Return the numbers of the pieces of each word of a text without blanks."""
         if IDENTIFIER.search(text):
             return []
-        words = [word.text for word in words_of_piece(text) if not word.redundant]
+        words = [word.text for word in words_of(text) if not word.redundant]
         return [self._of_word(word) if is_encodable(word) else () for word in words]
 
 

@@ -22,10 +22,10 @@ import httpx
 from stamina import AsyncRetryingCaller
 from stamina.instrumentation import set_on_retry_hooks
 
-from indexer.compressed import DAMAGES, decompress
 from indexer.errors import SourceError
 from indexer.intake.connections import ForbiddenAddress, Transport, check_feed, run_in_thread
 from indexer.options import Limits, SourceOptions
+from indexer.text import DAMAGES, decompress
 from service.urls import DEFAULT_PORTS
 
 HEADERS = {

@@ -12,7 +12,6 @@ from itertools import chain, count
 import msgspec
 from msgspec import Raw, Struct
 
-from indexer.compressed import DAMAGES, decompress
 from indexer.errors import InvalidRecord, SourceError
 from indexer.intake.forms import (
     LISTS,
@@ -29,7 +28,7 @@ from indexer.intake.forms import (
 )
 from indexer.intake.pagination import describe_shortfall, read_pagination
 from indexer.options import Kind
-from indexer.text import BYTE_ORDER_MARK, MAX_RECORD, describe_encoding
+from indexer.text import BYTE_ORDER_MARK, DAMAGES, MAX_RECORD, decompress, describe_encoding
 from indexer.untrusted import raw_members
 
 CHUNK = 2**20  # bytes

@@ -230,11 +230,12 @@ def _fetch(
     except ImportError as error:
         raise IndexerError(needs_extra("fetching feeds", "indexer")) from error
     with progress.stage("fetch feeds") as stage:
-        received = [0, 0]
+        received = 0
 
         def report(size: int, items: int) -> None:
-            received[:] = received[0] + size, received[1] + items
-            stage.update(received[1], None, f"{received[0] / 1e6:,.1f} MB")
+            nonlocal received
+            received += size
+            stage.advance(items, f"{received / 1e6:,.1f} MB")
 
         scratch = options.from_scratch
         return fetch.fetch_feeds(feeds, options.out, options.limits, report, from_scratch=scratch)

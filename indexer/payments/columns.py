@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from difflib import get_close_matches
 
 from indexer.errors import SourceError
-from indexer.payments.files import PaymentInput
+from indexer.options import SourceOptions
 from indexer.text import one_line
 
 # Column to recognised names, also those of block explorers and warehouses. Where a file has
@@ -56,7 +56,7 @@ MAX_LISTED = 400  # characters of a header that an error message quotes
 _separators = re.compile(r"[\W_]+")
 
 
-def find_columns(source: PaymentInput, names: Sequence[str]) -> dict[str, list[str]]:
+def find_columns(source: SourceOptions, names: Sequence[str]) -> dict[str, list[str]]:
     """Map each recognised column to its names among these, the one that counts first.
 
     The case, blanks and punctuation of a recognised name do not matter. Raises SourceError when a
@@ -86,7 +86,7 @@ def find_columns(source: PaymentInput, names: Sequence[str]) -> dict[str, list[s
     return found
 
 
-def check_columns(source: PaymentInput, names: list[str]) -> dict[str, str]:
+def check_columns(source: SourceOptions, names: list[str]) -> dict[str, str]:
     """Return the columns of a file with these names.
 
     An amount without decimals is no amount where the file has dollars, and else has the decimals of

@@ -14,7 +14,6 @@ from collections.abc import Iterable, Iterator
 from decimal import Context, Decimal, Inexact, InvalidOperation
 from typing import TYPE_CHECKING
 
-import numpy as np
 from msgspec import Struct
 
 from indexer.decisions import Decisions
@@ -26,6 +25,7 @@ from indexer.payments.demand import (
     read_demand,
     read_inputs,
 )
+from indexer.probes.verdicts import insert_rows
 from indexer.snapshot.ecosystem import DAY
 from service.schema.demand import DemandInputs
 
@@ -33,7 +33,6 @@ if TYPE_CHECKING:  # a catalogue without payments is built without DuckDB
     from duckdb import DuckDBPyConnection
 
 WINDOW = 30 * DAY  # milliseconds
-BATCH = 10_000
 NO_PAYMENT = -1
 """The price in claims of amounts that no payment can have, such as fractions of 10^-18 dollars."""
 
@@ -203,29 +202,20 @@ def _insert_claims(
     connection: DuckDBPyConnection, services: Iterable[Iterable[Claim]], decisions: Decisions
 ) -> int:
     """Insert the claims of services; returns the number of services."""
+    names = ("place", "payee", "network", "asset", "atto", "seller", "trust", "is_counted")
     count = 0
-    batch: list[tuple[str | int | bool, ...]] = []
 
-    def insert() -> None:
-        if batch:
-            names = ("place", "payee", "network", "asset", "atto", "seller", "trust", "is_counted")
-            columns = [np.array(values, dtype=object) for values in zip(*batch, strict=True)]
-            connection.register("batch", dict(zip(names, columns, strict=True)))
-            connection.execute(INSERT)
-            connection.unregister("batch")
-            batch.clear()
+    def rows() -> Iterator[tuple[str | int | bool, ...]]:
+        nonlocal count
+        for claims in services:
+            for each in claims:
+                atto = "" if each.price is None else str(_atto_dollars(each.price))
+                seller = (count << ENDPOINT_BITS) + each.endpoint + 1
+                texts = each.place, each.payee, each.network, each.asset, atto
+                yield *texts, seller, each.trust, decisions.has_claim(each.place)
+            count += 1
 
-    for claims in services:
-        for each in claims:
-            atto = "" if each.price is None else str(_atto_dollars(each.price))
-            seller = (count << ENDPOINT_BITS) + each.endpoint + 1
-            is_counted = decisions.has_claim(each.place)
-            texts = each.place, each.payee, each.network, each.asset, atto
-            batch.append((*texts, seller, each.trust, is_counted))
-        count += 1
-        if len(batch) >= BATCH:
-            insert()
-    insert()
+    insert_rows(connection, INSERT, names, rows())
     return count
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from itertools import chain, groupby
+from itertools import chain, groupby, repeat
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -148,15 +148,17 @@ def read_demand(connection: DuckDBPyConnection, count: int) -> Iterator[ServiceD
 
     Reads the table `credits` of `indexer.payments.credit`.
     """
-    next_service = 0
+    position = 0
     with connection:
-        for service, demand in _by_service(connection):
-            for _ in range(next_service, service):
-                yield None
-            yield demand
-            next_service = service + 1
-    for _ in range(next_service, count):
-        yield None
+        cursor = connection.execute(DEMAND)
+        rows = chain.from_iterable(iter(partial(cursor.fetchmany, BATCH), []))
+        for service, own in groupby(rows, lambda row: row[0] >> ENDPOINT_BITS):
+            yield from repeat(None, service - position)
+            whole, *others = own  # the row of a service is before those of its endpoints
+            endpoints = {(row[0] & ENDPOINT_MASK) - 1: _credited(*row) for row in others}
+            yield ServiceDemand(_credited(*whole), endpoints)
+            position = service + 1
+    yield from repeat(None, count - position)
 
 
 def read_inputs(connection: DuckDBPyConnection, start: int | None) -> DemandInputs:
@@ -174,15 +176,6 @@ def read_inputs(connection: DuckDBPyConnection, start: int | None) -> DemandInpu
         without_log_index=without_log_index,
         without_token=without_token,
     )
-
-
-def _by_service(connection: DuckDBPyConnection) -> Iterator[tuple[int, ServiceDemand]]:
-    cursor = connection.execute(DEMAND)
-    rows = chain.from_iterable(iter(partial(cursor.fetchmany, BATCH), []))
-    for service, own in groupby(rows, lambda row: row[0] >> ENDPOINT_BITS):
-        whole, *others = own  # the row of a service is before those of its endpoints
-        endpoints = {(row[0] & ENDPOINT_MASK) - 1: _credited(*row) for row in others}
-        yield service, ServiceDemand(_credited(*whole), endpoints)
 
 
 def _credited(

@@ -9,12 +9,10 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import BinaryIO
 
-from msgspec import Struct
-
-from indexer.compressed import ZSTD_MAGIC, unzip
 from indexer.errors import IndexerError, SourceError
 from indexer.intake.lists import source_errors
-from indexer.text import BYTE_ORDER_MARK, describe_encoding, printable
+from indexer.options import SourceOptions
+from indexer.text import BYTE_ORDER_MARK, decompress, describe_encoding
 
 MAX_ROW = 2 * 2**20  # bytes; DuckDB takes several times as many
 MAX_LINES = 50  # of a row of CSV, so that a stray quote takes few rows
@@ -22,41 +20,22 @@ CHUNK = 2**17  # bytes; fits the second-level cache of a CPU
 PARQUET_MAGIC = b"PAR1"
 FORMATS = (
     "payments are CSV with a header, JSON lines (one object on each line), or Parquet; "
-    "text may be compressed with gzip"
+    "text may be compressed with gzip or zstd"
 )
 # Each stands for a row, which is then neither JSON nor CSV, before the number of its lines.
 TOO_LONG, UNCLOSED = b"\x03", b"\x04"
 BLANK = b" \t\n"
-SPECIAL = (b'"', b"\r", TOO_LONG, UNCLOSED, BYTE_ORDER_MARK)
-"""Byte sequences for which a text has to be copied before DuckDB reads it."""
 
 _blank_lines = re.compile(rb"(?m)^[ \t]*\n")
 _after_feed = re.compile(rb"\n[ \t\n]")  # three searches by `in` would take six times as long
 _long_lines = re.compile(rb"[^\n]*\x03[^\n]*")
 
 
-class PaymentInput(Struct, frozen=True):
-    """A source of payments.
+def spool(source: SourceOptions, target: Path, blocks: int | None = None) -> bytes:
+    """Link to Parquet, or copy the rows of a text; return its first line, empty for Parquet.
 
-    name: of the source in messages
-    path: of a file or a pipe
-    columns: the name in the file of each column that it names otherwise, such as
-        `{"sender": "payer"}`
-    chain: the network of payments in a file without a column of it
-    """
-
-    name: str
-    path: str
-    columns: dict[str, str] = {}
-    chain: str = ""
-
-
-def spool(source: PaymentInput, target: Path, blocks: int | None = None) -> bytes:
-    """Link to a file, or copy the rows of a text; return its first line, empty for Parquet.
-
-    Parquet is linked to, and so is a text whose copy would be the same. The copy is decompressed,
-    without blank lines and carriage returns, and has placeholders for rows that are longer than
-    MAX_ROW: DuckDB reads a quoted value that is longer than its read
+    The copy is decompressed, without blank lines and carriage returns, and has placeholders for
+    rows that are longer than MAX_ROW: DuckDB reads a quoted value that is longer than its read
     buffer as rows, so that the author of the value could forge payments.
 
     blocks: how many blocks of rows are copied, by default all
@@ -71,15 +50,12 @@ def spool(source: PaymentInput, target: Path, blocks: int | None = None) -> byte
             else:
                 _write(target, name, _read_chunks(name, file))
             return b""
-        content = unzip(file)
-        if fault := _describe_format(source, content.peek(len(PARQUET_MAGIC))):
+        content = decompress(file)
+        fault = describe_encoding(content.peek(2)[:2])
+        if content.peek(len(PARQUET_MAGIC)).startswith(PARQUET_MAGIC):
+            fault = "is compressed Parquet; decompress it first"
+        if fault:
             raise SourceError(f"{name}: {fault}")
-        if blocks is None and content is file and path.is_file():
-            if _is_plain(_read_chunks(name, file)):
-                target.symlink_to(path.absolute())
-                file.seek(0)
-                return file.readline().rstrip(b"\n")
-            file.seek(0)
         lines = _read_lines(_read_chunks(name, content))
         first = next(filter(None, lines), b"")
         head = first.partition(b"\n")[0]
@@ -109,34 +85,10 @@ def sql_text(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-def _describe_format(source: PaymentInput, start: bytes) -> str:
-    """Return why a text with this beginning cannot be read, or an empty string."""
-    if start.startswith(ZSTD_MAGIC):
-        instead = f"give <(zstd -dc {printable(source.path)}) instead"
-        return f"is compressed with zstd; {instead}"
-    if start.startswith(PARQUET_MAGIC):
-        return "is Parquet compressed with gzip; decompress it first"
-    return describe_encoding(start[:2])
-
-
 def _read_chunks(name: str, file: BinaryIO) -> Iterator[bytes]:
     with source_errors(name):
         while chunk := file.read(CHUNK):
             yield chunk
-
-
-def _is_plain(chunks: Iterable[bytes]) -> bool:
-    """Whether the rows of a text are its lines, of which none is blank, too long or cut short."""
-    end, size = b"\n", 0
-    for chunk in chunks:
-        if any(each in chunk for each in SPECIAL) or _after_feed.search(end + chunk):
-            return False
-        feed = chunk.rfind(b"\n")
-        size = size + len(chunk) if feed < 0 else len(chunk) - feed
-        if size > MAX_ROW:
-            return False
-        end = chunk[-1:]
-    return size == 1
 
 
 def _read_lines(chunks: Iterable[bytes]) -> Iterator[bytes]:

@@ -16,9 +16,10 @@ from msgspec import Struct
 from indexer.errors import IndexerError, InvalidRecord, SourceError
 from indexer.intake.findings import Findings
 from indexer.intake.lists import source_errors
+from indexer.options import SourceOptions
 from indexer.payments import readers, rules
 from indexer.payments.columns import COLUMNS
-from indexer.payments.files import PaymentInput, read_version, spool, sql_text
+from indexer.payments.files import read_version, spool, sql_text
 from indexer.payments.rules import FAULTS
 from indexer.processes.resources import duckdb_memory
 from indexer.progress import Progress
@@ -141,7 +142,7 @@ class LoadedFile(Struct):
     reader: readers.Reader
 
 
-def check_payment_files(inputs: Sequence[PaymentInput]) -> None:
+def check_payment_files(inputs: Sequence[SourceOptions]) -> None:
     """Check the beginning of each file, before anything else is done; pipes are not read.
 
     Raises SourceError when a file is missing, unreadable, of no known format or lacks a column.
@@ -164,7 +165,7 @@ def check_payment_files(inputs: Sequence[PaymentInput]) -> None:
 @contextmanager
 def open_payments(
     staging: Path,
-    inputs: Sequence[PaymentInput],
+    inputs: Sequence[SourceOptions],
     findings: Findings,
     now: datetime,
     progress: Progress,
@@ -208,7 +209,7 @@ def open_payments(
 
 def load_payments(
     connection: DuckDBPyConnection,
-    inputs: Sequence[PaymentInput],
+    inputs: Sequence[SourceOptions],
     staging: Path,
     findings: Findings,
     now: datetime,
@@ -248,7 +249,7 @@ def load_payments(
 
 def _load(
     connection: DuckDBPyConnection,
-    source: PaymentInput,
+    source: SourceOptions,
     path: Path,
     start: int,
     values: dict[str, int],

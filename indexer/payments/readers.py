@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from indexer.errors import SourceError
+from indexer.options import SourceOptions
 from indexer.payments.columns import COLUMNS, check_columns, find_columns
 from indexer.payments.files import (
     FORMATS,
@@ -17,7 +18,6 @@ from indexer.payments.files import (
     MAX_ROW,
     TOO_LONG,
     UNCLOSED,
-    PaymentInput,
     sql_path,
     sql_text,
 )
@@ -71,7 +71,7 @@ class Reader(Struct, kw_only=True):
 
 
 def open_file(
-    connection: DuckDBPyConnection, source: PaymentInput, path: Path, head: bytes
+    connection: DuckDBPyConnection, source: SourceOptions, path: Path, head: bytes
 ) -> Reader:
     """Return the reader of a file that was spooled, given the first line of a text.
 
@@ -91,7 +91,7 @@ def open_file(
     return reader
 
 
-def _open_csv(source: PaymentInput, path: Path, head: bytes) -> Reader:
+def _open_csv(source: SourceOptions, path: Path, head: bytes) -> Reader:
     if head.count(b'"') % 2 or head.startswith(UNCLOSED):
         raise SourceError(f"{source.name}: the header has a quote that its line does not close")
     try:
@@ -108,7 +108,7 @@ def _open_csv(source: PaymentInput, path: Path, head: bytes) -> Reader:
     )
 
 
-def _open_json(source: PaymentInput, path: Path, head: bytes) -> Reader:
+def _open_json(source: SourceOptions, path: Path, head: bytes) -> Reader:
     try:
         keys = [*msgspec.json.decode(head, type=dict[str, Raw])]
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -146,7 +146,7 @@ def _open_json(source: PaymentInput, path: Path, head: bytes) -> Reader:
     )
 
 
-def _open_parquet(connection: DuckDBPyConnection, source: PaymentInput, path: Path) -> Reader:
+def _open_parquet(connection: DuckDBPyConnection, source: SourceOptions, path: Path) -> Reader:
     import duckdb  # noqa: PLC0415  # optional
 
     table = f"read_parquet({sql_path(path)}, hive_partitioning = false)"

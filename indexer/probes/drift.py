@@ -13,8 +13,8 @@ from indexer.resources.entries import AMOUNT_KEYS, MAX_NAME, MPP, base_units
 from indexer.untrusted import line
 from service.networks import network_key
 from service.prices import CEILINGS
-from service.schema.offers import PaymentOffer
 from service.schema.probes import Terms
+from service.schema.records import PaymentOffer
 
 PAYEE_OPTIONAL = frozenset(("charge", "session"))
 """Intents of MPP, whose directories seldom name who is paid: the amount alone is compared then."""

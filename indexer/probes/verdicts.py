@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable
 from datetime import datetime
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
@@ -18,10 +18,13 @@ from service.errors import needs_extra
 from service.schema.probes import NO_PROBE_FACTS, Drift, Probe, ProbeFacts, Terms
 from service.schema.values import EPOCH, Timestamp, format_timestamp
 
+if TYPE_CHECKING:  # a catalogue without observations is built without DuckDB
+    from duckdb import DuckDBPyConnection
+
 ALIVE, DEAD, UNDECIDED = 1, -1, 0
 """ProbeVerdicts on an endpoint or a service, as filters store them."""
 DAY = 24 * 3600 * SECOND
-BATCH = 50_000
+BATCH = 10_000
 MEMORY = "256MB"
 COLUMNS = {
     "target": "INTEGER",
@@ -118,16 +121,27 @@ def judge(
         str(spool), config={"memory_limit": MEMORY, "temp_directory": f"{spool}.tmp"}
     ) as connection:
         connection.execute(SCHEMA)
-        for batch in _batches(iter(lines)):
-            columns = (np.array(values, dtype=object) for values in zip(*batch, strict=True))
-            connection.register("batch", dict(zip(COLUMNS, columns, strict=True)))
-            connection.execute("INSERT INTO lines FROM batch")
-            connection.unregister("batch")
+        insert_rows(connection, "INSERT INTO lines FROM batch", COLUMNS, lines)
         rows = connection.execute(FACTS, {"oldest": oldest}).fetchall()
     spool.unlink()
     alive = [latest[1] for _, latest, _, verdict, *_ in rows if verdict == ALIVE]
     holds_until = min(alive) + max_age * SECOND if alive else None
     return ProbeVerdicts({target: _facts(*rest) for target, *rest in rows}, holds_until)
+
+
+def insert_rows(
+    connection: DuckDBPyConnection,
+    query: str,
+    columns: Collection[str],
+    rows: Iterable[tuple[Any, ...]],
+) -> None:
+    """Run a query for each batch of rows, which has these columns and is its table `batch`."""
+    rows = iter(rows)
+    while batch := [*islice(rows, BATCH)]:
+        values = (np.array(column, dtype=object) for column in zip(*batch, strict=True))
+        connection.register("batch", dict(zip(columns, values, strict=True)))
+        connection.execute(query)
+        connection.unregister("batch")
 
 
 def verdict_of(facts: ProbeFacts) -> int:
@@ -165,11 +179,6 @@ def _facts(
             listed, instead = _drifted_terms.decode(terms)
             facts.drift = Drift(listed=listed, quoted=instead, since=_timestamp(drifted_since))
     return facts
-
-
-def _batches(lines: Iterator[tuple[Any, ...]]) -> Iterator[list[tuple[Any, ...]]]:
-    while batch := [*islice(lines, BATCH)]:
-        yield batch
 
 
 def _timestamp(moment: int) -> Timestamp:

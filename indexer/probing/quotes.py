@@ -14,6 +14,7 @@ from itertools import islice
 from typing import Any
 
 import httpx
+from msgspec.structs import asdict
 
 from indexer.errors import InvalidRecord
 from indexer.probes.drift import read_terms
@@ -58,15 +59,8 @@ def read_quotes(headers: httpx.Headers, body: bytes) -> list[Quote]:
 
 
 def _quote(entry: Mapping[str, Any], version: int | None = None) -> Quote:
-    terms = read_terms(entry)
-    return Quote(
-        scheme=terms.scheme or None,
-        network=terms.network or None,
-        asset=terms.asset or None,
-        amount=terms.amount or None,
-        pay_to=terms.pay_to or None,
-        x402_version=version,
-    )
+    terms = {name: text or None for name, text in asdict(read_terms(entry)).items()}
+    return Quote(**terms, x402_version=version)
 
 
 def _challenges(header: str) -> Iterator[dict[str, Any]]:

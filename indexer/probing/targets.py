@@ -7,16 +7,15 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
-from msgspec import UNSET, Raw, Struct
-from msgspec.structs import replace
+from msgspec import UNSET, Struct, field
 
 from indexer.endpoints import split_methods
 from indexer.resources.names import registrable_domain
 from indexer.resources.parameters import is_template
 from service.bodies import encode_body, media_type_of
-from service.filtering.offers import NONE
 from service.schema.records import ParameterDescriptor
 from service.schema.values import NULL
+from service.snapshot.resources import CallFacts
 from service.snapshot.snapshot import Snapshot
 from service.urls import DEFAULT_PORTS, ParsedUrl, find_url
 
@@ -44,7 +43,7 @@ Site = list[list[Target]]
 """The endpoints of one registrable domain, by origin (scheme, host and port)."""
 
 
-class _StoredEndpoint(Struct, rename="camel"):
+class _Endpoint(Struct, rename="camel"):
     url: str
     method: str
     parameters: list[ParameterDescriptor] = []
@@ -52,22 +51,16 @@ class _StoredEndpoint(Struct, rename="camel"):
     whole_body: Any = UNSET
 
 
-class _Facts(Struct, rename="camel"):
-    """Facts of the listing of an endpoint: the MCP tool that it is, the form of its body."""
-
-    endpoint: _StoredEndpoint
-    in_record: bool = True
-    example_url: str = ""
-    body_type: Any = UNSET
-    whole_body: Any = UNSET
-    tool: Raw = NULL
+class _Facts(CallFacts, kw_only=True):
+    endpoint: _Endpoint
+    in_record: bool = field(name="inRecord", default=True)
 
 
 class _Listing(Struct):
     ratecard: _Facts
 
 
-_endpoint = msgspec.json.Decoder(_StoredEndpoint)
+_endpoint = msgspec.json.Decoder(_Endpoint)
 _listing = msgspec.json.Decoder(_Listing)
 
 
@@ -78,47 +71,40 @@ def find_targets(snapshot: Snapshot, *, post: bool) -> Iterator[Target]:
     than http and https cannot be visited.
     """
     seen: set[tuple[str, str]] = set()
-    for facts in _endpoints(snapshot):
-        url, methods = facts.endpoint.url, split_methods(facts.endpoint.method)
+    for endpoint, facts in _endpoints(snapshot):
+        methods = split_methods(endpoint.method)
         method = next((each for each in ("GET", "POST")[: 1 + post] if each in methods), None)
-        parsed = _parse(url)
-        key = (url if parsed is None else parsed.identity), method or ""
+        parsed = _parse(endpoint.url)
+        key = (endpoint.url if parsed is None else parsed.identity), method or ""
         if method is not None and key not in seen:
             seen.add(key)
-            yield _target(url, method, parsed, facts)
+            yield _target(endpoint, method, parsed, facts)
 
 
-def _target(url: str, method: str, parsed: ParsedUrl | None, facts: _Facts) -> Target:
+def _target(endpoint: _Endpoint, method: str, parsed: ParsedUrl | None, facts: CallFacts) -> Target:
     """Return the target of an endpoint; a template is visited at its example of the same origin."""
     if parsed is not None and is_template(parsed.rest):
         parsed = _parse(facts.example_url)
     body: tuple[bytes | None, str] | None = None, ""
     if method == "POST":
-        media_type, is_whole = media_type_of(facts), facts.whole_body is True
-        body = example_body(facts.endpoint.parameters, media_type, is_whole=is_whole)
-    if parsed is None or body is None or facts.tool is not NULL:
-        return Target(url, method)
+        media_type, is_whole = media_type_of(endpoint.body_type), endpoint.whole_body is True
+        body = example_body(endpoint.parameters, media_type, is_whole=is_whole)
+    if parsed is None or body is None or facts.tool is not None:
+        return Target(endpoint.url, method)
     host = f"[{parsed.host}]" if ":" in parsed.host else parsed.host
     origin = f"{parsed.scheme}://{host}{'' if parsed.port is None else f':{parsed.port}'}"
-    return Target(url, method, parsed.host, origin, parsed.rest, *body)
+    return Target(endpoint.url, method, parsed.host, origin, parsed.rest, *body)
 
 
-def _endpoints(snapshot: Snapshot) -> Iterator[_Facts]:
+def _endpoints(snapshot: Snapshot) -> Iterator[tuple[_Endpoint, CallFacts]]:
     """Yield the endpoints of all records, then those that are beyond the bounds of a record."""
     endpoints, listings = snapshot.endpoints, snapshot.resources.texts
     for ordinal in range(len(endpoints)):
-        endpoint = _endpoint.decode(b"".join(endpoints.item(ordinal, NONE)))
-        listed = endpoints.resource_of(ordinal)
-        facts = _Facts(endpoint)
-        if listed is not None:
-            facts = replace(_listing.decode(listings.view(listed)).ratecard, endpoint=endpoint)
-        facts.body_type = facts.body_type or endpoint.body_type
-        facts.whole_body = facts.whole_body or endpoint.whole_body
-        yield facts
+        yield _endpoint.decode(endpoints.text(ordinal)), endpoints.listing_of(ordinal).ratecard
     for listed in range(len(listings)):
         facts = _listing.decode(listings.view(listed)).ratecard
         if not facts.in_record:
-            yield facts
+            yield facts.endpoint, facts
 
 
 def group_by_site(targets: Iterable[Target]) -> list[Site]:

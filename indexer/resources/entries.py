@@ -26,8 +26,7 @@ from indexer.resources.facts import Places, fold
 from indexer.untrusted import text
 from service.networks import network_label
 from service.prices import CEILINGS
-from service.schema.offers import MAX_DECIMALS, PaymentOffer
-from service.schema.records import Pricing
+from service.schema.records import MAX_DECIMALS, PaymentOffer, Pricing
 
 ACCEPTS = "accepts"
 """The statement of x402 itself, among the kinds of documents that state entries."""

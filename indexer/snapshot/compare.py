@@ -126,11 +126,9 @@ class SnapshotDifference(Struct):
     conflicts: list[Conflict] = []
 
 
-class _PricedService(Struct, rename="camel"):
+class _PricedService(ServiceName, rename="camel"):
     """The part of a service that a difference shows."""
 
-    id: str
-    name: str
     price_summary: PriceRange | None = None
 
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from struct import Struct
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -29,9 +28,11 @@ SEVERAL = "is merged with the listings of other sources"
 NAMED = np.dtype(
     [("url", "<u8"), ("target", "<u8"), ("source", "<i4"), ("service", "<i4"), ("advice", "<i4")]
 )
-
-Columns = tuple[npt.ArrayLike, ...]
-"""Columns of fates: the hash of the URL, the fate, and those of `rows` in the file."""
+FATE = np.dtype(
+    [("url", "<u8"), ("fate", "<i4"), ("source", "<i4"), ("service", "<i4"), ("endpoint", "<i4")]
+)
+"""A fate of a URL, by its number in FATES; the last three fields are a row of the file."""
+FATE_FIELDS = FATE.names or ()
 
 _named = Struct("<QQiii")
 _encode = msgspec.json.Encoder().encode
@@ -80,34 +81,36 @@ def write_listings(
     endpoints, named, unlisted = columns.endpoints, urls.rows(), fates.rows()
     services = np.repeat(np.arange(len(columns.services)), columns.services["endpoints"])
     address, is_url = endpoints["address"], endpoints["address"] != 0
+    notes = [
+        ListingFate(source=each.name, fate=Fate.NOTED, reason=SEVERAL) for each in fates.sources
+    ]
+    _, firsts, numbers = np.unique(unlisted["text"], return_index=True, return_inverse=True)
+    texts = [*map(_encode, notes), *map(fates.texts.read, unlisted["number"][firsts].tolist())]
+    number = numbers + len(notes) - len(texts)
+    rows = _in_order(
+        _of_resources(columns, named, services),
+        _of_records(columns, services, records),
+        _of_several_sources(named, len(texts)),
+        _rows(unlisted["url"], unlisted["fate"], unlisted["source"], number, NO_PLACE),
+    )
+    known = np.sort(np.concatenate((rows["url"], address[is_url])))
+    known = known[is_first(known)]  # np.unique takes seconds to hash them
+    others = unlisted[~_is_in(unlisted["url"], np.concatenate((named["url"], address[is_url])))]
     own_advice = np.where(records.sources[services] == NO_SOURCE, 0, endpoints["advice"])
     own_advice[drifted] |= np.uint32(Advice.OTHER_TERMS)
-    listed = np.sort(np.concatenate((named["url"], address[is_url])))
-    below, upto = (np.searchsorted(listed, unlisted["url"], side) for side in ("left", "right"))
-    others = unlisted[below == upto]
-    _, firsts, numbers = np.unique(unlisted["text"], return_index=True, return_inverse=True)
-    notes = (
-        ListingFate(source=each.name, fate=Fate.NOTED, reason=SEVERAL) for each in fates.sources
-    )
-    texts = [*map(_encode, notes), *map(fates.texts.read, unlisted["number"][firsts].tolist())]
-    of_text = numbers + len(fates.sources) - len(texts), NO_PLACE
-    url, _, *rows = _sorted(
-        *_published(columns, named, services, records),
-        _merged(named, len(texts)),
-        (unlisted["url"], unlisted["fate"], unlisted["source"], *of_text),
-    )
-    known = np.sort(np.concatenate((url, address[is_url])))  # np.unique takes seconds to hash them
-    known = known[is_first(known)]
     advice = np.zeros(len(known), np.uint16)
-    advised = ((address[is_url], own_advice[is_url]), *(_advice(each) for each in (named, others)))
-    for keys, bits in advised:
-        np.bitwise_or.at(advice, np.searchsorted(known, keys), bits.astype(np.uint16))
-    keys, best = _others(others[others["fate"] != NOTED], fates.payees())
+    for url, bits in (
+        (address[is_url], own_advice[is_url]),
+        (named["url"], named["advice"]),
+        (others["url"], others["advice"]),
+    ):
+        np.bitwise_or.at(advice, np.searchsorted(known, url), bits.astype(np.uint16))
+    keys, best = _count_others(others[others["fate"] != NOTED], fates.payees())
     with writing_arrays(path) as writer:
         writer.write("urls", known)
-        writer.write("first", narrow(np.append(np.searchsorted(url, known), len(url))))
+        writer.write("first", narrow(np.append(np.searchsorted(rows["url"], known), len(rows))))
         writer.write("advice", advice)
-        writer.write("rows", np.stack(rows, axis=1).astype(np.int32))
+        writer.write("rows", np.stack([rows[name] for name in FATE_FIELDS[2:]], axis=1))
         write_texts(writer, "fates", texts)
         writer.write("sources", np.frombuffer(_encode(fates.sources), np.uint8))
         writer.write("hosts", endpoints["host"])
@@ -115,65 +118,74 @@ def write_listings(
         writer.write("other_fates", best)
 
 
-def _published(
-    columns: RecordColumns,
-    named: FateRows,
-    services: Integers,
-    records: RecordPlaces,
-) -> Iterator[Columns]:
-    """Yield the fates of published resources, of records, and of those without a URL."""
-    endpoints, (sources, positions) = columns.endpoints, records
+def _rows(*fields: npt.ArrayLike) -> FateRows:
+    """Return rows of type FATE; a field that is a number is that of all rows."""
+    columns = np.broadcast_arrays(*fields)
+    rows = np.empty(len(columns[0]), FATE)
+    for name, column in zip(FATE_FIELDS, columns, strict=True):
+        rows[name] = column
+    return rows
+
+
+def _of_resources(columns: RecordColumns, named: FateRows, services: Integers) -> FateRows:
+    """Return the fates of published resources; `services` are those of the endpoints."""
+    urls = np.concatenate((columns.endpoints["address"], named["target"]))
+    endpoint = first_equal(urls, np.concatenate((services, named["service"])))[len(services) :]
     places = np.arange(len(services)) - columns.first_endpoints[services]
-    same_service = np.concatenate((services, named["service"]))
-    rows = first_equal(np.concatenate((endpoints["address"], named["target"])), same_service)
-    numbers = np.append(places, np.full(len(named), NO_PLACE))[rows[len(services) :]]
-    yield named["url"], PUBLISHED, named["source"], named["service"], numbers
-    own = np.flatnonzero((endpoints["address"] != 0) & (sources[services] != NO_SOURCE))
+    places = np.append(places, np.full(len(named), NO_PLACE))  # of those that no endpoint equals
+    return _rows(named["url"], PUBLISHED, named["source"], named["service"], places[endpoint])
+
+
+def _of_records(columns: RecordColumns, services: Integers, records: RecordPlaces) -> FateRows:
+    """Return the fates of records by the URLs of their endpoints, or else by their positions."""
+    address, (sources, positions) = columns.endpoints["address"], records
+    own = np.flatnonzero((address != 0) & (sources[services] != NO_SOURCE))
     owners = services[own]
-    yield endpoints["address"][own], PUBLISHED, sources[owners], owners, places[own]
-    is_alone = sources != NO_SOURCE
-    is_alone[owners] = False
-    alone = np.flatnonzero(is_alone)
-    yield positions[alone], PUBLISHED, sources[alone], alone, NO_PLACE
+    places = own - columns.first_endpoints[owners]
+    alone = np.setdiff1d(np.flatnonzero(sources != NO_SOURCE), owners)
+    return np.concatenate(
+        (
+            _rows(address[own], PUBLISHED, sources[owners], owners, places),
+            _rows(positions[alone], PUBLISHED, sources[alone], alone, NO_PLACE),
+        )
+    )
 
 
-def _merged(named: FateRows, texts: int) -> Columns:
+def _of_several_sources(named: FateRows, texts: int) -> FateRows:
     """Return the notes on URLs that several sources name; the first texts are these notes."""
     order = np.lexsort((named["source"], named["url"]))
     pairs = named[order][is_first(named["url"][order], named["source"][order])]
     _, urls, counts = np.unique(pairs["url"], return_inverse=True, return_counts=True)
     several = pairs[counts[urls] > 1]
-    return several["url"], NOTED, several["source"], several["source"] - texts, NO_PLACE
+    source = several["source"]
+    return _rows(several["url"], NOTED, source, source - texts, NO_PLACE)
 
 
-def _sorted(*parts: Columns) -> list[npt.NDArray[Any]]:
-    """Return fates in the order of their columns, each once and the first few of a source."""
-    broadcast = [np.broadcast_arrays(*part) for part in parts]
-    columns = [np.concatenate(column) for column in zip(*broadcast, strict=True)]
-    url, fate, source, service, endpoint = columns
-    keys = url, fate << 32 | source, service << 32 | (endpoint - NO_PLACE)
-    order = np.lexsort(keys[::-1])
-    order = order[is_first(*(key[order] for key in keys))]
-    url, source = url[order], source[order]
-    by_source = np.lexsort((source, url))  # stable: the best first
-    starts = np.flatnonzero(is_first(url[by_source], source[by_source]))
-    sizes = np.diff(np.append(starts, len(order)))
-    ranks = np.arange(len(order)) - np.repeat(starts, sizes)
-    order = order[np.sort(by_source[ranks < MAX_REPEATED])]
-    return [column[order] for column in columns]
+def _in_order(*parts: FateRows) -> FateRows:
+    """Return rows in the order of their fields, each once, at most MAX_REPEATED of a source."""
+    rows = np.concatenate(parts)
+    rows = rows[np.lexsort([rows[name] for name in reversed(FATE_FIELDS)])]
+    rows = rows[is_first(*(rows[name] for name in FATE_FIELDS))]
+    order = np.lexsort((rows["source"], rows["url"]))  # stable: the best of each source first
+    starts = np.flatnonzero(is_first(rows["url"][order], rows["source"][order]))
+    sizes = np.diff(np.append(starts, len(rows)))
+    ranks = np.arange(len(rows)) - np.repeat(starts, sizes)
+    return rows[np.sort(order[ranks < MAX_REPEATED])]
 
 
-def _advice(rows: FateRows) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-    return rows["url"], rows["advice"]
+def _is_in(hashes: npt.NDArray[np.uint64], others: npt.NDArray[np.uint64]) -> Mask:
+    """Return which hashes are among others."""
+    others = np.sort(others)
+    return np.searchsorted(others, hashes, "left") < np.searchsorted(others, hashes, "right")
 
 
-def _others(
+def _count_others(
     unlisted: FateRows, payees: FateRows
 ) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint8]]:
     """Return the hosts and the payees of the URLs that are not listed, with the best fates."""
     best = unlisted[np.lexsort((unlisted["fate"], unlisted["url"]))]
     best = best[is_first(best["url"])]
-    paid = payees[np.isin(payees["url"], best["url"])]
+    paid = payees[_is_in(payees["url"], best["url"])]
     of_paid = best[np.searchsorted(best["url"], paid["url"])]
     hosted = best[best["host"] != NO_HOST]
     keys = np.concatenate((hosted["host"], paid["payee"]))

@@ -16,19 +16,16 @@ from service.api.query_string import (
     Operation,
     OptionalQuery,
     parameters_of,
+    words_required,
 )
 from service.api.routes import OperationRoute
 from service.conditions import ResourceFilters, StatedFilters, about
-from service.errors import InvalidParameter
 from service.http.context import snapshot_of
 from service.http.responses import Cacheable
 from service.schema.discovery import PREFIXES
 from service.schema.values import NonEmpty
 from service.snapshot.cursors import cursor_prefix, parse_cursor
 from service.snapshot.resources import ResourcePage
-
-PAGE = ("query", "limit", "cursor")
-"""The parameters of a search that are no filters."""
 
 
 class ListDiscoveryResources(StatedFilters, Operation, frozen=True, kw_only=True):
@@ -52,11 +49,7 @@ class SearchDiscoveryResources(ResourceFilters, Operation, frozen=True, kw_only=
 
     def __post_init__(self) -> None:
         if not self.query and not self.has_conditions:
-            names = ", ".join(
-                name for name in parameters_of(SearchDiscoveryResources) if name not in PAGE
-            )
-            message = f"query is required, the words to search for, unless there is one of: {names}"
-            raise InvalidParameter("query", message)
+            raise words_required(self, "query")
 
 
 class ListDiscoveryMerchant(Operation, frozen=True, kw_only=True):

@@ -10,9 +10,15 @@ from msgspec import UNSET, Struct, UnsetType
 from starlette.requests import Request
 
 from service.api.listing import StoredList, splice
-from service.api.query_string import DEFAULT_LIMIT, Limit, Offset, Operation, OptionalQuery
-from service.conditions import EndpointConditions, EndpointFilters, conditions_of
-from service.errors import InvalidParameter
+from service.api.query_string import (
+    DEFAULT_LIMIT,
+    Limit,
+    Offset,
+    Operation,
+    OptionalQuery,
+    words_required,
+)
+from service.conditions import EndpointFilters
 from service.http.context import snapshot_of
 from service.http.responses import Cacheable
 from service.schema.records import EndpointQuality, Pricing
@@ -48,10 +54,7 @@ class SearchEndpoints(EndpointSelection, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         if not self.q and not self.has_conditions:
-            known = conditions_of(EndpointConditions)
-            names = ", ".join(each.name for each in known if each.field not in self.FIXED)
-            message = f"q is required, the words to search for, unless there is one of: {names}"
-            raise InvalidParameter("q", message)
+            raise words_required(self, "q")
 
 
 async def search_endpoints(request: Request, search: SearchEndpoints) -> Cacheable:

@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
-from service.conditions import about
+from service.conditions import about, conditions_of
 from service.errors import InvalidParameter
 from service.prices import format_decimal
 from service.schema.values import Json, NonEmpty
@@ -130,6 +130,15 @@ def parse(kind: type[T], query_string: bytes) -> T:
             raise _invalid(name, parameters[name]) from error
         meaning, _, _ = parameters[name]["description"].partition(".")
         raise InvalidParameter(name, f"{name} is required. {meaning}.") from error
+
+
+def words_required(search: Operation, name: str) -> InvalidParameter:
+    """Return the error of a search that has neither words nor conditions."""
+    kind = type(search)
+    known = parameters_of(kind)
+    names = ", ".join(each.name for each in conditions_of(kind) if each.name in known)
+    reason = "is required, the words to search for, unless there is one of"
+    return InvalidParameter(name, f"{name} {reason}: {names}")
 
 
 def format_pairs(operation: Operation) -> Pairs:

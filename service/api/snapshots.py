@@ -18,6 +18,7 @@ from service.http.responses import IMMUTABLE, SNAPSHOT, Cacheable
 from service.snapshot.publication import is_snapshot_id
 
 CURRENT = "/v1/snapshots/current"
+CHANGES = "/v1/changes"
 ZSTD = "application/zstd"
 SHORT = "public, max-age=5"
 
@@ -52,15 +53,11 @@ async def get_file(request: Request) -> FileResponse:
     raise RatecardError("there is no such file", "download_not_found", see=CURRENT)
 
 
-async def refuse_changes(_: Request) -> None:
-    """Name the files that replaced the changes between snapshots."""
-    message = "changes are found by comparing two indexes, which `files` names"
-    raise RatecardError(message, "path_removed", see=CURRENT)
-
-
-async def refuse_removed(_: Request) -> None:
-    """Name the path that replaced the other paths of snapshots."""
+async def refuse_removed(request: Request) -> None:
+    """Name the path that replaced other ones of snapshots, and the changes between these."""
     message = "only the served snapshot and the files to copy have addresses"
+    if request.scope["route"].path == CHANGES:
+        message = "changes are found by comparing two indexes, which `files` names"
     raise RatecardError(message, "path_removed", see=CURRENT)
 
 
@@ -69,5 +66,5 @@ SNAPSHOTS = [
     *(Route(f"/v1/snapshots/{{id}}.{kind}", get_file) for kind in reversed(KINDS)),
     Route("/v1/snapshots", refuse_removed),
     Route("/v1/snapshots/{path:path}", refuse_removed),
-    Route("/v1/changes", refuse_changes),
+    Route(CHANGES, refuse_removed),
 ]

@@ -24,7 +24,7 @@ from msgspec.structs import replace
 from service.arrays.files import read_json, replace_durably, sync, zstd
 from service.arrays.texts import IdTable, Records
 from service.artifacts.publishing import DOWNLOADS, STAGING
-from service.schema.snapshots import SnapshotDescription, SnapshotEnvelope, SnapshotFile
+from service.schema.status import SnapshotDescription, SnapshotEnvelope, SnapshotFile
 from service.schema.values import format_timestamp
 from service.snapshot.manifest import MANIFEST, Manifest, hash_file
 

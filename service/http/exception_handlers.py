@@ -9,7 +9,7 @@ from starlette.routing import BaseRoute
 
 from service.errors import MethodNotAllowed, RatecardError
 from service.http.context import context_of
-from service.http.responses import no_store, path_of, root_of
+from service.http.responses import no_store, root_of
 from service.schema.discovery import PREFIXES, DiscoveryError
 from service.schema.status import ErrorBody, ErrorEnvelope
 
@@ -26,21 +26,35 @@ def error_response(request: Request, error: RatecardError) -> Response:
     API paths answer browsers in JSON, too. Errors of the discovery API have the shapes that x402
     clients read.
     """
+    scope, context = request.scope, context_of(request)
     headers: dict[str, str] = {}
     if error.retry_after is not None:
         headers["retry-after"] = str(error.retry_after)
     if isinstance(error, MethodNotAllowed):
-        headers["allow"] = methods_of(request.scope["route"])
-    root = root_of(request.scope)
-    if path_of(request.scope).startswith(DISCOVERY):
-        return no_store(_encode_discovery_error(error, root), error.status, headers)
-    render = context_of(request).error_page
-    wants_page = "text/html" in request.headers.get("accept", "")
-    if render is not None and wants_page and not _is_of_api(request):
-        page = render(request, error)
+        headers["allow"] = methods_of(scope["route"])
+    path: str = scope["path"]
+    is_discovery = path.removeprefix(scope.get("root_path", "")).startswith(DISCOVERY)
+    is_operation = getattr(scope.get("route"), "path", "") in context.api_paths
+    is_api = is_discovery or is_operation or "/v1/" in path
+    if context.error_page and not is_api and "text/html" in request.headers.get("accept", ""):
+        page = context.error_page(request, error)
         page.headers.update({"cache-control": "no-store"} | headers)
         return page
-    return no_store(encode_error(error, root), error.status, headers)
+    # A message may quote a lone surrogate, which cannot be encoded.
+    message = error.message(root_of(scope)).encode("utf-8", "replace").decode()
+    envelope = _discovery_error if is_discovery else _envelope
+    return no_store(msgspec.json.encode(envelope(error, message)), error.status, headers)
+
+
+def _envelope(error: RatecardError, message: str) -> ErrorEnvelope:
+    return ErrorEnvelope(ErrorBody(code=error.code, message=message, parameter=error.parameter))
+
+
+def _discovery_error(error: RatecardError, message: str) -> DiscoveryError:
+    kind = ERROR_TYPES.get(error.status, "invalid_request")
+    return DiscoveryError(
+        error=message, error_type=kind, error_message=message, parameter=error.parameter
+    )
 
 
 def path_not_found() -> RatecardError:
@@ -51,34 +65,6 @@ def path_not_found() -> RatecardError:
 def methods_of(route: BaseRoute) -> str:
     """Return the methods that a path answers, as in `Allow`."""
     return POST_METHODS if "POST" in getattr(route, "methods", ()) else GET_METHODS
-
-
-def _is_of_api(request: Request) -> bool:
-    route = request.scope.get("route")
-    is_operation = route is not None and route.path in context_of(request).api_paths
-    return is_operation or "/v1/" in request.scope["path"]
-
-
-def encode_error(error: RatecardError, root: str = "") -> bytes:
-    """Encode an error as the JSON that clients receive."""
-    body = ErrorBody(code=error.code, message=_encodable(error, root), parameter=error.parameter)
-    return msgspec.json.encode(ErrorEnvelope(body))
-
-
-def _encode_discovery_error(error: RatecardError, root: str) -> bytes:
-    message = _encodable(error, root)
-    body = DiscoveryError(
-        error=message,
-        error_type=ERROR_TYPES.get(error.status, "invalid_request"),
-        error_message=message,
-        parameter=error.parameter,
-    )
-    return msgspec.json.encode(body)
-
-
-def _encodable(error: RatecardError, root: str) -> str:
-    """Return the message, which may quote a lone surrogate, as text that can be encoded."""
-    return error.message(root).encode("utf-8", "replace").decode()
 
 
 async def _handle_ratecard_error(request: Request, error: Exception) -> Response:

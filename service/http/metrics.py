@@ -6,6 +6,7 @@ import fcntl
 import os
 from collections.abc import Iterable
 from contextlib import suppress
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import IO
@@ -45,35 +46,28 @@ class Metrics(Collector):
             registry=registry,
         )
         self._children: dict[tuple[str, int, str], Histogram] = {}
-        self.in_flight = Gauge(
+        counter, gauge = partial(Counter, registry=registry), partial(Gauge, registry=registry)
+        self.in_flight = gauge(
             f"{PREFIX}requests_in_flight",
             "Requests that the application is answering.",
             multiprocess_mode="livesum",
-            registry=registry,
         )
-        self._swaps = Counter(
-            f"{PREFIX}snapshot_swaps", "Snapshots that replaced another one.", registry=registry
-        )
-        self._refusals = Counter(
-            f"{PREFIX}snapshot_refusals", "Snapshots that were refused.", registry=registry
-        )
-        self._refused = Gauge(
+        self._swaps = counter(f"{PREFIX}snapshot_swaps", "Snapshots that replaced another one.")
+        self._refusals = counter(f"{PREFIX}snapshot_refusals", "Snapshots that were refused.")
+        self._refused = gauge(
             f"{PREFIX}snapshot_refused",
             "1 while a worker cannot serve the published snapshot.",
             multiprocess_mode="livemax",
-            registry=registry,
         )
-        self._built_at = Gauge(
+        self._built_at = gauge(
             f"{PREFIX}snapshot_built_timestamp_seconds",
             "Build time of the oldest snapshot being served; 0 without one.",
             multiprocess_mode="livemin",
-            registry=registry,
         )
-        self._checked_at = Gauge(
+        self._checked_at = gauge(
             f"{PREFIX}snapshot_checked_timestamp_seconds",
             "Time of the last build that found the served snapshot up to date.",
             multiprocess_mode="livemin",
-            registry=registry,
         )
         self._counted = 0, 0
 

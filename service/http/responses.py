@@ -75,12 +75,6 @@ class ResponseWriter(Struct):
         await self.forward(message)
 
 
-def path_of(scope: Scope) -> str:
-    """Return the path of a request within this application."""
-    path: str = scope["path"]
-    return path.removeprefix(scope.get("root_path", ""))
-
-
 def root_of(scope: Scope) -> str:
     """Return the path that the addresses of this application begin with."""
     return quote(scope.get("root_path", "").rstrip("/"), errors="replace")

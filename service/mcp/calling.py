@@ -100,7 +100,7 @@ async def how_to_call(
         "first_register_or_sign_in": msgspec.to_builtins(listing.ratecard.requires),
         "example_url": clean(listing.ratecard.example_url, MAX_COMMAND),
         "tool": _tool_call(tool, body_of(parameters, given)) if tool else {},
-        "body_type": media_type_of(record) if record.body_type else "",
+        "body_type": media_type_of(record.body_type) if record.body_type else "",
         "parameters_left_out": len(parameters) - len(described),
         "accepts_left_out": len(listing.accepts) - len(accepts),
         "documents_say": [clean(describe_offer(offer), MAX_LONG_SAYS) for offer in offers],

@@ -6,9 +6,8 @@ from typing import Any, Literal
 
 from msgspec import UNSET, Struct, UnsetType, field
 
-from service.schema.offers import PaymentOffer
 from service.schema.profiles import EndpointFacts
-from service.schema.records import Pricing
+from service.schema.records import PaymentOffer, Pricing
 from service.schema.responses import AcceptsEntry
 from service.schema.values import GivenTime, ServiceId, Whole
 

@@ -11,9 +11,9 @@ from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
-from service.schema.offers import PaymentOffer
 from service.schema.values import DecimalAmount, DecimalCount, GivenTime, NonEmpty, ServiceId, Whole
 
+MAX_DECIMALS = 36
 MAX_STATUS = 40  # characters that are shown
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD")
 """Methods of HTTP with which endpoints are called."""
@@ -66,6 +66,35 @@ class ParameterDescriptor(Struct, rename="camel", kw_only=True):
     enum_values: list[Raw] | UnsetType = UNSET
     default: Annotated[Raw, Meta(description="Any JSON value.")] | UnsetType = UNSET
     required: bool | UnsetType = UNSET
+
+
+class PaymentOffer(Struct, rename="camel", omit_defaults=True, frozen=True, kw_only=True):
+    """A way to pay for a request; members are left out where the document has none.
+
+    `protocol` is `x402`, `mpp` or another one; `method` and `intent` are terms of MPP, `scheme` and
+    `network` of x402. `amount` is a fixed one in units of `currency`, `minAmount` and `maxAmount`
+    are bounds; each pays for one `unit`, where there is one, and else for a request. `baseAmount`
+    is in base units of an `asset` whose `decimals` are not known, or differ among the methods of
+    one payment. `payTo` is the address that is paid, where it is stated. `statedBy` is the kind of
+    the document.
+    """
+
+    protocol: str
+    stated_by: str
+    method: str = ""
+    intent: str = ""
+    scheme: str = ""
+    network: str = ""
+    amount: DecimalAmount = ""
+    min_amount: DecimalAmount = ""
+    max_amount: DecimalAmount = ""
+    currency: str = ""
+    unit: str = ""
+    asset: str = ""
+    decimals: Annotated[int, Meta(ge=0, le=MAX_DECIMALS)] | None = None
+    base_amount: str = ""
+    pay_to: str = ""
+    description: str = ""
 
 
 class EndpointQuality(Struct, rename="camel", kw_only=True):

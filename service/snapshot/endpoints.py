@@ -24,6 +24,7 @@ from msgspec import Raw, Struct
 from service.arrays.container import open_arrays
 from service.arrays.texts import IdTable, Summaries, Texts, text_hash
 from service.filtering.offers import NONE, EndpointTable, Offers
+from service.schema.discovery import ListedEndpoint
 from service.schema.profiles import EndpointFacts, Profile
 from service.search.groups import Groups
 from service.search.postings import Integers, Mask
@@ -31,12 +32,6 @@ from service.snapshot.resources import ListedCall
 
 ADDED_MEMBERS = ("service", "match", "ratecard")
 """Members that responses add to an endpoint: its own ones of these names are left out."""
-
-
-class _EndpointUrl(Struct):
-    """The URL of an endpoint."""
-
-    url: str
 
 
 class _Owner(Struct):
@@ -48,7 +43,7 @@ class _Owner(Struct):
     enriched: bool = False
 
 
-_url = msgspec.json.Decoder(_EndpointUrl)
+_url = msgspec.json.Decoder(ListedEndpoint)
 _owner = msgspec.json.Decoder(_Owner)
 _members = msgspec.json.Decoder(dict[str, Raw])
 _listed_call = msgspec.json.Decoder(ListedCall)

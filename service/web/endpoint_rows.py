@@ -87,7 +87,7 @@ def details_of(snapshot: Snapshot, ordinals: Sequence[int]) -> list[SimpleNamesp
             SimpleNamespace(
                 **row,
                 curl="" if is_brief or tool else curl(endpoint),
-                body_type=media_type_of(endpoint) if endpoint.body_type else "",
+                body_type=media_type_of(endpoint.body_type) if endpoint.body_type else "",
                 no_curl="" if is_brief or tool else explain_body(endpoint),
                 tool=_tool(tool) if tool else "",
                 example=facts.example_url,

@@ -31,7 +31,8 @@ class BrowseServices(ServiceSelection, frozen=True, kw_only=True):
 
     FIXED = ServiceSelection.FIXED | {"limit", "facets", "endpoints", "explain"}
     BLANK_IS_NONE = FORM_BLANKS
-    PANELS = ("category", "network")
+    facets: tuple[str, ...] = ("category", "network")
+    best_endpoints: bool = True
     is_expensive = True  # counts the choices
 
 
@@ -40,12 +41,12 @@ class BrowseEndpoints(EndpointSelection, frozen=True, kw_only=True):
 
     FIXED = EndpointSelection.FIXED | {"limit", "facets", "explain"}
     BLANK_IS_NONE = FORM_BLANKS
-    PANELS = ("category", "network", "method")
+    facets: tuple[str, ...] = ("category", "network", "method")
 
 
 BrowseOperation: TypeAlias = BrowseServices | BrowseEndpoints
 
-CONTROLS = {*BrowseEndpoints.PANELS, "q", "maxPrice", "sort"}
+CONTROLS = {"category", "network", "method", "q", "maxPrice", "sort"}
 """Parameters that the form has a control for."""
 SHARED = parameters_of(BrowseServices).keys() & parameters_of(BrowseEndpoints).keys()
 LABELS = {
@@ -95,7 +96,7 @@ def controls_of(
         "listing": listing,
         "facets": {
             name: choices_of(facets[name], getattr(listing, name), counts[name])
-            for name in listing.PANELS
+            for name in listing.facets
         },
         "prices": [
             Choice("", "Any price", None, selected is None),

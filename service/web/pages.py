@@ -84,8 +84,7 @@ class BrowseListings(Operation, frozen=True, kw_only=True):
 async def services_page(request: Request, listing: BrowseServices) -> Cacheable:
     """Render a page of a listing or search, its filters, and the endpoints that match best."""
     snapshot = snapshot_of(request)
-    filters = replace(listing, facets=listing.PANELS, best_endpoints=True)
-    hits = await find(snapshot, filters)
+    hits = await find(snapshot, listing)
     best = hits.best_endpoints or [None] * len(hits.ordinals)
     return _page(
         request,
@@ -107,7 +106,7 @@ async def services_page(request: Request, listing: BrowseServices) -> Cacheable:
 async def endpoints_page(request: Request, listing: BrowseEndpoints) -> Cacheable:
     """Render a page of the endpoints of all services, and its filters with their counts."""
     snapshot = snapshot_of(request)
-    hits = await find_endpoints(snapshot, replace(listing, facets=listing.PANELS))
+    hits = await find_endpoints(snapshot, listing)
     results = [*map(partial(result_of, snapshot), hits.ordinals, hits.offers)]
     if hits.listed < hits.total:
         counts = Counter(result.service_id for result in results)

@@ -14,7 +14,7 @@ from indexer.__main__ import main
 from service.artifacts.downloads import CURRENT_FILE, read_downloads
 from service.artifacts.publishing import DOWNLOADS
 from service.errors import SnapshotDamaged, SnapshotMissing
-from service.schema.snapshots import SnapshotEnvelope
+from service.schema.status import SnapshotEnvelope
 from service.snapshot.manifest import hash_file, verify
 from service.snapshot.publication import SNAPSHOTS, read_current
 from service.snapshot.snapshot import open_snapshot

@@ -31,17 +31,7 @@ from hypothesis import strategies as st
 
 from service.api.documents.openapi import document
 from service.errors import STATUSES
-from service.schema import (
-    demand,
-    discovery,
-    documents,
-    ecosystem,
-    listings,
-    records,
-    responses,
-    snapshots,
-    status,
-)
+from service.schema import demand, discovery, ecosystem, listings, records, responses, status
 from service.schema.discovery import DiscoveryError
 from service.schema.responses import ServiceList
 from service.schema.status import ErrorEnvelope
@@ -109,10 +99,7 @@ def _envelope(path: str) -> Envelope:
     (content,) = OPENAPI["paths"][path]["get"]["responses"]["200"]["content"].values()
     schema = content["schema"]
     names = [each["$ref"].rpartition("/")[2] for each in schema.get("oneOf", [schema])]
-    modules = (
-        *(records, responses, ecosystem, status, discovery),
-        *(snapshots, demand, listings, documents),
-    )
+    modules = records, responses, ecosystem, status, discovery, demand, listings
     types = {name: module for module in modules for name in vars(module)}
     return Envelope([msgspec.json.Decoder(vars(types[name])[name]) for name in names])
 

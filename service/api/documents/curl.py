@@ -71,7 +71,7 @@ def curl(endpoint: Endpoint, values: Mapping[str, Raw] = NO_VALUES) -> str:
     words.append(url)
     if content:
         is_whole = endpoint.whole_body is True
-        sent = curl_words(media_type_of(endpoint), content, is_whole=is_whole)
+        sent = curl_words(media_type_of(endpoint.body_type), content, is_whole=is_whole)
         if sent is None:
             return ""
         words += sent

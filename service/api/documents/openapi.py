@@ -41,13 +41,11 @@ from service.schema.discovery import (
     MerchantResources,
     ResourceList,
 )
-from service.schema.documents import ServiceDocument
 from service.schema.ecosystem import OverviewEnvelope, StatsEnvelope, TransactionsEnvelope
 from service.schema.listings import ListingPage, ListingReport
 from service.schema.records import Service
-from service.schema.responses import EndpointList, ServiceEnvelope, ServiceList
-from service.schema.snapshots import SnapshotEnvelope
-from service.schema.status import ErrorEnvelope, Health, Readiness
+from service.schema.responses import EndpointList, ServiceDocument, ServiceEnvelope, ServiceList
+from service.schema.status import ErrorEnvelope, Health, Readiness, SnapshotEnvelope
 from service.schema.values import ID_PATTERN, Json
 from service.snapshot import Snapshot
 
@@ -239,7 +237,7 @@ def describe(kind: type[Operation], examples: Mapping[str, str | None]) -> list[
 
 def _accepted(schema: Json) -> Json:
     """Return the schema of what is accepted: a number as text, and integers over the maximum."""
-    own = {name: schema[name] for name in schema.keys() - {"description", "maximum"}}
+    own = {name: schema[name] for name in schema if name not in ("description", "maximum")}
     if schema.get("default") in (None, "", ()):
         own.pop("default", None)
     return own | TEXT if own.get("type") == "number" else own

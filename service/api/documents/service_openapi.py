@@ -18,8 +18,14 @@ from service.bodies import media_type_of
 from service.http.context import context_of, snapshot_of
 from service.http.responses import Cacheable
 from service.prices import CEILINGS, is_ceiling, is_fixed
-from service.schema.offers import PaymentOffer
-from service.schema.records import METHODS, Endpoint, ParameterDescriptor, Pricing, Service
+from service.schema.records import (
+    METHODS,
+    Endpoint,
+    ParameterDescriptor,
+    PaymentOffer,
+    Pricing,
+    Service,
+)
 from service.schema.values import Json
 from service.urls import key_of
 
@@ -126,7 +132,7 @@ def _describe_input(endpoint: Endpoint, names: Iterable[str]) -> Json:
     schema = {"type": "object", "properties": properties, "required": required}
     if endpoint.whole_body is True and properties:
         (schema,) = properties.values()
-    content = {media_type_of(endpoint): {"schema": schema}}
+    content = {media_type_of(endpoint.body_type): {"schema": schema}}
     request = {"content": content, "required": bool(required)} if body else {}
     return {"parameters": parameters, "requestBody": request}
 

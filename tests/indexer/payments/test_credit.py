@@ -17,9 +17,10 @@ from hypothesis import strategies as st
 from indexer.decisions import Decisions
 from indexer.index.popularity import Payers
 from indexer.payments.claims import NO_ENDPOINT, Claim
-from indexer.payments.credit import BATCH, count_credits
+from indexer.payments.credit import count_credits
 from indexer.payments.demand import CreditedDemand, ServiceDemand
 from indexer.payments.rules import MACROS
+from indexer.probes.verdicts import BATCH
 from service.schema.demand import DemandFigures
 from tests.support.running import Json, endpoint, examples, service
 

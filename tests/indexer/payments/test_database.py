@@ -13,7 +13,7 @@ import pytest
 
 from indexer.__main__ import main
 from indexer.intake.findings import Findings
-from indexer.payments.files import PaymentInput
+from indexer.options import SourceOptions
 from indexer.payments.load import open_payments
 from indexer.progress import Progress
 from tests.support.running import PLAIN, ROOT, payment, service, write_lines
@@ -31,7 +31,7 @@ def test_duckdb_takes_a_share_of_the_memory_and_of_the_cpus_of_a_build(
     jobs: int, memory: int, threads: int, limit: str, tmp_path: Path
 ) -> None:
     name = write_lines(tmp_path / "p.jsonl", [payment()])
-    inputs = [PaymentInput(name, name)]
+    inputs = [SourceOptions(name=name, path=name)]
     with open_payments(
         tmp_path, inputs, Findings(None), NOW, Progress(), jobs=jobs, memory=memory
     ) as connection:
@@ -45,7 +45,13 @@ def test_payments_with_long_lines_load_in_the_least_memory(tmp_path: Path) -> No
     rows = [f"{row(number)},{'x' * 10_000}" for number in range(7_000)]
     name.write_text("\n".join([f"{HEADER},memo", *rows, ""]))
     with open_payments(
-        tmp_path, [PaymentInput("p", str(name))], Findings(None), NOW, Progress(), jobs=4, memory=1
+        tmp_path,
+        [SourceOptions(name="p", path=str(name))],
+        Findings(None),
+        NOW,
+        Progress(),
+        jobs=4,
+        memory=1,
     ) as connection:
         assert connection is not None
         assert connection.execute("SELECT count(*) FROM payments").fetchone() == (7_000,)
@@ -79,12 +85,12 @@ import os, signal, sys, threading
 from datetime import UTC, datetime
 from pathlib import Path
 from indexer.payments.load import open_payments
-from indexer.payments.files import PaymentInput
+from indexer.options import SourceOptions
 from indexer.progress import Progress
 from indexer.intake.findings import Findings
 
 folder = Path(sys.argv[1])
-inputs = [PaymentInput("p", str(folder / "p.jsonl"))]
+inputs = [SourceOptions(name="p", path=str(folder / "p.jsonl"))]
 options = {"jobs": 1, "memory": 2**30}
 try:
     now = datetime.now(UTC)
@@ -113,7 +119,7 @@ def test_an_interrupted_load_is_a_keyboard_interrupt(
         raise duckdb.InterruptException("INTERRUPT Error: Interrupted!")
 
     monkeypatch.setattr("indexer.payments.load.load_payments", interrupt)
-    inputs = [PaymentInput("p", str(tmp_path / "p.csv"))]
+    inputs = [SourceOptions(name="p", path=str(tmp_path / "p.csv"))]
     with (
         pytest.raises(KeyboardInterrupt),
         open_payments(tmp_path, inputs, Findings(None), NOW, Progress(), jobs=1, memory=GIB),

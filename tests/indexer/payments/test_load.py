@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from indexer.errors import SourceError
-from indexer.options import Stablecoin
-from indexer.payments.files import PaymentInput
+from indexer.options import SourceOptions, Stablecoin
 from indexer.resources.assets import Stablecoins, is_test_network
+from service.arrays.files import zstd
 from service.networks import NETWORK_KEYS, network_key
 from tests.support.running import Build, Json, examples, payment, service, write_lines
 from tests.support.sources.payments import (
@@ -79,9 +79,10 @@ def test_csv_and_json_lines_in_either_shape_give_the_same_payments(tmp_path: Pat
         write_lines(tmp_path / "theirs.jsonl", theirs),
         write_csv(tmp_path / "theirs.csv", theirs),
     ]
-    for name in files[1:3]:
+    compressors: list[Callable[[bytes], bytes]] = [gzip.compress, zstd.compress]
+    for name, compress in zip(files[1:3], compressors, strict=True):
         compressed = Path(name + ".zipped")
-        compressed.write_bytes(gzip.compress(Path(name).read_bytes()))
+        compressed.write_bytes(compress(Path(name).read_bytes()))
         files.append(str(compressed))
     first, *others = (load(tmp_path, name).payments for name in files)
     assert len(first) == 8
@@ -279,9 +280,9 @@ def test_an_export_without_chain_and_hash_loads_whole_with_a_chain(tmp_path: Pat
     path = tmp_path / "p.csv"
     path.write_text(DUNE)
     with pytest.raises(SourceError, match="dune: there is no column for chain among block"):
-        load(tmp_path, PaymentInput("dune", str(path)))
+        load(tmp_path, SourceOptions(name="dune", path=str(path)))
     (tmp_path / "payments-0").unlink()
-    loaded = load(tmp_path, PaymentInput("dune", str(path), chain="eip155:8453"))
+    loaded = load(tmp_path, SourceOptions(name="dune", path=str(path), chain="eip155:8453"))
     assert loaded.dollars() == [0.01, 0.01, 0.3]
     assert {row["network"] for row in loaded.payments} == {"base"}
     last = loaded.payments[-1]
@@ -293,7 +294,7 @@ def test_the_chain_of_an_input_yields_to_a_column(tmp_path: Path) -> None:
     chains = ("base", "it's a chain", "")
     rows = [payment(chain=chain, log_index=number) for number, chain in enumerate(chains)]
     name = write_csv(tmp_path / "p.csv", rows)
-    loaded = load(tmp_path, PaymentInput("p", name, chain="polygon"))
+    loaded = load(tmp_path, SourceOptions(name="p", path=name, chain="polygon"))
     assert [row["network"] for row in loaded.payments] == ["base", "it's-a-chain"]
     assert loaded.tallies[0].malformed == 1
 
@@ -312,7 +313,9 @@ def test_columns_are_mapped(write: Callable[[Path, list[Json]], str], tmp_path: 
     row = dict(zip(MAPPED.values(), values, strict=True)) | {"sender": "no", "amount": "1"}
     name = write(tmp_path / "mapped", [row])
     other = write_lines(tmp_path / "plain", [payment(sender="0xa", recipient="SoL")])
-    loaded = load(tmp_path, PaymentInput("p", name, MAPPED, "it's ours"), other)
+    loaded = load(
+        tmp_path, SourceOptions(name="p", path=name, columns=MAPPED, chain="it's ours"), other
+    )
     assert loaded.dollars() == [0.25, 0.01]
     mapped, plain = loaded.payments
     for column in ("sender", "recipient"):
@@ -336,7 +339,7 @@ def test_a_mapping_of_no_column_names_it(
 ) -> None:
     name = write(tmp_path / "p", [payment()])
     with pytest.raises(SourceError, match=message):
-        load(tmp_path, PaymentInput("p", name, columns))
+        load(tmp_path, SourceOptions(name="p", path=name, columns=columns))
 
 
 def test_payments_without_a_hash_or_with_the_id_of_another_have_stable_unique_ids(
@@ -523,7 +526,7 @@ EXPLORERS = {
 def test_headers_of_explorers_and_warehouses_are_known(case: str, tmp_path: Path) -> None:
     path = tmp_path / "p.csv"
     path.write_text(EXPLORERS[case])
-    loaded = load(tmp_path, PaymentInput("p", str(path), chain="base"))
+    loaded = load(tmp_path, SourceOptions(name="p", path=str(path), chain="base"))
     assert loaded.rejects == []
     (paid,) = loaded.payments
     assert (paid["sender"], paid["recipient"], paid["tx_hash"]) == ("0xa", "0xb", "0x1")
@@ -533,7 +536,7 @@ def test_headers_of_explorers_and_warehouses_are_known(case: str, tmp_path: Path
 def test_keys_of_explorers_are_known_in_json_lines(tmp_path: Path) -> None:
     rows = [{"timestamp": 1_777_112_211, "From": "0xA", "To": "0xB", "Value (USD)": "0.5"}]
     name = write_lines(tmp_path / "p.jsonl", [*rows, {"from": "0xa", "to": "", "timestamp": "x"}])
-    loaded = load(tmp_path, PaymentInput("p", name, chain="base"))
+    loaded = load(tmp_path, SourceOptions(name="p", path=name, chain="base"))
     assert loaded.dollars() == [0.5]
     assert [each["path"] for each in loaded.rejects] == ["$.timestamp"]
 
@@ -542,7 +545,7 @@ def test_all_missing_columns_are_named_with_a_guess_for_each(tmp_path: Path) -> 
     path = tmp_path / "p.csv"
     path.write_text("created_at,buyer_wallet,seller_wallet,usd_price,memo\n")
     with pytest.raises(SourceError) as error:
-        load(tmp_path, PaymentInput("p", str(path)))
+        load(tmp_path, SourceOptions(name="p", path=str(path)))
     assert str(error.value) == (
         "p: there is no column for chain, block_timestamp, sender, recipient, amount or dollars "
         "among created_at, buyer_wallet, seller_wallet, usd_price, memo; map the columns of the "

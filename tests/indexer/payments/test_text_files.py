@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from indexer.payments.files import CHUNK, MAX_LINES, MAX_ROW, PaymentInput, spool
+from indexer.payments.files import MAX_LINES, MAX_ROW
 from indexer.payments.readers import BUFFER
 from tests.support.running import Build, payment, service, write_lines
 from tests.support.sources.payments import (
@@ -155,33 +155,6 @@ def test_rows_are_numbered_from_the_header_without_blank_lines(end: str, tmp_pat
         ("row 5", "is not a whole number"),
     ]
     assert loaded.hashes() == ["0x1", "0x2"]
-
-
-@pytest.mark.parametrize(
-    ("text", "is_linked"),
-    [
-        ("a,b\n1,2\n", True),
-        ("a,b\n1,2", False),
-        ("a,b\n1,2\n\n", False),
-        ("\na,b\n1,2\n", False),
-        ("a,b\n\t1,2\n", False),
-        ("a,b\r1,2\n", False),
-        ('a,b\n1,"2"\n', False),
-        ("\ufeffa,b\n1,2\n", False),
-        (f"a,b\n{'1' * 3_000_000},2\n", False),
-        ("a,b\n1,\x03\n", False),
-        ("a,b\n1,\x04\n", False),
-    ],
-)
-@pytest.mark.parametrize("chunk", [4, CHUNK])
-def test_a_text_is_read_in_place_where_its_lines_are_its_rows(
-    text: str, is_linked: bool, chunk: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("indexer.payments.files.CHUNK", chunk)
-    name, target = tmp_path / "p.csv", tmp_path / "rows"
-    name.write_text(text)
-    assert spool(PaymentInput("p", str(name)), target) == b"a,b"
-    assert target.is_symlink() == is_linked
 
 
 def test_line_ends_are_found_across_chunks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

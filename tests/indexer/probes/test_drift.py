@@ -15,7 +15,7 @@ from indexer.probes.drift import (
     quoted_terms,
 )
 from indexer.probes.observation import Quote
-from service.schema.offers import PaymentOffer
+from service.schema.records import PaymentOffer
 from tests.indexer.probes.probing import ENTRY, QUOTE, USDC
 
 OTHER_ASSET = "0x" + "9" * 40

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from indexer.intake.findings import Findings
-from indexer.payments.files import PaymentInput
+from indexer.options import SourceOptions
 from indexer.payments.load import load_payments
 from indexer.snapshot.ecosystem import count_payments, write_ecosystem
 from service.schema.demand import DemandInputs
@@ -99,7 +99,7 @@ def tabulate(folder: Path, paid: list[Payment], decimals: int) -> Ecosystem:
 def write_and_open(folder: Path, rows: list[Json]) -> Ecosystem:
     name = write_lines(folder / "payments.jsonl", rows)
     with duckdb.connect() as connection:
-        inputs = [PaymentInput(name, name)]
+        inputs = [SourceOptions(name=name, path=name)]
         load_payments(connection, inputs, folder, Findings(None), datetime(2100, 1, 1, tzinfo=UTC))
         count, statistics = count_payments(connection)
     assert count == len(rows)

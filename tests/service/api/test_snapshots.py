@@ -12,7 +12,7 @@ from starlette.applications import Starlette
 from starlette.routing import Mount, Route
 
 from service.app import ROUTES, create_app
-from service.schema.snapshots import SnapshotEnvelope
+from service.schema.status import SnapshotEnvelope
 from service.settings import Settings
 from service.web.pages import PAGES
 from tests.support.artifacts import current

@@ -306,7 +306,7 @@ def test_a_damaged_manifest_is_replaced_by_the_next_build(artifacts: Path, build
 
 
 @pytest.mark.parametrize("closed", ["full", "a pipe that nobody reads"])
-def test_a_summary_that_cannot_be_printed_is_a_warning(
+def test_a_summary_that_cannot_be_printed_does_not_fail_the_build(
     closed: str, tmp_path: Path, artifacts: Path
 ) -> None:
     source = write_lines(tmp_path / "source.jsonl", [service("a")])
@@ -318,8 +318,8 @@ def test_a_summary_that_cannot_be_printed_is_a_warning(
             command, cwd=ROOT, stdout=out, stderr=subprocess.PIPE, text=True, check=False
         )
     assert process.returncode == 0
-    assert process.stderr.startswith("warning: the summary cannot be printed: ")
-    assert process.stderr.count("\n") == 1
+    warning = "warning: the summary cannot be printed: No space left on device\n"
+    assert process.stderr == (warning if closed == "full" else "")
     assert open_snapshot(artifacts).find("a") is not None
 
 

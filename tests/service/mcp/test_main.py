@@ -1,10 +1,9 @@
-"""`python -m service.mcp` and `ratecard mcp`: standard input and output, and HTTP."""
+"""`python -m service.mcp` and `ratecard mcp`: standard input and output."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -19,8 +18,8 @@ from mcp import Client, StdioServerParameters
 
 from service.mcp.__main__ import main
 from tests.support.artifacts import current
-from tests.support.clients.mcp import ERAS, call, message_of, text_of
-from tests.support.running import ROOT, Build, open_client, service, wait_for_address
+from tests.support.clients.mcp import ERAS, message_of, text_of
+from tests.support.running import ROOT, Build, service
 
 COMMAND = [sys.executable, "-m", "service.mcp"]
 SCRIPT = [str(Path(sysconfig.get_path("scripts"), "ratecard")), "mcp"]
@@ -119,31 +118,13 @@ def test_ctrl_c_ends_it_though_standard_input_stays_open(sample: Path) -> None:
         assert process.wait(30) == -signal.SIGINT
 
 
-def test_over_http_it_is_a_service_without_pages(sample: Path) -> None:
-    arguments = ["--http", "--artifacts", str(sample), "--port", "0"]
-    environment = {key: os.environ[key] for key in os.environ if not key.startswith("RATECARD_")}
-    with subprocess.Popen(
-        [*COMMAND, *arguments], cwd=ROOT, stderr=subprocess.PIPE, text=True, env=environment
-    ) as process:
-        try:
-            with open_client(wait_for_address(process.stderr)) as client:
-                page = call(client, "search_endpoints", query="tide")["structuredContent"]
-                assert page["total"] > 0
-                assert client.get("/readyz").json()["status"] == "ready"
-                assert client.get("/").status_code == 404
-        finally:
-            process.terminate()
-        assert process.wait(30) == 0
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--port", "1"], "`--port` needs `--http`"),
-        (["--http", "--port", "x"], "Invalid value for '--port'"),
-        (["--http", "--mcp-hosts", "a b"], "RATECARD_MCP_HOSTS: `a b` is no host; write names"),
-        (["--htpp"], "`--htpp` needs `--http`"),
-        (["--http", "--prot", "1"], "there is no option `--prot` here; did you mean `--port`?"),
+        (["--port", "1"], "there is no option `--port` here"),
+        (["--http"], "there is no option `--http` here"),
+        (["--artifact", "x"], "did you mean `--artifacts`?"),
+        (["--opensearch-timeout", "x"], "RATECARD_OPENSEARCH_TIMEOUT: "),
     ],
 )
 def test_wrong_options_are_an_error(

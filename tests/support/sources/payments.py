@@ -12,7 +12,7 @@ import duckdb
 from msgspec import Struct
 
 from indexer.intake.findings import Findings, Tally
-from indexer.payments.files import PaymentInput
+from indexer.options import SourceOptions
 from indexer.payments.load import load_payments
 from indexer.resources.assets import KNOWN_STABLECOINS, Stablecoins
 from service.snapshot.snapshot import Snapshot, open_snapshot
@@ -49,7 +49,7 @@ class Loaded(Struct):
 
 def load(
     folder: Path,
-    *inputs: PaymentInput | str | Path,
+    *inputs: SourceOptions | str | Path,
     now: datetime = NOW,
     stablecoins: Stablecoins = KNOWN_STABLECOINS,
 ) -> Loaded:
@@ -57,7 +57,7 @@ def load(
     listing = BytesIO()
     findings = Findings(listing)
     sources = [
-        each if isinstance(each, PaymentInput) else PaymentInput(str(each), str(each))
+        each if isinstance(each, SourceOptions) else SourceOptions(name=str(each), path=str(each))
         for each in inputs
     ]
     with duckdb.connect() as connection:
