@@ -11,11 +11,12 @@ from service.errors import MethodNotAllowed, RatecardError
 from service.http.context import context_of
 from service.http.responses import no_store, path_of, root_of
 from service.schema.discovery import PREFIXES, DiscoveryError
-from service.schema.status import ErrorBody, ErrorEnvelope
+from service.schema.status import ArdError, ErrorBody, ErrorEnvelope
 
 GET_METHODS = "GET, HEAD, OPTIONS"
 POST_METHODS = "POST, OPTIONS"
 DISCOVERY = tuple(f"{prefix or '/discovery'}/" for prefix in PREFIXES)
+ARD = "/ard/"
 ERROR_TYPES = {404: "not_found", 500: "internal_server_error", 503: "service_unavailable"}
 """Types of errors of the hosted discovery API by status; 400 and 405 are `invalid_request`."""
 
@@ -23,8 +24,8 @@ ERROR_TYPES = {404: "not_found", 500: "internal_server_error", 503: "service_una
 def error_response(request: Request, error: RatecardError) -> Response:
     """Respond with an error: JSON, or for a browser the page of the context's `error_page`.
 
-    API paths answer browsers in JSON, too. Errors of the discovery API have the shapes that x402
-    clients read.
+    API paths answer browsers in JSON, too. Errors of the discovery API and of ARD have the shapes
+    that their clients read.
     """
     headers: dict[str, str] = {}
     if error.retry_after is not None:
@@ -34,6 +35,10 @@ def error_response(request: Request, error: RatecardError) -> Response:
     root = root_of(request.scope)
     if path_of(request.scope).startswith(DISCOVERY):
         return no_store(_encode_discovery_error(error, root), error.status, headers)
+    if path_of(request.scope).startswith(ARD):
+        code = "INVALID_ARGUMENT" if error.status < 500 else "INTERNAL_ERROR"
+        body = ArdError("NOT_FOUND" if error.status == 404 else code, _encodable(error, root))
+        return no_store(msgspec.json.encode(body), error.status, headers)
     render = context_of(request).error_page
     wants_page = "text/html" in request.headers.get("accept", "")
     if render is not None and wants_page and not _is_of_api(request):
