@@ -159,7 +159,13 @@ ID: Json = {
     "schema": {"type": "string", "pattern": ID_PATTERN},
 }
 
-IDENTIFIER = {"name": "identifier", "in": "path", "required": True, "schema": TEXT}
+IDENTIFIER: Json = {
+    "name": "identifier",
+    "in": "path",
+    "description": "The URN of an entry.",
+    "required": True,
+    "schema": TEXT,
+}
 _service = msgspec.json.Decoder(Service)
 
 
