@@ -116,10 +116,13 @@ async def search_ard(request: Request, search: SearchArd) -> Response:
         page.referrals = [_registry(host, host, url) for url, host in registries.items()]
     if not is_excluded:
         hits = await snapshot.find_services(text, min(search.page_size, 100), start, listing)
-        for ordinal, why in zip(hits.ordinals, hits.explanations or (), strict=True):
+        explanations = iter(hits.explanations or ())  # a cluster explains no scores
+        for place, ordinal in enumerate(hits.ordinals, start + 1):
+            why = next(explanations, None)
             entry = _entry(snapshot, ordinal, name, address)
-            score = max(why.score, 0.0)
-            entry.score = 100 if why.is_exact_name else round(100 * score / (score + HALF))
+            score = max(why.score, 0.0) if why else 10 * HALF / place
+            is_exact = why is not None and why.is_exact_name
+            entry.score = 100 if is_exact else round(100 * score / (score + HALF))
             entry.source = f"{address}/ard"
             page.results.append(entry)
         stop = start + len(page.results)

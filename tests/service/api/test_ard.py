@@ -15,11 +15,14 @@ import httpx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
 from service.api.routes import MAX_BODY
-from service.app import create_app
+from service.app import create_app, served_snapshot
+from service.conditions import Filters
+from service.engines.engine import Answer, Search
 from service.settings import Settings
 from tests.support.clients.published import CLIENTS, skip_without
 from tests.support.running import Build, Json, eventually, in_process, serve, service
@@ -205,6 +208,26 @@ def test_a_token_of_another_search_is_refused_with_its_name(client: httpx.Client
         QUERY | {"pageToken": ""},
     ):
         assert "pageToken" in error(client.post("/ard/search", json=body))
+
+
+def test_results_of_an_engine_that_explains_nothing_have_scores_by_their_places(
+    sample: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = create_app(Settings(artifacts=str(sample), max_lag=0))
+    with in_process(app) as client:
+        whole = search(client, pageSize=100)
+        engine = served_snapshot(app).engine
+        ranked = engine.search_services
+
+        async def search_unexplained(request: Search[Filters]) -> Answer:
+            return replace(await ranked(request), explanations=None)
+
+        monkeypatch.setattr(engine, "search_services", search_unexplained)
+        bare = search(client, pageSize=100)
+    assert ids(bare) == ids(whole)
+    scores = [each["score"] for each in bare["results"]]
+    assert scores[0] == 91
+    assert scores == sorted(scores, reverse=True)
 
 
 def test_other_registries_are_named_to_who_asks_for_referrals_only(named: httpx.Client) -> None:
