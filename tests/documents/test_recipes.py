@@ -48,6 +48,7 @@ ELSEWHERE = (
     "ratecard probe",
     "ratecard serve",
     "source",
+    "export",
 )
 """Commands that install, serve, or visit other hosts: these are read, and run by other tests."""
 KEY = f"0x{'1' * 64}"
