@@ -1,6 +1,6 @@
 """Demand: the shape of the payments that were credited to a service, or to one of its endpoints.
 
-Facts beside each other, none of them a verdict. The formulas are in docs/indexing.md#demand.
+Facts beside each other, none of them a verdict. The formulas are in docs/sources.md#demand.
 """
 
 from __future__ import annotations

@@ -22,13 +22,11 @@ from tests.support.running import ROOT, Build, eventually, serve, service
 
 DOCKERFILE = (ROOT / "Dockerfile").read_text().replace("\\\n", "")
 UNIT = (ROOT / "docs" / "ratecard.service").read_text()
-OPERATIONS = (ROOT / "docs" / "operations.md").read_text()
+RUN = (ROOT / "docs" / "run.md").read_text()
+REFERENCE = (ROOT / "docs" / "reference.md").read_text()
+COMPOSE = (ROOT / "docs" / "compose.yaml").read_text()
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
-UNITS = {"ratecard.service": UNIT} | {
-    name: text
-    for text in re.findall(r"```ini\n(.+?)```", OPERATIONS, re.DOTALL)
-    for name in re.findall(r"^# /etc/systemd/system/(\S+)$", text, re.MULTILINE)
-}
+UNITS = {path.name: path.read_text() for path in (ROOT / "docs").glob("ratecard*.*")}
 INTERPRETER = "/opt/ratecard/bin/python"
 
 analysed = pytest.mark.skipif(
@@ -145,7 +143,7 @@ def analyse(*arguments: str) -> subprocess.CompletedProcess[str]:
 def test_there_is_time_to_stop() -> None:
     (allowed,) = re.findall(r"^TimeoutStopSec=(\d+)$", UNIT, re.MULTILINE)
     assert DEFAULTS["timeout_graceful_shutdown"] < int(allowed)
-    (of_docker,) = re.findall(r"--stop-timeout (\d+) ", OPERATIONS)
+    (of_docker,) = re.findall(r"stop_grace_period: (\d+)s", COMPOSE)
     assert int(of_docker) == int(allowed)
 
 
@@ -167,7 +165,7 @@ def test_every_metric_is_documented_and_no_other(client: httpx.Client) -> None:
     client.get("/healthz")
     metrics = client.get("/metrics").text
     served = set(re.findall(r"^(ratecard_\w+)", metrics, re.MULTILINE))
-    described = set(re.findall(r"\bratecard_[a-z_]+", OPERATIONS))
+    described = set(re.findall(r"\bratecard_[a-z_]+", RUN + REFERENCE))
     assert described <= served | {name.removesuffix("_bucket") for name in served}
     parts = re.compile("_(bucket|count|sum)$")
     made_by_the_library = {name for name in served if name.endswith("_created")}

@@ -8,36 +8,20 @@ import re
 import tomllib
 from importlib.metadata import version
 from pathlib import Path
-from shutil import which
 from typing import Any
 
 import pytest
-from msgspec import Struct
-from msgspec.structs import fields
 
 import service
 from indexer.catalogue.records import read_record
 from indexer.catalogue_file import read_catalogue_file
 from indexer.cli.main import COMMANDS
-from indexer.cli.options import OptionText, described, written
-from indexer.options import (
-    BuildOptions,
-    ClusterOptions,
-    Limits,
-    Policy,
-    RankingOptions,
-    SourceOptions,
-)
-from indexer.payments.columns import COLUMNS
-from indexer.probing.options import ProbeOptions
 from service.api.documents.openapi import document
-from service.api.snapshots import SNAPSHOTS
 from service.app import ROUTES
-from service.cli import Parser
 from service.errors import STATUSES, RatecardError
 from service.http.metrics import SHARED_FOLDER
-from service.settings import Settings, as_text, describe, option, variable
-from service.web.pages import PAGES
+from service.settings import Settings, variable
+from tests.reference import render
 from tests.support.running import ROOT
 
 DOCUMENTS = {
@@ -45,34 +29,16 @@ DOCUMENTS = {
     for path in (ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md")))
 }
 README = DOCUMENTS["README.md"]
-API = DOCUMENTS["docs/api.md"]
-INDEXING = DOCUMENTS["docs/indexing.md"]
-SEARCH = DOCUMENTS["docs/search.md"]
 ARCHITECTURE = DOCUMENTS["docs/architecture.md"]
-OPERATIONS = DOCUMENTS["docs/operations.md"]
+RUN = DOCUMENTS["docs/run.md"]
 PROMISES = DOCUMENTS["docs/promises.md"]
-SETTINGS = DOCUMENTS["docs/settings.md"]
 CURRENT = {name: text for name, text in DOCUMENTS.items() if name != "CHANGELOG.md"}
 """The documents that describe this version only."""
 
-KEYS = [(kind, each) for kind in (SourceOptions, Policy) for each in described(kind)]
-"""Keys of a catalogue file."""
-OPTIONS = [
-    (kind, each)
-    for kind in (Limits, BuildOptions, RankingOptions, ClusterOptions, ProbeOptions)
-    for each in described(kind)
-    if each.flag
-]
-"""Options of the command line that set a field."""
 MAX_README = 150  # lines
+MAX_WORDS = 24_000
+MAX_MAP = 2_500  # words of the page for maintainers
 OPENAPI: dict[str, Any] = json.loads(document(""))
-PARAMETERS = {
-    parameter["name"]
-    for operations in OPENAPI["paths"].values()
-    for operation in operations.values()
-    for parameter in operation["parameters"]
-    if parameter["in"] == "query"
-}
 CONFIGURATION: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
 PROJECT: dict[str, Any] = CONFIGURATION["project"]
 TOOLS: dict[str, Any] = CONFIGURATION["tool"]
@@ -107,39 +73,20 @@ def anchors(text: str) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-def options_of(command: str) -> set[str]:
-    parser = Parser()
-    COMMANDS[command].add_options(parser)
-    return set(re.findall(r"--[a-z-]+", parser.format_usage()))
+def words(*names: str) -> int:
+    return sum(len(DOCUMENTS[name].split()) for name in names)
 
 
-def test_the_settings_document_has_the_table_of_the_declared_settings() -> None:
-    rows = "".join(
-        f"| `{variable(field.name)}` | `{option(field.name)}` | "
-        f"{'none' if field.default == '' else f'`{as_text(field.default)}`'} "
-        f"| {describe(field)} |\n"
-        for field in fields(Settings)
-    )
-    table = f"| variable | option | default | |\n|---|---|---|---|\n{rows}\n"
-    assert table in SETTINGS, f"docs/settings.md needs this table:\n{table}"
+def test_there_are_few_words_to_read() -> None:
+    assert words(*CURRENT) <= MAX_WORDS
+    assert words("docs/architecture.md") <= MAX_MAP
 
 
-@pytest.mark.parametrize(
-    "term",
-    [
-        *(route.path.replace("r:path", "r") for route in (*ROUTES, *SNAPSHOTS)),
-        *(route.path for route in PAGES if "{file" not in route.path),
-        *sorted(PARAMETERS),
-    ],
-)
-def test_the_api_document_has_every_path_and_parameter(term: str) -> None:
-    assert f"`{term}`" in API
+def test_the_reference_is_what_the_code_says() -> None:
+    assert DOCUMENTS["docs/reference.md"] == render(), "run `python -m tests.reference`"
 
 
-def test_the_api_document_has_every_code_with_its_status() -> None:
-    rows = re.findall(r"^\| (\d{3}) \| ((?:`\w+`(?:, )?)+) \|", API, re.MULTILINE)
-    documented = [(code, int(status)) for status, codes in rows for code in quoted(codes)]
-    assert sorted(documented) == sorted(STATUSES.items())
+def test_every_code_of_an_error_has_a_status() -> None:
     assert codes(RatecardError) <= STATUSES.keys()
 
 
@@ -152,57 +99,17 @@ def test_the_openapi_document_has_every_path() -> None:
     assert undescribed == {"/openapi.json", "/llms.txt", "/metrics", "/.well-known/ard.json"}
 
 
-@pytest.mark.parametrize("column", sorted(name for names in COLUMNS.values() for name in names))
-def test_the_indexing_document_has_every_column_of_payments(column: str) -> None:
-    assert f"`{column}`" in INDEXING
-
-
-@pytest.mark.parametrize("name", COMMANDS)
-def test_the_indexing_document_has_every_command_with_its_options(name: str) -> None:
-    (*_, synopsis) = re.findall(rf"^\$ ratecard {name} (?:.|\n(?!\$|```))+", INDEXING, re.MULTILINE)
-    assert set(re.findall(r"--[a-z-]+", synopsis)) == options_of(name)
-    explained = {word for text in quoted(INDEXING + SEARCH) for word in text.split()}
-    assert options_of(name) <= explained
-
-
-def row(kind: type[Struct], each: OptionText, name: str) -> str:
-    """Return the row of a table that describes a field by its default and its docstring."""
-    (default,) = (field.default for field in fields(kind) if field.name == each.name)
-    text = written(each.name, default)
-    cells = [f"`{name}`", f"`{text}`" if text else "", each.text]
-    return re.sub(" +", " ", f"| {' | '.join(cells)} |")
-
-
-@pytest.mark.parametrize(("kind", "key"), KEYS)
-def test_the_indexing_document_describes_each_key_as_its_type_does(
-    kind: type[Struct], key: OptionText
-) -> None:
-    assert row(kind, key, key.name) in without_links(INDEXING)
-    assert not key.flag or f"`{key.flag}`" in INDEXING
-
-
-@pytest.mark.parametrize(("kind", "option"), OPTIONS)
-def test_the_indexing_document_describes_each_option_as_its_type_does(
-    kind: type[Struct], option: OptionText
-) -> None:
-    assert row(kind, option, option.flag) in without_links(INDEXING)
-
-
-def test_the_catalogue_files_of_the_indexing_document_are_valid(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("name", ["docs/run.md", "docs/sources.md"])
+def test_catalogue_files_are_valid(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PAYAI_KEY", "Bearer 1")
     path = tmp_path / "catalogue.toml"
-    names = []
-    for text in re.findall(r"^```toml\n(.*?)^```$", INDEXING, re.MULTILINE | re.DOTALL):
+    files = re.findall(r"^```toml\n(.*?)^```$", DOCUMENTS[name], re.MULTILINE | re.DOTALL)
+    assert files
+    for text in files:
         path.write_text(text)
-        names.append([source.name for source in read_catalogue_file(str(path)).sources])
-    assert sorted(names) == [
-        ["directory"],
-        ["manifest"],
-        ["own", "payai", "payments"],
-        ["weather", "partners"],
-    ]
+        assert read_catalogue_file(str(path)).sources
 
 
 def test_the_readme_has_every_command() -> None:
@@ -237,8 +144,8 @@ def test_the_architecture_document_has_the_layers_of_the_import_contracts(packag
     assert cells == [layer.split(" | ") for layer in layers]
 
 
-def test_the_operations_document_has_the_folder_of_shared_metrics() -> None:
-    assert f"`{SHARED_FOLDER}`" in OPERATIONS
+def test_the_page_of_operators_has_the_folder_of_shared_metrics() -> None:
+    assert f"`{SHARED_FOLDER}`" in RUN
 
 
 def test_each_promise_names_tests_that_exist() -> None:
@@ -291,43 +198,11 @@ def test_every_file_and_every_name_in_a_file_exists(name: str) -> None:
             body = getattr(definitions[0], "body", [])
 
 
-@pytest.mark.parametrize("name", ["README.md", "docs/indexing.md"])
+@pytest.mark.parametrize("name", ["README.md", "docs/sources.md"])
 def test_the_smallest_record_is_a_record(name: str) -> None:
     pattern = r'^```json\n\[?(\{"id".+?)\]?\n```'
     (record,) = re.findall(pattern, DOCUMENTS[name], re.MULTILINE | re.DOTALL)
     assert read_record(record.encode()).id == "tidewatch-example"
-
-
-@pytest.mark.skipif(not (which("jq") and which("curl")), reason="needs curl and jq")
-def test_the_snippets_of_the_readme_run(
-    sample: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    (tmp_path / "artifacts").symlink_to(sample)
-    monkeypatch.chdir(tmp_path)
-    snippets = re.findall(r"^```python\n(.+?)```", README, re.MULTILINE | re.DOTALL)
-    assert len(snippets) == 2
-    for snippet in snippets:
-        exec(snippet, {})  # noqa: S102  # the README's own
-    assert re.match(r"\d+ \['", capsys.readouterr().out)
-
-
-def test_the_snippets_for_python_run(
-    sample: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    (tmp_path / "artifacts").symlink_to(sample)
-    monkeypatch.chdir(tmp_path)
-    section = API.partition("\n## From Python\n")[2].partition("\n## ")[0]
-    snippets = re.findall(r"^```python\n(.+?)```", section, re.MULTILINE | re.DOTALL)
-    assert len(snippets) == 3
-    for snippet in snippets:
-        exec(snippet, {})  # noqa: S102  # the document's own
-        assert "-example" in capsys.readouterr().out
 
 
 def _functions(path: Path) -> set[str]:

@@ -1,4 +1,4 @@
-"""docs/mcp.md and docs/server.json name what the server has."""
+"""docs/use.md and docs/server.json name what the server has."""
 
 from __future__ import annotations
 
@@ -16,8 +16,7 @@ from service.mcp.server import find_and_call
 from tests.support.clients.mcp import run_client
 from tests.support.running import ROOT
 
-PAGE = (ROOT / "docs/mcp.md").read_text()
-API = (ROOT / "docs/api.md").read_text()
+PAGE = (ROOT / "docs/use.md").read_text().partition("\n## Over MCP\n")[2].partition("\n## ")[0]
 
 
 def test_the_document_has_every_tool_with_its_arguments(sample: Path) -> None:
@@ -28,7 +27,6 @@ def test_the_document_has_every_tool_with_its_arguments(sample: Path) -> None:
 
 
 def test_the_documents_have_the_path_the_prompt_and_the_limit() -> None:
-    assert "`/mcp`" in API
     assert "`/mcp`" in PAGE
     assert f"`{find_and_call.__name__}`" in PAGE
     assert f"{MAX_BODY // 1024} KiB" in PAGE
