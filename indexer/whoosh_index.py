@@ -8,7 +8,9 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Iterator
+from concurrent.futures import Future
 from contextlib import suppress
+from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -17,13 +19,12 @@ import msgspec
 from whoosh import index
 from whoosh.analysis import Analyzer, Token
 from whoosh.fields import ID, STORED, TEXT, Schema
-from whoosh.qparser import FieldsPlugin, MultifieldParser
 
-from indexer.errors import IndexerError, Misuse
+from indexer.errors import IndexerError
 from indexer.intake.fingerprint import hash_program
-from indexer.text import shorten
+from indexer.processes.pool import wait_for
 from service.arrays.texts import Records
-from service.artifacts.publishing import WHOOSH
+from service.artifacts.publishing import STAGING, WHOOSH
 from service.search.analysis import name_key, term_of, words_of
 from service.snapshot.manifest import hash_file
 from service.snapshot.publication import SNAPSHOTS
@@ -31,7 +32,6 @@ from service.snapshot.publication import SNAPSHOTS
 STATE = "STATE"  # a file with the snapshot, and with a hash of the other files and of the program
 FIELDS = ("name", "description", "category")
 """The fields that are analysed; a word without a field is searched in all of them."""
-_INCOMPLETE = re.compile(r"(?:^|\()\s*(AND|OR)\b|\b(AND|OR|NOT)\s*(?:\)|$)|\b\w+:(?=[\s)]|$)")
 
 
 class IndexedTexts(msgspec.Struct):
@@ -48,39 +48,56 @@ class TermAnalyzer(Analyzer):  # type: ignore[misc]  # Whoosh is untyped
 
     def __call__(self, text: str, mode: str, *, tokenize: bool = True, **_: Any) -> Iterator[Token]:
         """Yield the terms of a text; a pattern, not tokenised, is only folded."""
-        for word in words_of(text) if tokenize else ():
-            if mode == "index" or not word.redundant:
-                yield Token(text=term_of(word.text), boosts=True)
         if not tokenize:
             yield Token(text=re.sub("[^*?]+", lambda part: name_key(part[0]), text))
+            return
+        token = Token(boosts=True)  # reused, as those of Whoosh's own analysers
+        words = [word.text for word in words_of(text) if mode == "index" or not word.redundant]
+        for token.text in map(_term_of, words):
+            yield token
 
 
+_term_of = lru_cache(maxsize=1 << 15)(term_of)
+_decode, _encode = msgspec.json.Decoder(IndexedTexts).decode, msgspec.json.Encoder().encode
 TEXT_FIELD = TEXT(analyzer=TermAnalyzer(), phrase=False)
 SCHEMA = Schema(id=ID(unique=True, stored=True), hash=STORED, **dict.fromkeys(FIELDS, TEXT_FIELD))
 
 
-def update_whoosh_index(artifacts: Path, snapshot_id: str) -> list[str]:
-    """Bring the index up to date with a published snapshot, under the lock; returns notes.
-
-    The index is written anew if it is not whole, or has more deleted documents than others.
-    """
-    folder = artifacts / WHOOSH
+def update_whoosh_index(
+    artifacts: Path, snapshot_id: str, drafted: Future[str] | None = None
+) -> list[str]:
+    """Put the drafted index of a published snapshot in place, in `stage`; returns notes."""
+    folder, draft = artifacts / WHOOSH, artifacts / STAGING / WHOOSH
+    if drafted is None and _read_state(folder) == snapshot_id:
+        return []
+    snapshot = artifacts / SNAPSHOTS / snapshot_id
     try:
-        if (state := _read_state(folder)) == snapshot_id:
-            return []
-        whoosh = index.open_dir(str(folder), schema=SCHEMA) if state else None
+        fault = wait_for(drafted) if drafted else draft_whoosh_index(artifacts, snapshot)
+        if not fault:
+            (draft / STATE).write_text(f"{snapshot_id} {_hash(draft)}")
+            with suppress(FileNotFoundError):
+                folder.rename(draft.with_name("earlier whoosh"))
+            draft.rename(folder)
+    except (OSError, IndexerError) as error:
+        fault = str(error)
+    return [f"{folder}: the Whoosh index is not written: {fault}; build again"] if fault else []
+
+
+def draft_whoosh_index(artifacts: Path, snapshot: Path) -> str:
+    """Write an index in the staging folder, from a copy of a whole one; returns a fault, or ""."""
+    draft = artifacts / STAGING / WHOOSH
+    try:
+        with suppress(OSError):
+            shutil.copytree(artifacts / WHOOSH, draft)
+        whoosh = index.open_dir(str(draft), schema=SCHEMA) if _read_state(draft) else None
         if whoosh is None or whoosh.doc_count_all() > 2 * whoosh.doc_count():
-            if folder.is_symlink() or folder.is_file():
-                folder.unlink()
-            shutil.rmtree(folder, ignore_errors=True)
-            folder.mkdir()
-            whoosh = index.create_in(str(folder), SCHEMA)
-        (folder / STATE).unlink(missing_ok=True)
-        _update(whoosh, artifacts / SNAPSHOTS / snapshot_id)
-        (folder / STATE).write_text(f"{snapshot_id} {_hash(folder)}")
+            shutil.rmtree(draft, ignore_errors=True)
+            draft.mkdir(parents=True)
+            whoosh = index.create_in(str(draft), SCHEMA)
+        _update(whoosh, snapshot)
     except Exception as error:  # noqa: BLE001  # Whoosh raises any; the snapshot is published
-        return [f"{folder}: the Whoosh index is not written: {error}; build again"]
-    return []
+        return str(error) or repr(error)
+    return ""
 
 
 def _update(whoosh: Any, snapshot: Path) -> None:
@@ -89,8 +106,8 @@ def _update(whoosh: Any, snapshot: Path) -> None:
     with whoosh.searcher() as searcher, whoosh.writer() as writer:
         known = {each["id"]: each["hash"] for each in searcher.reader().all_stored_fields()}
         for ordinal in range(len(records)):
-            texts = msgspec.json.decode(records.view(ordinal), type=IndexedTexts)
-            digest = sha256(msgspec.json.encode(texts)).digest()
+            texts = _decode(records.view(ordinal))
+            digest = sha256(_encode(texts)).digest()
             if known.get(texts.id) == digest:
                 del known[texts.id]
             else:
@@ -121,22 +138,3 @@ def _read_state(folder: Path) -> str:
 def _hash(folder: Path) -> str:
     files = {path.name: hash_file(path).sha256 for path in folder.iterdir() if path.name != STATE}
     return sha256(repr((hash_program(), sorted(files.items()))).encode()).hexdigest()
-
-
-def parse_query(text: str) -> Any:
-    """Parse a query in the language of Whoosh; raises Misuse for what the index cannot answer."""
-    name = f"{shorten(text)!r} is no query"
-    if '"' in text:
-        raise Misuse(f"{name}: the index has no phrases; write the words without double quotes")
-    if text.count("(") != text.count(")") or _INCOMPLETE.search(text):
-        raise Misuse(f"{name}: a parenthesis is missing, or a word beside AND, OR, NOT or a field")
-    parser = MultifieldParser(FIELDS, SCHEMA)
-    parser.replace_plugin(FieldsPlugin(remove_unknown=False))
-    try:
-        query = parser.parse(text)
-        fields = {leaf.field() for leaf in query.leaves()}
-    except Exception as error:  # the parsers of the distributions raise any where a text is odd
-        raise Misuse(f"{name}: {error}") from error
-    if unknown := fields - {None, "id", *FIELDS}:
-        raise Misuse(f"{name}: no field {shorten(min(unknown))!r}; id, {', '.join(FIELDS)} are")
-    return query

@@ -14,6 +14,7 @@ from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.routing import Route
 
+from service.api.ard import ARD
 from service.api.discovery import DISCOVERY
 from service.api.documents.llms import get_llms
 from service.api.documents.openapi import get_openapi
@@ -68,6 +69,7 @@ ROUTES = [  # the most used first: each route before another one costs its reque
     OperationRoute("/v1/ecosystem/transactions", get_transactions, GetRecentTransactions),
     OperationRoute("/v1/ecosystem/stats", get_stats, GetEcosystemStats),
     *DISCOVERY,
+    *ARD,
     Route("/healthz", get_health),
     Route("/readyz", get_readiness),
     Route("/metrics", get_metrics),

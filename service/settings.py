@@ -16,7 +16,9 @@ HOSTS_EXAMPLE = (
     "write names, IPv4 addresses or [IPv6] addresses, with or without a port, separated by commas: "
     "catalogue.example,127.0.0.1:8000,[::1]"
 )
+FQDN = r"(?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z](?:[a-z0-9-]{0,61}[a-z0-9])"
 _host = re.compile(r"(?:\[[0-9a-f:]+\]|[a-z0-9_-]+(?:\.[a-z0-9_-]+)*)(?::[0-9]{1,5})?")
+_registry = re.compile(rf"https?://({FQDN})(?::[0-9]{{1,5}})?(?:/[!-~]*)?")
 
 
 class Settings(Struct, frozen=True, kw_only=True):
@@ -52,6 +54,13 @@ class Settings(Struct, frozen=True, kw_only=True):
         str,
         Meta(description="names of hosts, separated by commas, whose requests `/mcp` answers"),
     ] = "localhost,127.0.0.1,[::1]"
+    ard_registries: Annotated[
+        str,
+        Meta(
+            description="addresses of searches of other ARD registries, with commas, to refer to: "
+            "https://registry.example/search"
+        ),
+    ] = ""
     opensearch_url: Annotated[
         str,
         Meta(
@@ -71,6 +80,7 @@ class Settings(Struct, frozen=True, kw_only=True):
         for field in fields(self):
             _convert(field, getattr(self, field.name), strict=True)
         parse_hosts(self.mcp_hosts)
+        parse_registries(self.ard_registries)
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Self:
@@ -91,6 +101,17 @@ def parse_hosts(hosts: str) -> list[str]:
         if not _host.fullmatch(name):
             raise ValueError(f"{variable('mcp_hosts')}: `{name[:100]}` is no host; {HOSTS_EXAMPLE}")
     return names
+
+
+def parse_registries(addresses: str) -> dict[str, str]:
+    """Return the hosts of `ard_registries` by address; raises ValueError for what is no address."""
+    hosts = {}
+    for address in filter(None, map(str.strip, addresses.split(","))):
+        if not (match := _registry.fullmatch(address)):
+            reason = "is no address of a registry; write https://registry.example/search"
+            raise ValueError(f"{variable('ard_registries')}: `{address[:100]}` {reason}")
+        hosts[address] = match[1]
+    return hosts
 
 
 def _convert(field: FieldInfo, value: object, *, strict: bool) -> Any:

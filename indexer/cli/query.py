@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from typing import Any
 
 import msgspec
 from msgspec import Struct
+from whoosh.qparser import FieldsPlugin, MultifieldParser
 
 from indexer.cli.options import Command, add_artifacts_option
 from indexer.cli.terminal import answer
-from indexer.errors import IndexerError
+from indexer.errors import IndexerError, Misuse
 from indexer.text import shorten
-from indexer.whoosh_index import open_whoosh_index, parse_query
+from indexer.whoosh_index import FIELDS, SCHEMA, open_whoosh_index
 from service.errors import REBUILD
 from service.snapshot.snapshot import Snapshot, open_snapshot
 
@@ -32,6 +34,7 @@ class QueryMatches(Struct):
     services: list[Match]
 
 
+_INCOMPLETE = re.compile(r"(?:^|\()\s*(AND|OR)\b|\b(AND|OR|NOT)\s*(?:\)|$)|\b\w+:(?=[\s)]|$)")
 STEMS = "; patterns are compared with the stems of words: `forecast*` finds forecasting"
 
 _match = msgspec.json.Decoder(Match)
@@ -70,6 +73,25 @@ def run(options: argparse.Namespace) -> int:
         each.id if options.ids else f"{each.id:<{width}}  {shorten(each.name)}" for each in shown
     ]
     return answer("\n".join(lines))
+
+
+def parse_query(text: str) -> Any:
+    """Parse a query in the language of Whoosh; raises Misuse for what the index cannot answer."""
+    name = f"{shorten(text)!r} is no query"
+    if '"' in text:
+        raise Misuse(f"{name}: the index has no phrases; write the words without double quotes")
+    if text.count("(") != text.count(")") or _INCOMPLETE.search(text):
+        raise Misuse(f"{name}: a parenthesis is missing, or a word beside AND, OR, NOT or a field")
+    parser = MultifieldParser(FIELDS, SCHEMA)
+    parser.replace_plugin(FieldsPlugin(remove_unknown=False))
+    try:
+        query = parser.parse(text)
+        fields = {leaf.field() for leaf in query.leaves()}
+    except Exception as error:  # the parsers of the distributions raise any where a text is odd
+        raise Misuse(f"{name}: {error}") from error
+    if unknown := fields - {None, "id", *FIELDS}:
+        raise Misuse(f"{name}: no field {shorten(min(unknown))!r}; id, {', '.join(FIELDS)} are")
+    return query
 
 
 def _search(snapshot: Snapshot, options: argparse.Namespace, query: Any) -> list[str]:

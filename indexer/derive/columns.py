@@ -21,8 +21,8 @@ from service.arrays.container import Arrays, ArraysWriter, open_arrays, writing_
 from service.conditions import ENDPOINT_KEYS, SERVICE_KEYS
 from service.search.postings import Integers
 
-STRUCT_CODES = {"b1": "?", "i4": "i", "i8": "q", "u4": "I", "u8": "Q", "f8": "d"}
-"""Codes of `struct` by those of NumPy."""
+STRUCT_CODES = {"b1": "?", "i4": "4s", "i8": "q", "u4": "I", "u8": "Q", "f8": "d"}
+"""Codes of `struct` by those of NumPy; the number of a string is packed."""
 EMPTY = 0
 """The number of the empty string."""
 CHUNK = 1 << 16

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
-from itertools import chain, count
+from itertools import count
 from math import nan
 from pathlib import Path
+from struct import Struct
 
 import msgspec
 import numpy as np
@@ -40,11 +41,11 @@ from indexer.encoder.encoding import TextEncoder
 from indexer.intake.findings import Address, find_address
 from indexer.record_store import Keys
 from indexer.resources.assets import mainnet_prices
-from indexer.text import is_own_text
 from indexer.untrusted import string_of
 from service.arrays.container import Arrays
 from service.arrays.texts import text_hash
 from service.conditions import ENDPOINT_KEYS, SERVICE_KEYS
+from service.schema.listings import Advice
 from service.schema.values import NULL
 from service.search.analysis import term_of, words_of
 from service.search.semantic.vectors import Rows
@@ -52,20 +53,32 @@ from service.search.semantic.vectors import Rows
 NO_ADDRESS = Address(0, 0)
 
 _service, _endpoint, _price_range = map(packer, (SERVICE, ENDPOINT, PRICE_RANGE))
+_number = Struct("<i")
 _keys = {
     name: lru_cache(maxsize=1024)(key) for name, key in {**SERVICE_KEYS, **ENDPOINT_KEYS}.items()
 }
 
 
-class Tokens(dict[str, tuple[int, ...]]):
-    """The tokens of each piece of text between blanks; `numbers` has those of the strings."""
+class NumberedStrings(defaultdict[str, bytes]):
+    """The packed numbers of strings, in the order in which they came first; EMPTY is of ""."""
 
-    def __init__(self, numbers: Mapping[str, int]) -> None:
+    def __init__(self) -> None:
+        super().__init__(map(_number.pack, count(EMPTY + 1)).__next__, {"": _number.pack(EMPTY)})
+
+    def table(self) -> Ragged:
+        """Return the strings by number."""
+        return ragged_texts([string.encode() for string in self])
+
+
+class Tokens(dict[str, bytes]):
+    """The packed tokens of each piece of text between blanks; `numbers` has those of strings."""
+
+    def __init__(self, numbers: Mapping[str, bytes]) -> None:
         self._numbers = numbers
 
-    def __missing__(self, piece: str) -> tuple[int, ...]:
+    def __missing__(self, piece: str) -> bytes:
         words = words_of(piece)
-        tokens = self[piece] = tuple(self._numbers[_entry_of(word.text)] for word in words)
+        tokens = self[piece] = b"".join([self._numbers[_entry_of(word.text)] for word in words])
         return tokens
 
 
@@ -81,8 +94,7 @@ class TextWriter:
     def add(self, contents: Sequence[str]) -> None:
         """Add the next document, by a text for each field, of which the first is its title."""
         for tokens, text in zip(self._fields.values(), contents, strict=True):
-            pieces = map(self._of_piece, text.split()) if text else ()  # as most of some fields
-            tokens.add_numbers(chain.from_iterable(pieces))
+            tokens.add(b"".join(map(self._of_piece, text.split())))
         if self._encoder is not None:
             self._encoder.add(contents[0], contents[1])
         self._count += 1
@@ -96,17 +108,6 @@ class TextWriter:
         if self._encoder is None:
             return np.empty((self._count, 0), np.int8)
         return self._encoder.encoded()
-
-
-class NumberedStrings(defaultdict[str, int]):
-    """Numbers of strings in the order in which they came first; EMPTY for the empty one."""
-
-    def __init__(self) -> None:
-        super().__init__(count(EMPTY + 1).__next__, {"": EMPTY})
-
-    def table(self) -> Ragged:
-        """Return the strings by number."""
-        return ragged_texts([string.encode() for string in self])
 
 
 class Extractor:
@@ -180,11 +181,10 @@ class Extractor:
 
     def _add_values(self, kind: str, values: Mapping[str, Collection[str]]) -> None:
         """Add the numbers of the values of facets; of several spellings of one the last counts."""
+        numbers = self._numbers
         for name, own in values.items():
-            distinct = own
-            if len(own) > 1:
-                distinct = {_keys[name](value): value for value in own}.values()
-            self._runs[f"{kind}.{name}"].add_numbers([self._numbers[value] for value in distinct])
+            distinct = {_keys[name](each): each for each in own}.values() if len(own) > 1 else own
+            self._runs[f"{kind}.{name}"].add(b"".join([numbers[each] for each in distinct]))
 
     def _add_price_ranges(self, prices: Iterable[IndexedPrice]) -> None:
         ranges: dict[str, tuple[float, float]] = {}
@@ -209,16 +209,17 @@ class Extractor:
             pay_to = "" if endpoint.pay_to is NULL else string_of(endpoint.pay_to)
             compared = price.compared
             address = find_address(endpoint.url) or NO_ADDRESS
+            advice = endpoint.advice
             payers = 0 if quality is None else int(quality.l30_days_unique_payers)
             self._endpoints += _endpoint.pack(
                 own_start,
                 start,
                 any(each is not NULL for each in added),
-                is_own_text(endpoint.description, endpoint.url),
+                not advice & Advice.NO_TEXT,
                 endpoint_key(endpoint.url, endpoint.method, tool),
                 text_hash(endpoint.url),
                 *address,
-                endpoint.advice,
+                advice,
                 float(compared) if compared else nan,
                 min(MAX_PAYERS, payers),
                 numbers[price.network],

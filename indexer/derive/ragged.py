@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -83,24 +83,18 @@ def ragged_texts(texts: Sequence[bytes]) -> Ragged:
 
 
 class RaggedWriter:
-    """Collects rows of items of one plain type: int32 numbers, or others as their bytes."""
+    """Collects rows of items of one plain type, as their bytes."""
 
     def __init__(self, dtype: npt.DTypeLike) -> None:
         self._dtype = np.dtype(dtype)
-        self._sizes, self._numbers, self._bytes = array("I"), array("i"), bytearray()
+        self._sizes, self._bytes = array("I"), bytearray()
 
     def add(self, items: bytes) -> None:
-        """Add the next row, as the bytes of its items."""
-        self._sizes.append(len(items) // self._dtype.itemsize)
+        """Add the next row."""
+        self._sizes.append(len(items))
         self._bytes += items
-
-    def add_numbers(self, numbers: Iterable[int]) -> None:
-        """Add the next row of int32 numbers."""
-        before = len(self._numbers)
-        self._numbers.extend(numbers)
-        self._sizes.append(len(self._numbers) - before)
 
     def rows(self) -> Ragged:
         """Return a copy of the rows so far."""
-        items = np.frombuffer(bytes(self._bytes) or self._numbers.tobytes(), self._dtype)
-        return Ragged(np.asarray(self._sizes, np.uint32).copy(), items)
+        sizes = np.asarray(self._sizes, np.uint32) // self._dtype.itemsize
+        return Ragged(sizes.astype(np.uint32), np.frombuffer(bytes(self._bytes), self._dtype))

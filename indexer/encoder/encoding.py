@@ -27,6 +27,8 @@ from service.search.semantic.vectors import Floats, Rows
 
 MOST_PIECES = 512
 """Pieces of a text that are encoded, the first: of a longer one they say what it is about."""
+PIECE_SIZE = 4
+"""Bytes of the number of a piece, a native int32."""
 BATCH = 4096  # texts
 TITLE_WEIGHT = 0.6
 """Weight of the name of a service, or the path of an endpoint, beside the whole text."""
@@ -46,17 +48,17 @@ class TextEncoder:
 
     def __init__(self, folder: Path) -> None:
         self._numbers, self._vectors = open_pieces(folder)
-        self._pieces = array("i")
+        self._pieces = bytearray()
         self._titles, self._texts = array("i"), array("i")  # counts of pieces
         self._encoded: list[Rows] = []
 
     def add(self, title: str, text: str) -> None:
         """Add a document."""
-        start = len(self._pieces)
-        self._add_pieces(title, start)
-        self._titles.append(len(self._pieces) - start)
-        self._add_pieces(text, start)
-        self._texts.append(len(self._pieces) - start)
+        pieces = self._pieces_of(title)
+        self._titles.append(len(pieces) // PIECE_SIZE)
+        pieces = (pieces + self._pieces_of(text))[: MOST_PIECES * PIECE_SIZE]
+        self._texts.append(len(pieces) // PIECE_SIZE)
+        self._pieces += pieces
         if len(self._texts) == BATCH:
             self._flush()
 
@@ -65,16 +67,11 @@ class TextEncoder:
         self._flush()
         return np.concatenate(self._encoded)
 
-    def _add_pieces(self, text: str, start: int) -> None:
-        pieces, stop = self._pieces, start + MOST_PIECES
-        for chunk in text.split():
-            pieces.extend(self._numbers[chunk])
-            if len(pieces) >= stop:
-                del pieces[stop:]
-                break
+    def _pieces_of(self, text: str) -> bytes:
+        return b"".join(map(self._numbers.__getitem__, text.split()))[: MOST_PIECES * PIECE_SIZE]
 
     def _flush(self) -> None:
-        pieces = np.array(self._pieces, np.int32)
+        pieces = np.frombuffer(bytes(self._pieces), np.int32)
         titles, texts = np.array(self._titles, np.int64), np.array(self._texts, np.int64)
         starts = np.cumsum(texts) - texts
         title = quantise_rows(self._sum(pieces, starts, titles))
@@ -108,14 +105,14 @@ def open_pieces(folder: Path) -> tuple[PieceNumbers, npt.NDArray[np.int32]]:
     return PieceNumbers(encoder.numbers), scale_rows(encoder.rows, encoder.scales)
 
 
-class PieceNumbers(dict[str, tuple[int, ...]]):
-    """The numbers of the word pieces of a text without blanks."""
+class PieceNumbers(dict[str, bytes]):
+    """The numbers of the word pieces of a text without blanks, packed."""
 
     def __init__(self, numbers: Mapping[str, int]) -> None:
         self._of_word = lru_cache(CACHED_PIECES)(partial(word_pieces, numbers))
 
-    def __missing__(self, text: str) -> tuple[int, ...]:
-        pieces = tuple(chain.from_iterable(self.words_of(text)))
+    def __missing__(self, text: str) -> bytes:
+        pieces = array("i", chain.from_iterable(self.words_of(text))).tobytes()
         if len(text) <= LONGEST_CACHED:
             if len(self) == CACHED_PIECES:
                 self.clear()

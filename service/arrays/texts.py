@@ -7,9 +7,11 @@ commas, and NAME.offsets the byte at which each begins, and one more would.
 from __future__ import annotations
 
 import mmap
+from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from hashlib import blake2b
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,9 @@ from service.arrays.container import (
     open_arrays,
     writing_arrays,
 )
+
+BATCH = 64
+"""Texts that are written at a time: few enough for the largest, and most are short."""
 
 
 class Texts:
@@ -72,18 +77,19 @@ class Texts:
 
 def write_texts(writer: ArraysWriter, name: str, texts: Iterable[bytes]) -> int:
     """Stream the texts of a `Texts`; returns their count."""
+    offsets = array("q", [0])
 
     def joined() -> Iterator[bytes]:
-        comma = b""
-        for text in texts:
-            yield comma + text
+        remaining, comma = iter(texts), b""
+        while batch := [*islice(remaining, BATCH)]:
+            yield comma + b",".join(batch)
             comma = b","
+            for text in batch:
+                offsets.append(offsets[-1] + len(text) + 1)
 
-    sizes = writer.stream(f"{name}.texts", joined())
-    offsets = np.cumsum([0, *sizes])
-    offsets[1:] += 1  # the comma that follows is a part of the next piece
-    writer.write(f"{name}.offsets", narrow(offsets))
-    return len(sizes)
+    writer.stream(f"{name}.texts", joined())
+    writer.write(f"{name}.offsets", narrow(np.asarray(offsets)))
+    return len(offsets) - 1
 
 
 class Records(Texts):

@@ -11,11 +11,12 @@ from service.errors import MethodNotAllowed, RatecardError
 from service.http.context import context_of
 from service.http.responses import no_store, root_of
 from service.schema.discovery import PREFIXES, DiscoveryError
-from service.schema.status import ErrorBody, ErrorEnvelope
+from service.schema.status import ArdError, ErrorBody, ErrorEnvelope
 
 GET_METHODS = "GET, HEAD, OPTIONS"
 POST_METHODS = "POST, OPTIONS"
 DISCOVERY = tuple(f"{prefix or '/discovery'}/" for prefix in PREFIXES)
+ARD = "/ard/"
 ERROR_TYPES = {404: "not_found", 500: "internal_server_error", 503: "service_unavailable"}
 """Types of errors of the hosted discovery API by status; 400 and 405 are `invalid_request`."""
 
@@ -23,8 +24,8 @@ ERROR_TYPES = {404: "not_found", 500: "internal_server_error", 503: "service_una
 def error_response(request: Request, error: RatecardError) -> Response:
     """Respond with an error: JSON, or for a browser the page of the context's `error_page`.
 
-    API paths answer browsers in JSON, too. Errors of the discovery API have the shapes that x402
-    clients read.
+    API paths answer browsers in JSON, too. Errors of the discovery API and of ARD have the shapes
+    that their clients read.
     """
     scope, context = request.scope, context_of(request)
     headers: dict[str, str] = {}
@@ -33,16 +34,17 @@ def error_response(request: Request, error: RatecardError) -> Response:
     if isinstance(error, MethodNotAllowed):
         headers["allow"] = methods_of(scope["route"])
     path: str = scope["path"]
-    is_discovery = path.removeprefix(scope.get("root_path", "")).startswith(DISCOVERY)
+    own_path = path.removeprefix(scope.get("root_path", ""))
+    is_discovery, is_ard = own_path.startswith(DISCOVERY), own_path.startswith(ARD)
     is_operation = getattr(scope.get("route"), "path", "") in context.api_paths
-    is_api = is_discovery or is_operation or "/v1/" in path
+    is_api = is_discovery or is_ard or is_operation or "/v1/" in path
     if context.error_page and not is_api and "text/html" in request.headers.get("accept", ""):
         page = context.error_page(request, error)
         page.headers.update({"cache-control": "no-store"} | headers)
         return page
     # A message may quote a lone surrogate, which cannot be encoded.
     message = error.message(root_of(scope)).encode("utf-8", "replace").decode()
-    envelope = _discovery_error if is_discovery else _envelope
+    envelope = _discovery_error if is_discovery else _ard_error if is_ard else _envelope
     return no_store(msgspec.json.encode(envelope(error, message)), error.status, headers)
 
 
@@ -55,6 +57,11 @@ def _discovery_error(error: RatecardError, message: str) -> DiscoveryError:
     return DiscoveryError(
         error=message, error_type=kind, error_message=message, parameter=error.parameter
     )
+
+
+def _ard_error(error: RatecardError, message: str) -> ArdError:
+    code = "INVALID_ARGUMENT" if error.status < 500 else "INTERNAL_ERROR"
+    return ArdError("NOT_FOUND" if error.status == 404 else code, message)
 
 
 def path_not_found() -> RatecardError:

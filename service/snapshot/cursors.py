@@ -20,17 +20,17 @@ def cursor_prefix(snapshot_id: str, search: object) -> str:
     return f"{snapshot_id}.{digest}."
 
 
-def parse_cursor(cursor: str | None, prefix: str) -> int:
-    """Return the start of the page that a cursor means, 0 without one."""
+def parse_cursor(cursor: str | None, prefix: str, name: str = "cursor") -> int:
+    """Return the start of the page that a cursor means, 0 without one; `name` is the parameter."""
     if cursor is None:
         return 0
     match = _cursor.fullmatch(cursor)
     if match is None:
-        reason = "is not a cursor; take the one of the last response"
+        reason = f"is no {name}; take the one of the last response"
     elif not prefix.startswith(match[1]):
-        reason = "is of another snapshot, as the catalogue has changed; search again without cursor"
+        reason = "is of another snapshot, as the catalogue has changed; search again without it"
     elif not cursor.startswith(prefix):
         reason = "is of another query or other filters; repeat those that it came with"
     else:
         return int(match[2])
-    raise InvalidParameter("cursor", f"cursor {reason}")
+    raise InvalidParameter(name, f"{name} {reason}")

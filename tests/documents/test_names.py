@@ -13,7 +13,7 @@ import service
 REASONS = {
     "BATCH": "rows or texts that a module handles at a time, measured for each",
     "BUFFER": "bytes of the buffer of a file, measured for each",
-    "MAX_BODY": "bytes of an example of a seller, and of a request to the MCP server",
+    "MAX_BODY": "bytes of an example of a seller, and of the body of a request",
     "MAX_DESCRIPTION": "characters of a parameter, of a listing, and of a text for a model",
     "MAX_NAME": "characters of a service, of a protocol, of a parameter, and of an asset",
     "MAX_TEXT": "characters of a text in a terminal, and of one in a document",

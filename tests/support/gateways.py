@@ -61,7 +61,7 @@ DefaultRuntimeDir {folder}
 """
 APACHE_MODULES = (
     *("mpm_event", "authz_core", "proxy", "proxy_http", "headers", "unique_id", "filter"),
-    *("deflate", "brotli", "reqtimeout", "ratelimit", "env"),
+    *("deflate", "brotli", "reqtimeout", "ratelimit", "env", "alias"),
 )
 
 

@@ -9,8 +9,9 @@ from pathlib import Path
 
 from whoosh.query import Query
 
+from indexer.cli.query import parse_query
 from indexer.record_store import write_records
-from indexer.whoosh_index import FIELDS, open_whoosh_index, parse_query, update_whoosh_index
+from indexer.whoosh_index import FIELDS, open_whoosh_index, update_whoosh_index
 from service.artifacts.publishing import stage
 
 Texts = tuple[str, str, str]

@@ -132,6 +132,27 @@ def test_mcp_answers_below_the_prefix(special_ids: Path, tmp_path: Path) -> None
         assert client.get("/api/mcp").headers["allow"] == "POST, OPTIONS"
 
 
+def test_ard_answers_below_the_prefix(prefixed: Proxied) -> None:
+    client, one = prefixed
+    body = {"query": {"text": "one"}, "pageSize": 100}
+    response = client.post("/api/ard/search", json=body)
+    results = response.json()["results"]
+    entry = one.log_entry(response)
+    assert (entry["route"], entry["target"]) == ("/ard/search", "/api/ard/search?q=one")
+    assert len(results) == len(SPECIAL_IDS) + 1
+    for result in results:
+        assert httpx.URL(result["source"]).path == "/api/ard"
+        path = f"/api/ard/agents/{quote(result['identifier'], safe='')}"
+        assert client.get(path).json()["identifier"] == result["identifier"]
+        assert client.get(httpx.URL(result["url"]).path).status_code == 200
+    refused = client.get("/api/ard/agents/urn%253Aair%253Aa.example%253Ab")
+    assert (refused.status_code, refused.json()["errorCode"]) == (400, "INVALID_ARGUMENT")
+    assert client.options("/api/ard/search").headers["allow"] == "POST, OPTIONS"
+    assert client.get("/api/ard/search").headers["allow"] == "POST, OPTIONS"
+    manifest = client.get("/.well-known/ard.json", follow_redirects=True).json()
+    assert httpx.URL(manifest["entries"][0]["url"]).path == "/api/ard"
+
+
 def test_paths_outside_the_prefix_and_metrics_do_not_reach_the_service(prefixed: Proxied) -> None:
     client, one = prefixed
     for path in (

@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Struct
 from starlette.requests import Request
 
+from service.api.ard import ArdEntry, ArdPage, SearchArd
 from service.api.discovery import (
     ListDiscoveryMerchant,
     ListDiscoveryResources,
@@ -45,7 +46,7 @@ from service.schema.ecosystem import OverviewEnvelope, StatsEnvelope, Transactio
 from service.schema.listings import ListingPage, ListingReport
 from service.schema.records import Service
 from service.schema.responses import EndpointList, ServiceDocument, ServiceEnvelope, ServiceList
-from service.schema.status import ErrorEnvelope, Health, Readiness, SnapshotEnvelope
+from service.schema.status import ArdError, ErrorEnvelope, Health, Readiness, SnapshotEnvelope
 from service.schema.values import ID_PATTERN, Json
 from service.snapshot import Snapshot
 
@@ -57,6 +58,7 @@ class Path(NamedTuple):
     """The result of a path for the parameters of a kind, or another result.
 
     name, summary: those of the kind, unless given
+    body: what is sent by POST
     """
 
     result: type[Struct]
@@ -64,6 +66,7 @@ class Path(NamedTuple):
     name: str = ""
     summary: str = ""
     other: type[Struct] | None = None
+    body: type[Struct] | None = None
 
     @property
     def results(self) -> list[type[Struct]]:
@@ -71,7 +74,7 @@ class Path(NamedTuple):
         return [self.result] if self.other is None else [self.result, self.other]
 
 
-DISCOVERY = "Discovery"
+DISCOVERY, ARD = "Discovery", "ARD"
 SEARCH = Path(ServiceList, SearchServices)
 DEMAND = Path(DemandEnvelope, Operation, "getServiceDemand", "Describe the payments for a service")
 DESCRIPTION = Path(
@@ -104,6 +107,10 @@ PATHS: dict[str, dict[str, Path]] = {
         "/discovery/search": Path(FoundResources, SearchDiscoveryResources),
         "/discovery/merchant": Path(MerchantResources, ListDiscoveryMerchant),
     },
+    ARD: {
+        "/ard/search": Path(ArdPage, Operation, "searchArd", "Search ARD entries", body=SearchArd),
+        "/ard/agents/{identifier}": Path(ArdEntry, Operation, "getArdEntry", "Fetch an ARD entry"),
+    },
     "State": {
         "/healthz": Path(Health, Operation, "getHealth", "Whether the process is up"),
         "/readyz": Path(Readiness, Operation, "getReadiness", "The snapshot being served"),
@@ -112,7 +119,7 @@ PATHS: dict[str, dict[str, Path]] = {
 ERRORS: dict[type[RatecardError], str] = {
     InvalidParameter: "A parameter is invalid; `parameter` names it.",
     ServiceNotFound: "No service of this snapshot has the id.",
-    MethodNotAllowed: "The path answers GET, HEAD and OPTIONS only.",
+    MethodNotAllowed: "The path answers the methods in `Allow` only.",
     RatecardError: "The service failed to answer; asking again may help.",
     SnapshotUnavailable: "There is no snapshot to answer from, the cluster that searches does not "
     "answer, or too many requests are waiting; ask again later.",
@@ -127,6 +134,11 @@ HEADERS = {
     "Vary": "The request headers that the response depends on.",
     "Retry-After": "Seconds to wait.",
     "Allow": "The methods that the path answers.",
+}
+ERROR_BODIES: dict[str, type[Struct]] = {
+    "": ErrorEnvelope,
+    DISCOVERY: DiscoveryError,
+    ARD: ArdError,
 }
 COMMON_HEADERS = ("Ratecard-Snapshot", "X-Request-Id", "Cache-Control")
 CACHEABLE_HEADERS = (*COMMON_HEADERS, "ETag", "Vary")
@@ -146,6 +158,13 @@ ID: Json = {
     "schema": {"type": "string", "pattern": ID_PATTERN},
 }
 
+IDENTIFIER: Json = {
+    "name": "identifier",
+    "in": "path",
+    "description": "The URN of an entry.",
+    "required": True,
+    "schema": TEXT,
+}
 _service = msgspec.json.Decoder(Service)
 
 
@@ -169,13 +188,15 @@ async def find_examples(snapshot: Snapshot) -> tuple[str, str | None]:
 def document(root_path: str, query: str = QUERY, service_id: str | None = None) -> bytes:
     """Return the document as JSON, for an application that is mounted at `root_path`."""
     examples = {"q": query, "query": query, "id": service_id}
-    results = [each for paths in PATHS.values() for path in paths.values() for each in path.results]
+    documented = [path for paths in PATHS.values() for path in paths.values()]
+    kinds = [each for path in documented for each in (*path.results, path.body) if each]
     _, schemas = msgspec.json.schema_components(
-        [*results, DiscoveryError, ErrorEnvelope], ref_template="#/components/schemas/{name}"
+        [*kinds, DiscoveryError, ErrorEnvelope, ArdError],
+        ref_template="#/components/schemas/{name}",
     )
     responses = {
         prefix + error.__name__: _error_response(error, body)
-        for prefix, body in (("", ErrorEnvelope), (DISCOVERY, DiscoveryError))
+        for prefix, body in ERROR_BODIES.items()
         for error in ERRORS
     }
     responses["NotModified"] = {
@@ -196,7 +217,7 @@ def document(root_path: str, query: str = QUERY, service_id: str | None = None) 
             "servers": [{"url": quote(root_path.rstrip("/"), errors="replace") or "/"}],
             "tags": [{"name": tag} for tag in PATHS],
             "paths": {
-                path: {"get": _operation(tag, answer, examples, has_id="{id}" in path)}
+                path: {"post" if answer.body else "get": _operation(tag, answer, examples, path)}
                 for tag, paths in PATHS.items()
                 for path, answer in paths.items()
             },
@@ -244,30 +265,35 @@ def _accepted(schema: Json) -> Json:
     return own | TEXT if own.get("type") == "number" else own
 
 
-def _operation(tag: str, answer: Path, examples: Mapping[str, str | None], *, has_id: bool) -> Json:
+def _operation(tag: str, answer: Path, examples: Mapping[str, str | None], path: str) -> Json:
     name, kind = answer.name or answer.kind.__name__, answer.kind
     errors: list[type[RatecardError]] = [MethodNotAllowed, RatecardError]
     parameters = describe(kind, examples)
-    if kind is not Operation:
+    if kind is not Operation or tag == ARD:
         errors.append(InvalidParameter)
-    if has_id:
+    if "{identifier}" in path:
+        errors.append(ServiceNotFound)
+        parameters.append(IDENTIFIER)
+    if "{id}" in path:
         errors.append(ServiceNotFound)
         parameters.append(ID | ({"example": examples["id"]} if examples["id"] else {}))
     if answer.result is not Health:
         errors.append(SnapshotUnavailable)
-    prefix = DISCOVERY if tag == DISCOVERY else ""
+    prefix = tag if tag in ERROR_BODIES else ""
     headers: tuple[str, ...] = COMMON_HEADERS
     responses = {error.status: prefix + error.__name__ for error in errors}
-    if tag != "State":
+    if tag != "State" and not answer.body:
         responses[304], headers = "NotModified", CACHEABLE_HEADERS
         parameters.append(IF_NONE_MATCH)
     if kind is SearchServices:
         headers += ("Ratecard-Similar", "Ratecard-Fit")
+    sent = {"content": {JSON: {"schema": _one_of([answer.body])}}} if answer.body else None
     return {
         "operationId": name[0].lower() + name[1:],
         "tags": [tag],
         "summary": answer.summary or (kind.__doc__ or "").rstrip("."),
         "parameters": parameters,
+        **({"requestBody": sent | {"required": True}} if sent else {}),
         "responses": {
             "200": {
                 "description": (answer.result.__doc__ or "").strip(),

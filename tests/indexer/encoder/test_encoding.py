@@ -36,6 +36,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def unpacked(pieces: bytes) -> list[int]:
+    return [*memoryview(pieces).cast("i")]
+
+
 def encode(
     folder: Path, *documents: tuple[str, str]
 ) -> tuple[np.typing.NDArray[np.int8], list[float]]:
@@ -59,7 +63,7 @@ def test_a_document_is_the_sum_of_its_pieces_and_of_those_of_its_title(
         expected = np.zeros(128)
         for part, weight in ((f"{title} {text}", 1.0), (title, TITLE_WEIGHT)):
             total = sum(
-                (vectors[piece] for word in part.split() for piece in numbers[word]),
+                (vectors[piece] for word in part.split() for piece in unpacked(numbers[word])),
                 np.zeros(128),
             )
             expected += weight * total / max(sqrt(total @ total), 1e-9)

@@ -127,6 +127,23 @@ def test_an_endpoint_says_who_saw_it_alive_or_dead_and_when(published: Published
     assert published.facts("listed")["wildcard"] is True
 
 
+def test_an_ard_entry_says_whether_its_service_is_alive(published: Published) -> None:
+    def found(**conditions: bool) -> dict[str, bool | None]:
+        query = {"text": "tide", "filter": conditions}
+        answer = published.client.post("/ard/search", json={"query": query})
+        results = answer.json()["results"]
+        named = ((each["identifier"].rpartition(":")[2], each["metadata"]) for each in results)
+        return {name: facts.get("alive") for name, facts in named}
+
+    everything = found()
+    assert everything["busy-example"] is True
+    assert everything["gone-example"] is False
+    assert everything["quiet-example"] is None
+    for verdict in (True, False):
+        alive = {name for name, each in everything.items() if each is verdict}
+        assert found(**{"metadata.alive": verdict}).keys() == alive
+
+
 def test_a_price_that_moved_tenfold_is_a_drift_with_both_sides(published: Published) -> None:
     drift = published.facts("tenfold")["drift"]
     assert drift["since"] == ago(days=2)

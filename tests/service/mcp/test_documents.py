@@ -11,7 +11,8 @@ import pytest
 
 pytest.importorskip("mcp", reason="the extra `mcp` is not installed")
 
-from service.mcp.server import MAX_BODY, find_and_call
+from service.api.routes import MAX_BODY
+from service.mcp.server import find_and_call
 from tests.support.clients.mcp import run_client
 from tests.support.running import ROOT
 

@@ -19,8 +19,8 @@ pytest.importorskip("mcp", reason="the extra `mcp` is not installed")
 
 from mcp import Client
 
+from service.api.routes import MAX_BODY
 from service.app import create_app
-from service.mcp.server import MAX_BODY
 from service.settings import Settings, parse_hosts
 from tests.support.artifacts import current
 from tests.support.clients.mcp import ACCEPT, ERAS, call, headers_of, message_of, post
