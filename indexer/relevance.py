@@ -7,6 +7,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
+from itertools import chain
 from pathlib import Path
 from typing import TypeVar
 from urllib.parse import quote
@@ -27,6 +28,7 @@ from service.snapshot.snapshot import open_snapshot
 NDCG_DEPTH = 10
 RECALL_DEPTH = 24
 RESAMPLES = 2000
+SPLITS = 2
 NEUTRAL_HOST = "api.example"
 """Host of the URLs of endpoints of documents without a domain, the same for all."""
 SAFE = "/:{}"
@@ -127,31 +129,34 @@ def evaluate(
 def evaluate_warnings(
     corpus: str, queries: str, ranking: RankingOptions = STATIC_RANKING
 ) -> WarningFigures:
-    """Judge the warnings of a snapshot that lacks half of a corpus, the same half in every run.
+    """Judge the warnings of snapshots that lack half of a corpus: each half of two random splits.
 
     A query is answerable if all its relevant documents are there, and unanswerable if none is;
     others are left out. Raises SourceError as `evaluate` does, and where a kind has no query.
     """
-    documents = _read_corpus(corpus)
-    order = np.random.default_rng(0).permutation(len(documents))
-    kept = [documents[n] for n in np.sort(order[: len(documents) // 2]).tolist()]
-    ids, right, answered, unanswerable = {each.id for each in kept}, [], [], []
-    for judged, returned, fit in _search(kept, queries, ranking):
-        told = 1.0 if fit is None else fit  # without a fit there is no warning
-        if judged.relevant.keys() <= ids:
-            answered.append(told)
-            right.append(bool(returned) and returned[0] in judged.relevant)
-        elif judged.relevant.keys().isdisjoint(ids):
-            unanswerable.append(told)
+    documents, right = _read_corpus(corpus), list[bool]()
+    answerable, unanswerable = list[float](), list[float]()
+    rng = np.random.default_rng(0)
+    splits = [np.array_split(rng.permutation(len(documents)), 2) for _ in range(SPLITS)]
+    for half in chain.from_iterable(splits):
+        kept = [documents[n] for n in np.sort(half).tolist()]
+        ids = {each.id for each in kept}
+        for judged, returned, fit in _search(kept, queries, ranking):
+            told = 1.0 if fit is None else fit  # without a fit there is no warning
+            if judged.relevant.keys() <= ids:
+                answerable.append(told)
+                right.append(bool(returned) and returned[0] in judged.relevant)
+            elif judged.relevant.keys().isdisjoint(ids):
+                unanswerable.append(told)
     if not any(right) or not unanswerable:
         raise SourceError(
             f"{queries}: half of {corpus} answers no query rightly, or lacks the answer to none; "
             "give more of both"
         )
-    good, bad = np.array(answered), np.array(unanswerable)
-    larger = (good[:, np.newaxis] > bad).mean() + (good[:, np.newaxis] == bad).mean() / 2
-    false = float((good[np.array(right)] < 1).mean())
-    return WarningFigures(len(good), len(bad), float(larger), false, float((bad < 1).mean()))
+    high, low = np.array(answerable), np.array(unanswerable)
+    auroc = (high[:, np.newaxis] > low).mean() + (high[:, np.newaxis] == low).mean() / 2
+    false = float((high[np.array(right)] < 1).mean())
+    return WarningFigures(len(high), len(low), float(auroc), false, float((low < 1).mean()))
 
 
 def discounted_gain(grades: list[float]) -> float:

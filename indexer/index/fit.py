@@ -1,13 +1,14 @@
 """Learning the threshold of fits: what a catalogue answers when it lacks the right listing.
 
 Documents are asked for by the first words of their own descriptions. The first answer of another
-service that is no near-duplicate is the best of what is left, and half of these answers help.
+service that is no near-duplicate stands for the worst that still helps. Shorter questions, which
+reach less, tell how the threshold grows with the words of a query.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from statistics import fmean, median
+from statistics import fmean
 from typing import NamedTuple
 
 import msgspec
@@ -19,7 +20,9 @@ from service.search.ranking import Ranking
 from service.snapshot.snapshot import Snapshot
 
 QUESTIONS, LEAST_QUESTIONS = 300, 20
-SHORT, LONG = 2, 9  # words of a question
+SHORT, LONG = 3, 9  # words of a question
+QUANTILE = 0.3
+LEAST_FIT = 0.1
 NEAR_DUPLICATE = 0.9  # cosine
 
 
@@ -41,19 +44,18 @@ _described = msgspec.json.Decoder(_Described)
 
 def learn_threshold(snapshot: Snapshot) -> FitThreshold | None:
     """Return the threshold of a snapshot, None where too few of its documents can be asked for."""
-    asked = [*_questions(snapshot)]
-    short, long = (
-        [each for words, own in asked if (each := _ask(snapshot, words[:count], own))]
-        for count in (SHORT, LONG)
-    )
-    if min(len(short), len(long)) < LEAST_QUESTIONS:
+    asked, points = [*_questions(snapshot)], []
+    for count in (SHORT, LONG):
+        answers = [answer for words, own in asked if (answer := _ask(snapshot, words[:count], own))]
+        if len(answers) < LEAST_QUESTIONS:
+            return None
+        fit = float(np.quantile([each.fit for each in answers], QUANTILE))
+        points.append((fmean(each.words for each in answers) ** -0.5, fit))
+    (few, low), (many, high) = points
+    if high < LEAST_FIT:
         return None
-    least, most = (median(each.fit for each in own) for own in (short, long))
-    fewer, words = (fmean(each.words for each in own) for own in (short, long))
-    if most < 0.01:
-        return None
-    slope = max(most - least, 0.0) / max(words - fewer, 1.0)
-    return FitThreshold(round(most, 3), round(words, 3), round(slope, 3))
+    drop = max(high - low, 0.0) / (few - many) if few > many else 0.0
+    return FitThreshold(round(high + drop * many, 3), round(drop, 3), round(high / 2, 3))
 
 
 def _questions(snapshot: Snapshot) -> Iterator[tuple[list[str], int]]:
@@ -66,7 +68,7 @@ def _questions(snapshot: Snapshot) -> Iterator[tuple[list[str], int]]:
         else:
             text = snapshot.summaries.text(snapshot.endpoints.service_of(document))
         words = (_described.decode(text).description or "").split(maxsplit=LONG)[:LONG]
-        if len(words) > SHORT:
+        if len(words) >= SHORT:
             yield words, document
 
 

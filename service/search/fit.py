@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated
 
 from msgspec import Meta, Struct
@@ -17,21 +18,21 @@ Score = Annotated[float, Meta(ge=0, le=10_000)]
 
 
 class FitThreshold(Struct, frozen=True):
-    """The least fit of a useful row: shorter queries reach less.
+    """The least fit of a useful row, which grows with the words of a query.
 
-    fit: for a query of at least `words` words
-    words: on average of the longest questions that it was learned by
-    per_word: by which it is lower for each word fewer, down to half
+    most: of a query of very many words
+    drop: by which it is lower for a query of one word, by the square root of n for n words
+    least: below which it never is
     """
 
-    fit: Annotated[float, Meta(ge=0.01, le=10_000)]
-    words: Score
-    per_word: Score
+    most: Score
+    drop: Score
+    least: Annotated[float, Meta(ge=0.01, le=10_000)]
 
     def share(self, fit: float, words: int) -> float:
         """Return the fit of a row to a query of so many words by its threshold, two digits."""
-        missing = max(self.words - words, 0.0)
-        return round(max(fit, 0.0) / max(self.fit - self.per_word * missing, self.fit / 2), 2)
+        threshold = max(self.most - self.drop / math.sqrt(max(words, 1)), self.least)
+        return round(max(fit, 0.0) / threshold, 2)
 
 
 def warning_of(fit: float | None) -> str | None:

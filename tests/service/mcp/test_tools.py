@@ -607,11 +607,15 @@ def test_without_the_setting_nothing_of_mcp_is_imported(sample: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "arguments", "reason"),
     [
-        ("search_endpoints", {}, "query: Field required; send: what it should do"),
+        ("search_endpoints", {}, "query: Field required; send: as its seller would say"),
         ("search_endpoints", {"query": ""}, "query: "),
         ("search_endpoints", {"query": " "}, "query: "),
         ("search_endpoints", {"query": "x" * 2001}, "query: "),
-        ("search_endpoints", {"query": 5}, "query: Input should be a valid string; send: what"),
+        (
+            "search_endpoints",
+            {"query": 5},
+            "query: Input should be a valid string; send: as its seller",
+        ),
         ("search_endpoints", {"query": "a", "max_price_usd": -1}, "max_price_usd: "),
         ("search_endpoints", {"query": "a", "max_price_usd": "cheap"}, "max_price_usd: "),
         ("search_endpoints", {"query": "a", "max_price_usd": "nan"}, "max_price_usd: "),
