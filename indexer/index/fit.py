@@ -19,7 +19,7 @@ from service.search.fit import FitThreshold
 from service.search.ranking import Ranking
 from service.snapshot.snapshot import Snapshot
 
-QUESTIONS, LEAST_QUESTIONS = 300, 20
+DOCUMENTS, LEAST_QUESTIONS = 150, 20
 SHORT, LONG = 3, 9  # words of a question
 QUANTILE = 0.3
 LEAST_FIT = 0.1
@@ -61,7 +61,7 @@ def learn_threshold(snapshot: Snapshot) -> FitThreshold | None:
 def _questions(snapshot: Snapshot) -> Iterator[tuple[list[str], int]]:
     """Yield the first words of documents at even distances, and the documents."""
     header = snapshot.embedded.parser.header
-    count = min(QUESTIONS, header.documents)
+    count = min(DOCUMENTS, header.documents)
     for document in (np.arange(count) * header.documents // max(count, 1)).tolist():
         if document < header.endpoints:
             text = snapshot.endpoints.text(document)

@@ -73,7 +73,7 @@ class ParsedQuery(NamedTuple):
     @property
     def words(self) -> int:
         """How many words a match should have."""
-        return sum(each.required for each in self.expansions)
+        return [each.required for each in self.expansions].count(True)
 
     @property
     def is_satisfiable(self) -> bool:

@@ -125,10 +125,11 @@ class Ranking:
         if not len(self._keys):
             return None
         # The sort key of the first row has its sum, less its penalty, and its similarity.
-        (cosine, added), first = self._similarity, self._keys[:1]
-        penalty = int(self._penalties_of(first & ORDINAL_MASK)[0])
-        lexical = penalty - added - int(first[0] >> SUM_BITS)
-        return lexical / self._config.impact_scale + FIT_WEIGHT * cosine
+        key, penalty, (cosine, added) = int(self._keys[0]), 0, self._similarity
+        if self._groups is not None:
+            penalty = self._groups.penalties.item(self._groups.of_document.item(key & ORDINAL_MASK))
+        lexical = penalty - added - (key >> SUM_BITS)
+        return float(lexical / self._config.impact_scale + FIT_WEIGHT * cosine)
 
     def similar_rows(self, documents: Integers) -> list[int]:
         """Return the positions of similar rows among documents of the ranking after a page."""
@@ -274,7 +275,7 @@ class Ranking:
         best -= added << SUM_BITS
         if len(best):
             first = best.argmin()
-            self._similarity = float(cosines[first]), int(added[first])
+            self._similarity = cosines.item(first), added.item(first)
         best.sort()
         if len(near):
             best = best[is_among_first(self._units_of(best & ORDINAL_MASK), 1)]

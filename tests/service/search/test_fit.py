@@ -13,7 +13,7 @@ from service.engines.engine import Search
 from service.search.fit import NOTHING_FITS, FitThreshold
 from service.snapshot.snapshot import Snapshot, open_snapshot
 from tests.support.running import endpoint, service
-from tests.support.searching import catalogue, publish
+from tests.support.searching import MATCHES, catalogue, publish
 
 WORDS = (
     *("weather", "forecast", "ocr", "geocoding", "tide", "harbour", "bitcoin", "price", "token"),
@@ -47,7 +47,7 @@ def test_the_fit_is_that_of_scoring_the_first_row_again(
 ) -> None:
     engine, threshold = snapshot.embedded, snapshot.manifest.threshold
     assert threshold is not None
-    match, limit = data.draw(st.sampled_from(["any", "all"])), data.draw(st.integers(1, 30))
+    match, limit = data.draw(st.sampled_from(MATCHES)), data.draw(st.integers(1, 30))
     parsed = engine.parser.parse(query)
     filters = Filters(best_endpoints=True, match=match)
     answers = [(a := engine.rank_services(Search(query, filters, limit)), a.best_endpoints)]
@@ -100,7 +100,7 @@ def test_only_the_first_page_of_a_ranking_by_relevance_has_a_fit(snapshot: Snaps
 def test_a_query_without_meaning_for_the_encoder_has_no_fit(snapshot: Snapshot) -> None:
     hits = snapshot.search("天気予報")
     assert hits.total
-    assert hits.fit is hits.warning is None
+    assert (hits.fit, hits.warning) == (None, None)
 
 
 def test_a_small_catalogue_warns_of_nothing(tmp_path: Path) -> None:
