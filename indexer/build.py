@@ -90,7 +90,8 @@ def build_snapshot(options: BuildOptions, progress: Progress | None = None) -> R
         report = _repeat(options, fingerprint, cluster, progress)
         if report is not None:
             refresh_accepted(options.out, inputs.sources, datetime.now(UTC))
-            notes += update_whoosh_index(options.out, report.snapshot)
+            with progress.stage("write the Whoosh index"):
+                notes += update_whoosh_index(options.out, report.snapshot)
         else:
             with _opened(staging, options, inputs, progress) as context:
                 report, holds_until, draft = _build(context, inputs, encoder, fingerprint, cluster)
