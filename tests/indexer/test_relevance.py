@@ -22,8 +22,10 @@ CORPUS = [
 ]
 
 
-TOWNS = ("Rome", "Oslo", "Lima", "Cairo", "Quito", "Perth", "Kyoto", "Accra", "Turin", "Lyon")
-TOWNS += ("Bern", "Riga", "Cork", "Pune", "Doha", "Leeds")
+TOWNS = [
+    *("Rome", "Oslo", "Lima", "Cairo", "Quito", "Perth", "Kyoto", "Accra"),
+    *("Turin", "Lyon", "Bern", "Riga", "Cork", "Pune", "Doha", "Leeds"),
+]
 
 
 def judge(folder: Path, queries: list[Json], *options: str, corpus: Any = None) -> int:
