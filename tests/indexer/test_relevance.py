@@ -22,6 +22,12 @@ CORPUS = [
 ]
 
 
+TOWNS = [
+    *("Rome", "Oslo", "Lima", "Cairo", "Quito", "Perth", "Kyoto", "Accra"),
+    *("Turin", "Lyon", "Bern", "Riga", "Cork", "Pune", "Doha", "Leeds"),
+]
+
+
 def judge(folder: Path, queries: list[Json], *options: str, corpus: Any = None) -> int:
     source = write_lines(folder / "corpus.jsonl", CORPUS if corpus is None else corpus)
     query_file = write_lines(folder / "queries.jsonl", queries)
@@ -29,9 +35,13 @@ def judge(folder: Path, queries: list[Json], *options: str, corpus: Any = None) 
 
 
 def figures(
-    capsys: pytest.CaptureFixture[str], folder: Path, queries: list[Json], *options: str
+    capsys: pytest.CaptureFixture[str],
+    folder: Path,
+    queries: list[Json],
+    *options: str,
+    corpus: Any = None,
 ) -> Json:
-    assert judge(folder, queries, "--json", *options) == 0
+    assert judge(folder, queries, "--json", *options, corpus=corpus) == 0
     report: Json = json.loads(capsys.readouterr().out)
     return report
 
@@ -275,3 +285,40 @@ def test_a_missing_file_is_an_error_that_names_it(tmp_path: Path) -> None:
     assert run.returncode != 0
     assert "missing.jsonl" in run.stderr
     assert "Traceback" not in run.stderr
+
+
+SUBJECTS = [f"{kind} of {place}" for kind in ("maps", "tides", "rain") for place in TOWNS]
+TOWN_CORPUS = [
+    {"id": subject, "name": subject.title(), "description": f"Everything about {subject}, daily"}
+    for subject in SUBJECTS
+]
+TOWN_QUERIES = [{"query": subject, "relevant": {subject: 1}} for subject in SUBJECTS]
+
+
+def test_warnings_are_judged_with_half_of_the_documents_the_same_in_every_run(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    runs = [
+        figures(capsys, tmp_path, TOWN_QUERIES, "--unanswerable", corpus=TOWN_CORPUS)
+        for _ in range(2)
+    ]
+    assert runs[0] == runs[1]
+    report = runs[0]
+    # Each half of two splits: a query is answerable in one half, and unanswerable in the other.
+    assert report["answerable"] == report["unanswerable"] == 2 * len(SUBJECTS)
+    assert report["auroc"] > 0.9
+    assert report["falseWarnings"] == 0
+    assert judge(tmp_path, TOWN_QUERIES, "--unanswerable", corpus=TOWN_CORPUS) == 0
+    header, row = capsys.readouterr().out.splitlines()
+    assert header.split("   ")[0] == "answerable"
+    assert row.split()[:2] == [str(report["answerable"]), str(report["unanswerable"])]
+
+
+def test_warnings_need_queries_of_both_kinds(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert judge(tmp_path, [{"query": "maps", "relevant": {"zz": 1}}], "--unanswerable") == 1
+    assert "answers no query rightly" in capsys.readouterr().err
+    options = ("--unanswerable", "--worst", "2")
+    assert judge(tmp_path, [{"query": "maps", "relevant": {"m 2": 1}}], *options) == 2
+    assert "--unanswerable goes with neither" in capsys.readouterr().err

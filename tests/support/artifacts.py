@@ -27,6 +27,7 @@ STAGES = {
     "write the resources",
     "derive",
     "index",
+    "learn when nothing fits",
     "make the downloads",
     "publish",
     "write the Whoosh index",

@@ -57,6 +57,7 @@ HEADERS = {
     *("content-security-policy", "referrer-policy"),
     *(
         "link",
+        "ratecard-fit",
         "ratecard-similar",
         "ratecard-snapshot",
         "retry-after",

@@ -84,6 +84,22 @@ def compare(capsys: pytest.CaptureFixture[str]) -> tuple[dict[str, float], dict[
     return gains, ndcg
 
 
+@pytest.mark.parametrize(
+    ("corpus", "auroc", "warned"),
+    [("metatool", 0.74, 0.35), ("stabletoolbench", 0.755, 0.249), ("sealtools", 0.87, 0.4)],
+)
+def test_a_quarter_of_unanswerable_queries_is_warned_of_and_few_that_are_answered(
+    capsys: pytest.CaptureFixture[str], corpus: str, auroc: float, warned: float
+) -> None:
+    folder = RELEVANCE / corpus
+    arguments = ["--corpus", str(folder / "corpus.jsonl"), "--unanswerable", "--json"]
+    assert main(["evaluate", *arguments, "--queries", str(folder / "queries.jsonl")]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["auroc"] >= auroc
+    assert report["falseWarnings"] <= 0.05
+    assert report["warned"] >= warned
+
+
 def test_services_are_found_by_what_their_endpoints_do(tmp_path: Path) -> None:
     judgements = evaluate(*group_by_tool(RELEVANCE / "stabletoolbench", tmp_path))
     assert len(judgements) == 765

@@ -14,6 +14,7 @@ from rich.cells import cell_len
 
 from indexer.__main__ import main
 from service.conditions import EndpointFilters
+from service.search.fit import NOTHING_FITS
 from service.snapshot.snapshot import open_snapshot
 from tests.support.clients.terminals import STYLE, on_terminal
 from tests.support.running import ROOT, Build, run_indexer, run_process, service
@@ -34,8 +35,8 @@ def test_results_are_a_table_in_order_of_rank(sample: Path) -> None:
     assert [row[2] for row in cells] == hits.ids
     assert [row[0] for row in cells] == [*"123456789"]
     assert blank == ""
-    similar = f"{hits.similar} of them similar"
-    assert total == f"1–9 of {hits.total} services, {similar}; --offset 9 has the next"
+    counts = f"{hits.matches} matches, {hits.similar} similar; fit {hits.fit}"
+    assert total == f"1–9 of {hits.total} services: {counts}; --offset 9 has the next"
     assert details == f"details: python -m indexer show {hits.ids[0]} --artifacts {sample}"
 
 
@@ -150,6 +151,7 @@ def test_without_results_the_output_suggests_a_command(
     assert capsys.readouterr().out.splitlines() == [
         "there is no service for 'zzzzqqqq'",
         f"try other words, or list all: python -m indexer search --artifacts {sample}",
+        NOTHING_FITS,
     ]
     narrowed = ["--category", "Nonsense", "--max-price", "9"]
     assert main(["search", "weather", *narrowed, *out_options]) == 0
@@ -157,6 +159,7 @@ def test_without_results_the_output_suggests_a_command(
     assert capsys.readouterr().out.splitlines() == [
         "there is no service for 'weather'",
         f"without --category and --max-price there are {total}",
+        NOTHING_FITS,
     ]
     assert main(["search", "weather", "--offset", "5000", *out_options]) == 0
     out = capsys.readouterr().out
@@ -200,10 +203,10 @@ def test_endpoints_are_a_table_in_order_of_rank(sample: Path) -> None:
     hits = rank_endpoints(open_snapshot(sample), "tide tables", 10, 0, EndpointFilters())
     cells = [re.split(" {2,}", row.strip()) for row in rows]
     assert len(cells) == len(hits.ordinals)
-    assert cells[0][:3] == ["1", "GET", "https://api.tidewatch.example/v1/tides/:station/springs"]
+    assert cells[0][:3] == ["1", "GET", "https://api.tidewatch.example/v1/tides/:station"]
     assert blank == ""
     counts = r"1–10 of [0-9]+ endpoints \(at most 3 of a service; [0-9]+ in all\)"
-    assert re.fullmatch(f"{counts}; --offset 10 has the next", total)
+    assert re.fullmatch(f"{counts}; fit {hits.fit}; --offset 10 has the next", total)
     assert details == f"details: python -m indexer show {cells[0][3]} --artifacts {sample}"
 
 

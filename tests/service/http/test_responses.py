@@ -385,7 +385,8 @@ def test_responses_and_errors_are_readable_from_any_origin(client: httpx.Client,
     assert response.headers["access-control-allow-origin"] == "*"
     exposed = response.headers["access-control-expose-headers"].lower().split(", ")
     of_downloads = {"accept-ranges", "content-range"}
-    own = {"etag", "ratecard-similar", "ratecard-snapshot", "retry-after", "x-request-id"}
+    own = {"etag", "ratecard-fit", "ratecard-similar", "ratecard-snapshot"}
+    own |= {"retry-after", "x-request-id"}
     assert own | of_downloads == {*exposed}
     assert "access-control-allow-credentials" not in response.headers
 

@@ -20,6 +20,7 @@ from service.errors import InvalidParameter
 from service.mcp.calling import encode_values
 from service.mcp.server import INSTRUCTIONS
 from service.schema.records import ParameterDescriptor
+from service.search.fit import NOTHING_FITS
 from tests.support.clients.mcp import ERAS, call_in_process, run_client, structured, text_of
 from tests.support.running import SEEDS, Build, Json, endpoint, service, write_lines
 from tests.support.sources.awkward import TEXTS, hostile
@@ -123,6 +124,22 @@ def test_endpoints_are_ranked_as_the_http_api_ranks_them(seeded: Path, client: A
             each["id"] for each in services["services"]
         ]
         assert found["total"] == services["total"]
+
+
+@pytest.mark.parametrize("tool", ["search_endpoints", "search_services"])
+def test_an_answer_counts_matches_and_similar_rows_and_warns_where_nothing_fits(
+    seeded: Path, tool: str
+) -> None:
+    page = call_in_process(seeded, tool, query="molecule synonyms")
+    content = page.structured_content
+    counts = f"{content['total'] - content['similar']} matches, {content['similar']} similar"
+    head = text_of(page).splitlines()[0]
+    assert head == f"1–5 of {content['total']}: {counts}; fit {content['fit']}"
+    poor = call_in_process(seeded, tool, query="find me a lawyer in berlin")
+    assert poor.structured_content["fit"] < 1
+    assert text_of(poor).splitlines()[1] == poor.structured_content["warning"] == NOTHING_FITS
+    nothing = call_in_process(seeded, tool, query="zzzzqqqq")
+    assert text_of(nothing).splitlines() == ["nothing found; fit 0.0", NOTHING_FITS]
 
 
 def test_a_price_in_another_currency_is_not_compared_with_dollars(
@@ -607,11 +624,15 @@ def test_without_the_setting_nothing_of_mcp_is_imported(sample: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "arguments", "reason"),
     [
-        ("search_endpoints", {}, "query: Field required; send: what it should do"),
+        ("search_endpoints", {}, "query: Field required; send: as its seller would say"),
         ("search_endpoints", {"query": ""}, "query: "),
         ("search_endpoints", {"query": " "}, "query: "),
         ("search_endpoints", {"query": "x" * 2001}, "query: "),
-        ("search_endpoints", {"query": 5}, "query: Input should be a valid string; send: what"),
+        (
+            "search_endpoints",
+            {"query": 5},
+            "query: Input should be a valid string; send: as its seller",
+        ),
         ("search_endpoints", {"query": "a", "max_price_usd": -1}, "max_price_usd: "),
         ("search_endpoints", {"query": "a", "max_price_usd": "cheap"}, "max_price_usd: "),
         ("search_endpoints", {"query": "a", "max_price_usd": "nan"}, "max_price_usd: "),

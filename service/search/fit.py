@@ -1,0 +1,40 @@
+"""How well a row fits a query: its score without prior favours, against a learned threshold."""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+FIT_WEIGHT = 10
+"""Units of BM25F score that a cosine of 1 adds to a fit, whether or not a query is specific."""
+NOTHING_FITS = (
+    "no listing matches well; name the capability as its seller would, "
+    "such as geocoding, OCR or KYC"
+)
+
+Score = Annotated[float, Meta(ge=0, le=10_000)]
+
+
+class FitThreshold(Struct, frozen=True):
+    """The least fit of a useful row, which grows with the words of a query.
+
+    most: of a query of very many words
+    drop: by which it is lower for a query of one word, by the square root of n for n words
+    least: below which it never is
+    """
+
+    most: Score
+    drop: Score
+    least: Annotated[float, Meta(ge=0.01, le=10_000)]
+
+    def share(self, fit: float, words: int) -> float:
+        """Return the fit of a row to a query of so many words by its threshold, two digits."""
+        threshold = max(self.most - self.drop / math.sqrt(max(words, 1)), self.least)
+        return round(max(fit, 0.0) / threshold, 2)
+
+
+def warning_of(fit: float | None) -> str | None:
+    """Return the sentence for an answer whose first row does not fit, else None."""
+    return NOTHING_FITS if fit is not None and fit < 1 else None

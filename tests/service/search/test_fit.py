@@ -1,0 +1,151 @@
+"""The fit of a first row, and when an answer warns that nothing matches well."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from service.conditions import EndpointFilters, Filters, ResourceFilters
+from service.engines.engine import Search
+from service.search.fit import NOTHING_FITS, FitThreshold
+from service.snapshot.snapshot import Snapshot, open_snapshot
+from tests.support.running import endpoint, service
+from tests.support.searching import MATCHES, catalogue, publish
+
+WORDS = (
+    *("weather", "forecast", "ocr", "geocoding", "tide", "harbour", "bitcoin", "price", "token"),
+    *("translate", "cheese", "zebra", "the", "of", "Gas Weather", "Inkreader OCR", "wethr"),
+)
+EXAMPLES = {
+    "weather": "skyquilt-example",
+    "weather forecast": "skyquilt-example",
+    "hourly forecast": "skyquilt-example",
+    "text from image": "inkreader-example",
+    "text from an image": "inkreader-example",
+    "current bitcoin price": "pricewell-example",
+    "tide harbour": "tidewatch-example",
+    "tide table": "tidewatch-example",
+    "tide tables": "tidewatch-example",
+    "convert a PDF to text": "pdfbindery-example",
+}
+"""The queries of the README, the pages and /llms.txt, and the service that each is about."""
+NAMES = ["maps", "tides", "rain", "news", "stocks", "music", "trains", "hotels", "wine", "cards"]
+MISSING = ("find me a lawyer in berlin", "dna sequencing", "asdf qwer")
+
+
+@pytest.fixture(scope="module")
+def snapshot(sample: Path) -> Snapshot:
+    return open_snapshot(sample)
+
+
+@given(st.lists(st.sampled_from(WORDS), min_size=1, max_size=6).map(" ".join), st.data())
+def test_the_fit_is_that_of_scoring_the_first_row_again(
+    snapshot: Snapshot, query: str, data: st.DataObject
+) -> None:
+    engine, threshold = snapshot.embedded, snapshot.manifest.threshold
+    assert threshold is not None
+    match, limit = data.draw(st.sampled_from(MATCHES)), data.draw(st.integers(1, 30))
+    parsed = engine.parser.parse(query)
+    filters = Filters(best_endpoints=True, match=match)
+    answers = [(a := engine.rank_services(Search(query, filters, limit)), a.best_endpoints)]
+    for per_service in (0, 3):
+        terms = EndpointFilters(per_service=per_service, match=match)
+        answer = engine.rank_endpoints(Search(query, terms, limit))
+        answers.append((answer, answer.ordinals))
+    for answer, documents in answers:
+        if not documents:
+            assert answer.fit == 0
+        elif parsed.vector is None:
+            assert answer.fit is None
+        elif documents[0] is not None:
+            fit = engine.index.fit(parsed, documents[0])
+            assert answer.fit == threshold.share(fit, parsed.words)
+        assert answer.warning == (NOTHING_FITS if (answer.fit or 0) < 1 else None) or (
+            answer.fit is None
+        )
+
+
+@pytest.mark.parametrize(("query", "wanted"), EXAMPLES.items())
+def test_the_first_row_of_an_example_is_what_it_asks_for(
+    snapshot: Snapshot, query: str, wanted: str
+) -> None:
+    hits, endpoints = snapshot.search(query), snapshot.search_endpoints(query)
+    assert hits.ids[0] == endpoints.endpoints[0]["service"]["id"] == wanted
+    assert hits.warning is endpoints.warning is None
+
+
+@pytest.mark.parametrize("query", MISSING)
+def test_a_query_for_something_that_is_not_there_is_warned_of(
+    snapshot: Snapshot, query: str
+) -> None:
+    answers = (
+        snapshot.search(query),
+        snapshot.search_endpoints(query),
+        snapshot.embedded.rank_resources(Search(query, ResourceFilters())),
+    )
+    assert [each.warning for each in answers] == [NOTHING_FITS] * 3
+
+
+def test_only_the_first_page_of_a_ranking_by_relevance_has_a_fit(snapshot: Snapshot) -> None:
+    assert snapshot.search("weather").fit is not None
+    assert snapshot.search("weather", offset=1).fit is None
+    assert snapshot.search("weather", sort="price").fit is None
+    assert snapshot.search_endpoints("weather", sort="price").fit is None
+    assert snapshot.list().fit is None
+
+
+def test_a_query_without_meaning_for_the_encoder_has_no_fit(snapshot: Snapshot) -> None:
+    hits = snapshot.search("天気予報")
+    assert hits.total
+    assert (hits.fit, hits.warning) == (None, None)
+
+
+def test_a_small_catalogue_warns_of_nothing(tmp_path: Path) -> None:
+    small = catalogue(tmp_path, [("Maps", "maps of all the seas", "")] * 3, semantic=True)
+    assert small.manifest.threshold is None
+    assert small.search("zebra crossing").warning is None
+    assert small.search("zzzz").fit is None
+
+
+def test_services_without_endpoints_are_asked_by_their_own_texts(tmp_path: Path) -> None:
+    records = [
+        service(f"id-{n}", name=name, description=f"All about {name} in {place}", endpoints=[])
+        for n, (name, place) in enumerate((a, b) for a in NAMES for b in ("Rome", "Oslo", "Lima"))
+    ]
+    assert publish(tmp_path, records).manifest.threshold is not None
+
+
+@given(st.floats(0, 1e4), st.floats(0, 1e4), st.floats(0.01, 1e4), st.floats(-9, 1e6))
+def test_longer_queries_must_reach_more(most: float, drop: float, least: float, fit: float) -> None:
+    threshold = FitThreshold(most, drop, least)
+    shares = [threshold.share(fit, words) for words in range(70)]
+    assert shares == sorted(shares, reverse=True)
+    assert 0 <= shares[-1] <= shares[0] < float("inf")
+
+
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_the_threshold_depends_on_the_records_alone(tmp_path: Path, jobs: str) -> None:
+    folders = tmp_path / "a", tmp_path / "b"
+    for folder in folders:
+        folder.mkdir()
+    records = [
+        service(
+            f"id-{n}",
+            name=f"{a} {b}",
+            endpoints=[endpoint() | {"description": f"Finds {a} and {b} for {c}, by day"}],
+        )
+        for n, (a, b, c) in enumerate(
+            zip(NAMES * 3, sorted(NAMES) * 3, NAMES[::-1] * 3, strict=True)
+        )
+    ]
+    forth = publish(folders[0], records, "--jobs", jobs)
+    back = publish(folders[1], records[::-1], "--jobs", jobs)
+    again = publish(folders[1], [*records, service("other", name="other")])
+    reused = publish(folders[1], records)
+    assert forth.manifest.threshold is not None
+    assert again.id != forth.id
+    for each in (back, reused):
+        assert (each.id, each.manifest.threshold) == (forth.id, forth.manifest.threshold)
