@@ -37,9 +37,10 @@ from indexer.derive.records import (
     summarise,
 )
 from indexer.encoder.encoding import TextEncoder
-from indexer.intake.findings import Address, find_address
+from indexer.intake.findings import Address, address_of
 from indexer.record_store import Keys
 from indexer.resources.assets import mainnet_prices
+from indexer.resources.names import registrable_domain
 from indexer.text import is_own_text
 from indexer.untrusted import string_of
 from service.arrays.container import Arrays
@@ -48,6 +49,7 @@ from service.conditions import ENDPOINT_KEYS, SERVICE_KEYS
 from service.schema.values import NULL
 from service.search.analysis import term_of, words_of
 from service.search.semantic.vectors import Rows
+from service.urls import find_url
 
 NO_ADDRESS = Address(0, 0)
 
@@ -208,7 +210,9 @@ class Extractor:
             tool = "" if endpoint.tool is NULL else string_of(endpoint.tool)
             pay_to = "" if endpoint.pay_to is NULL else string_of(endpoint.pay_to)
             compared = price.compared
-            address = find_address(endpoint.url) or NO_ADDRESS
+            url = find_url(endpoint.url)
+            is_host = url is not None and url.scheme != "mcp"
+            seller = url.host if url and is_host else (service.domain or service.id).lower()
             payers = 0 if quality is None else int(quality.l30_days_unique_payers)
             self._endpoints += _endpoint.pack(
                 own_start,
@@ -217,7 +221,8 @@ class Extractor:
                 is_own_text(endpoint.description, endpoint.url),
                 endpoint_key(endpoint.url, endpoint.method, tool),
                 text_hash(endpoint.url),
-                *address,
+                text_hash(registrable_domain(seller)),
+                *(address_of(url) if url else NO_ADDRESS),
                 endpoint.advice,
                 float(compared) if compared else nan,
                 min(MAX_PAYERS, payers),

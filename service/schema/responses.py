@@ -102,7 +102,8 @@ class EndpointList(Struct):
     `total` counts every match, and similar endpoints that fill up few; `listed` those that remain
     with `perService` of each service; `similar` those that match no word. Facets, counted on
     request, are the 100 most frequent values among all matches; `explanations` are in the order of
-    the endpoints.
+    the endpoints, and so are `fits` of alternatives: the share of the words of both descriptions
+    that both have.
     """
 
     endpoints: list[FoundEndpoint]
@@ -113,6 +114,7 @@ class EndpointList(Struct):
     offset: Whole
     facets: dict[str, list[FacetCount]] | UnsetType = UNSET
     explanations: list[Explanation] | UnsetType = UNSET
+    fits: list[float] | UnsetType = UNSET
 
 
 class ServiceEnvelope(Struct):

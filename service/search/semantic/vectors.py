@@ -48,6 +48,13 @@ class VectorIndex:
         """Whether every vector is compared to find the nearest."""
         return len(self._rows) <= COMPARED_WHOLE
 
+    def of_document(self, document: int) -> QueryVector | None:
+        """Return the vector of a document, None for one without meaning."""
+        components, inverse_length = self._rows[document], float(self._inverse_lengths[document])
+        return (
+            QueryVector(components.astype(np.float32), inverse_length) if inverse_length else None
+        )
+
     def similarities(self, query: QueryVector, documents: Integers | None) -> Floats:
         """Return the cosine of the query and each of these documents, or of all; 0 without one."""
         rows, inverse_lengths = self._rows, self._inverse_lengths
