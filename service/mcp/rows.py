@@ -160,7 +160,7 @@ def endpoint_of(snapshot: Snapshot, reference: str) -> int:
         found = [*islice((each for each, call in calls if _digest(call) == match[3]), 1)]
     else:
         candidates = endpoints.of_url(url)[:MAX_COMPARED]
-        found = [each for each in candidates if endpoints.url_of(each) == url] or candidates
+        found = [each for each in candidates if endpoints.url_of(each) == url]
     if len(found) > 1 and url.lower().startswith("mcp:"):
         message = f"{len(found)} sellers have a tool of this name: send the id of a row"
         raise InvalidParameter("endpoint", message)
