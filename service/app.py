@@ -28,7 +28,12 @@ from service.api.ecosystem import (
     get_transactions,
 )
 from service.api.endpoints import SearchEndpoints, search_endpoints
-from service.api.listings import ExplainListings, explain_listings
+from service.api.listings import (
+    ExplainListings,
+    FindAlternatives,
+    explain_listings,
+    find_alternatives,
+)
 from service.api.routes import OperationRoute
 from service.api.services import (
     ListServices,
@@ -64,6 +69,7 @@ ROUTES = [  # the most used first: each route before another one costs its reque
     Route("/v1/services/{id}", get_service),
     Route("/v1/services/{id}/demand", get_demand),
     Route("/v1/services/{id}/openapi.json", get_service_openapi),
+    OperationRoute("/v1/endpoints/alternatives", find_alternatives, FindAlternatives),
     OperationRoute("/v1/listings", explain_listings, ExplainListings),
     OperationRoute("/v1/ecosystem/overview", get_overview, GetEcosystemOverview),
     OperationRoute("/v1/ecosystem/transactions", get_transactions, GetRecentTransactions),

@@ -40,6 +40,11 @@ def folded(value: str) -> str:
     return value.strip().casefold()
 
 
+def fold_name(name: str) -> str:
+    """Return the name of a parameter without case, `_` and `-`."""
+    return name.lower().replace("_", "").replace("-", "")
+
+
 def has_verdict(alive: Any, wanted: bool) -> Any:
     """Return which verdicts of probers are that documents are alive, or that they are dead."""
     return alive > 0 if wanted else alive < 0

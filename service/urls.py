@@ -44,6 +44,9 @@ _plain = re.compile(
     r"((?:/[\w/.:@~%!$&'()*+,;=-]*(?:\?[\w/?.:@~%!$&'()*+,;=-]+)?)?)",
     re.ASCII,
 )
+PATH_PARAMETER = re.compile(r"\{(\w+)\}|(?<=/):([A-Za-z_]\w*)")
+"""A placeholder of a URL."""
+
 _scheme = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 _escape = re.compile("%([0-9A-Fa-f]{2})?")
 _placeholder = re.compile(r"(?<=/)(?:\{([^{}/?]+)\}|\[([^\[\]/?]+)\]|%7B([^/?]+?)%7D)(?=[/?]|$)")
@@ -132,6 +135,11 @@ def find_url(text: str) -> ParsedUrl | None:
 def key_of(identity: str) -> str:
     """Return a normalised URL with its placeholders in one spelling, as in `/items/:id`."""
     return _placeholder.sub(r":\1\2\3", identity)
+
+
+def path_parameters(url: str) -> list[str]:
+    """Return the names of the placeholders of a URL."""
+    return [match[1] or match[2] for match in PATH_PARAMETER.finditer(url.partition("#")[0])]
 
 
 def with_route(url: str, route: object) -> str:

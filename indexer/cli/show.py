@@ -26,6 +26,7 @@ from service.probes import describe_liveness, warnings_of
 from service.schema.probes import ProbeFacts
 from service.schema.profiles import Profile, describe
 from service.schema.records import Endpoint, ParameterDescriptor, Pricing, Service
+from service.snapshot.alternatives import describe_alternatives, find_alternatives
 from service.snapshot.snapshot import Snapshot, open_snapshot
 
 if TYPE_CHECKING:  # rich is an optional dependency, which scripts do without
@@ -92,6 +93,10 @@ def _draw_service(console: Console, snapshot: Snapshot, ordinal: int, service: S
         console.print()
         facts = snapshot.endpoints.facts_of(number)
         _draw_endpoint(console, endpoint, facts)
+        if number < numbers.start + MAX_HITS:
+            others = find_alternatives(snapshot, snapshot.embedded, number)
+            if text := describe_alternatives(others):
+                draw_text(console, 2, text)
         _draw_profile(console, 2, facts.profile)
     if beyond := snapshot.resources.beyond(ordinal):
         console.print()

@@ -50,6 +50,7 @@ ENDPOINT = np.dtype(
         ("has_text", "?"),  # whether its description says anything
         ("key", "<u8"),  # as `endpoint_key` returns
         ("url", "<u8"),  # hash of the URL
+        ("seller", "<u8"),  # hash of the registrable domain
         # Hashes of the URL in normal form and of its host, 0 for a text that is no URL.
         ("address", "<u8"),
         ("host", "<u8"),

@@ -38,9 +38,10 @@ from indexer.derive.records import (
     summarise,
 )
 from indexer.encoder.encoding import TextEncoder
-from indexer.intake.findings import Address, find_address
+from indexer.intake.findings import Address, address_of
 from indexer.record_store import Keys
 from indexer.resources.assets import mainnet_prices
+from indexer.resources.names import registrable_domain
 from indexer.untrusted import string_of
 from service.arrays.container import Arrays
 from service.arrays.texts import text_hash
@@ -49,6 +50,7 @@ from service.schema.listings import Advice
 from service.schema.values import NULL
 from service.search.analysis import term_of, words_of
 from service.search.semantic.vectors import Rows
+from service.urls import find_url
 
 NO_ADDRESS = Address(0, 0)
 
@@ -208,7 +210,9 @@ class Extractor:
             tool = "" if endpoint.tool is NULL else string_of(endpoint.tool)
             pay_to = "" if endpoint.pay_to is NULL else string_of(endpoint.pay_to)
             compared = price.compared
-            address = find_address(endpoint.url) or NO_ADDRESS
+            url = find_url(endpoint.url)
+            is_host = url is not None and url.scheme != "mcp"
+            seller = url.host if url and is_host else (service.domain or service.id).lower()
             advice = endpoint.advice
             payers = 0 if quality is None else int(quality.l30_days_unique_payers)
             self._endpoints += _endpoint.pack(
@@ -218,7 +222,8 @@ class Extractor:
                 not advice & Advice.NO_TEXT,
                 endpoint_key(endpoint.url, endpoint.method, tool),
                 text_hash(endpoint.url),
-                *address,
+                text_hash(registrable_domain(seller)),
+                *(address_of(url) if url else NO_ADDRESS),
                 advice,
                 float(compared) if compared else nan,
                 min(MAX_PAYERS, payers),

@@ -80,9 +80,8 @@ def _ask(snapshot: Snapshot, words: list[str], document: int) -> _Answered | Non
         return None
     page = Ranking(index, query, by_group=True, is_filled=True).page(index.config.filled_up_to)
     is_other = np.ones(len(page.documents), np.bool_)
-    if vectors is not None:
-        cosines = vectors.similarities(vectors.vector_of(document), page.documents)
-        is_other = cosines < NEAR_DUPLICATE
+    if vectors is not None and (vector := vectors.of_document(document)):
+        is_other = vectors.similarities(vector, page.documents) < NEAR_DUPLICATE
     own = service_of(document)
     for each in page.documents[is_other].tolist():
         if service_of(each) != own:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from functools import cache
+from functools import cache, lru_cache
 
 import idna
 from publicsuffixlist import PublicSuffixList
@@ -60,6 +60,7 @@ def host_labels(host: str) -> list[str]:
     return [word for word in words if word not in GENERIC]
 
 
+@lru_cache(maxsize=4096)
 def registrable_domain(host: str) -> str:
     """Return the name below a public suffix that a host belongs to, or the host itself."""
     if _is_address(host):

@@ -120,7 +120,8 @@ def _write_places(
         "resources": resources,
         "documents": documents,
         "bounds": bounds,
-        "urls": endpoints["url"],
+        "urls": np.where(endpoints["address"] != 0, endpoints["address"], endpoints["url"]),
+        "sellers": endpoints["seller"],
     }
     write_arrays(built / "places.arrays", arrays)
 

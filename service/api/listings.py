@@ -1,4 +1,4 @@
-"""Why something is listed or not: the fates of a URL, and those of a host or a payee."""
+"""What a URL, a host or a payee has: why it is listed or not, and who else sells the same."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from service.api.endpoints import EndpointSelection, find_endpoints, page_of_end
 from service.api.listing import splice
 from service.api.query_string import DEFAULT_LIMIT, Limit, Offset, Operation
 from service.conditions import about
-from service.errors import InvalidParameter
+from service.errors import InvalidParameter, ServiceNotFound
 from service.filtering.offers import NONE
 from service.http.context import snapshot_of
 from service.http.responses import JSON, Cacheable
@@ -27,7 +27,7 @@ ListingUrl = Annotated[
     Meta(
         min_length=1,
         max_length=MAX_URL,
-        description="The URL of an endpoint, in any spelling: why it is listed or not.",
+        description="The URL of an endpoint, in any spelling.",
     ),
 ]
 Name = Annotated[str, Meta(min_length=1, max_length=MAX_HOST)]
@@ -57,6 +57,31 @@ class ExplainListings(Operation, frozen=True, kw_only=True):
     def is_expensive(self) -> bool:
         """Whether the answer is more than a few slices."""
         return self.url is None
+
+
+class FindAlternatives(Operation, frozen=True, kw_only=True):
+    """Find the endpoints of other sellers that do what an endpoint does, best fit first."""
+
+    url: ListingUrl
+    method: Annotated[str, about("The method, where endpoints of several have the URL.")] = ""
+
+
+async def find_alternatives(request: Request, wanted: FindAlternatives) -> Cacheable:
+    """List the endpoints of other sellers that do what an endpoint does, best fit first."""
+    snapshot = snapshot_of(request)
+    endpoints, report = snapshot.endpoints, explain_url(snapshot, wanted.url)
+    found = endpoints.of_url(report.template or wanted.url)
+    if method := wanted.method.strip().upper():
+        found = [each for each in found if method in (endpoints.methods_of(each) or [method])]
+    if not found:
+        message = "no listed endpoint has this url, or none with this method; search for another"
+        raise ServiceNotFound(message, see="/v1/listings")
+    rows = await snapshot.find_alternatives(found[0])
+    total, ordinals = len(rows), [each.ordinal for each in rows]
+    hits = EndpointHits(total, ordinals, total, offers=[NONE] * total, data=snapshot)
+    page = page_of_endpoints(snapshot, total, 0, hits)
+    fits = [each.fit for each in rows][: page["limit"]]
+    return Cacheable(splice(page | {"listed": total, "similar": 0, "fits": fits}))
 
 
 async def explain_listings(request: Request, wanted: ExplainListings) -> Cacheable:

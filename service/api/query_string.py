@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
-from service.conditions import about, conditions_of
+from service.conditions import about, conditions_of, fold_name
 from service.errors import InvalidParameter
 from service.prices import format_decimal
 from service.schema.values import Json, NonEmpty
@@ -81,11 +81,6 @@ class Operation(Struct, frozen=True, kw_only=True, rename="camel"):
 Pairs = list[tuple[str, str]]
 """The parameters of a canonical query string, with their values."""
 T = TypeVar("T", bound=Operation)
-
-
-def fold_name(name: str) -> str:
-    """Return the name of a parameter without case, `_` and `-`."""
-    return name.lower().replace("_", "").replace("-", "")
 
 
 @cache

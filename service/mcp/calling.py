@@ -14,7 +14,7 @@ from msgspec import Raw
 from msgspec.structs import replace
 from pydantic import Field, Json, StrictBool, StrictFloat, StrictInt, TypeAdapter
 
-from service.api.documents.curl import body_of, curl, path_parameters
+from service.api.documents.curl import body_of, curl
 from service.bodies import explain_body, media_type_of
 from service.conditions import EndpointFilters
 from service.errors import InvalidParameter
@@ -25,8 +25,9 @@ from service.prices import describe_offer
 from service.probes import warnings_of
 from service.schema.discovery import ToolFacts
 from service.schema.records import Endpoint, ParameterDescriptor
+from service.snapshot.alternatives import describe_alternatives
 from service.snapshot.resources import tool_of
-from service.urls import MAX_URL
+from service.urls import MAX_URL, path_parameters
 
 MAX_PARAMETERS = 12 * 1024  # bytes
 MAX_LONG_SAYS = 200
@@ -109,6 +110,9 @@ async def how_to_call(
             *warnings_of(snapshot.endpoints.facts_of(ordinal)),
         ],
     }
+    others = await snapshot.find_alternatives(ordinal)
+    optional["others"] = describe_alternatives(others)
+    optional["other_ids"] = [endpoint_row(snapshot, each.ordinal, filters).id for each in others]
     row = endpoint_row(snapshot, ordinal, filters, MAX_LONG_SAYS)
     facts = {
         **row.model_dump(exclude_defaults=True),

@@ -110,7 +110,8 @@ class EndpointList(Struct):
     with `perService` of each service; `similar` those that match no word. A first page by relevance
     has the `fit` of its first endpoint: below 1 none matches well, and `warning` says what to do.
     Facets, counted on request, are the 100 most frequent values among all matches; `explanations`
-    are in the order of the endpoints.
+    are in the order of the endpoints, and so are `fits` of alternatives: the share of the words of
+    both descriptions that both have.
     """
 
     endpoints: list[FoundEndpoint]
@@ -123,6 +124,7 @@ class EndpointList(Struct):
     warning: str | UnsetType = UNSET
     facets: dict[str, list[FacetCount]] | UnsetType = UNSET
     explanations: list[Explanation] | UnsetType = UNSET
+    fits: list[float] | UnsetType = UNSET
 
 
 class ServiceEnvelope(Struct):

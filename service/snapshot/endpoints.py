@@ -9,7 +9,8 @@ resources: int32[documents], the listed resource of each document, or NONE
 documents: int32[resources], the document of each listed resource, or NONE
 bounds: int64[endpoints, 2], where each endpoint stands in `records.json`, and stops; for one that
     has members of the names of ADDED_MEMBERS -1 - the start
-urls: uint64[endpoints], the hash of each URL as its record spells it
+urls: uint64[endpoints], the hash of each URL in normal form, or of a text that is no URL
+sellers: uint64[endpoints], the hash of the registrable domain of each
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from service.schema.profiles import EndpointFacts, Profile
 from service.search.groups import Groups
 from service.search.postings import Integers, Mask
 from service.snapshot.resources import ListedCall
+from service.urls import find_url
 
 ADDED_MEMBERS = ("service", "match", "ratecard")
 """Members that responses add to an endpoint: its own ones of these names are left out."""
@@ -72,6 +74,7 @@ class Endpoints:
         arrays = open_arrays(folder / "places.arrays")
         self._first, self._bounds, self._urls = arrays["first"], arrays["bounds"], arrays["urls"]
         self._resources, self._documents = arrays["resources"], arrays["documents"]
+        self.sellers = arrays["sellers"]
         self._offers, self._listed = offers, listed
         self._services, self._summaries = services, summaries
         annotations = open_arrays(folder / "annotations.arrays")
@@ -84,13 +87,17 @@ class Endpoints:
     def __len__(self) -> int:
         return len(self._bounds)
 
-    def candidates(self, url: str) -> list[int]:
-        """Return the ordinals of the endpoints that have a URL, in listing order, and few others.
-
-        Callers compare the URLs.
-        """
-        ordinals: list[int] = np.flatnonzero(self._urls == np.uint64(text_hash(url))).tolist()
+    def of_url(self, url: str) -> list[int]:
+        """Return the ordinals of the endpoints that have a URL, in any spelling."""
+        parsed = find_url(url)
+        key = np.uint64(text_hash(parsed.key if parsed else url))
+        ordinals: list[int] = np.flatnonzero(self._urls == key).tolist()
         return ordinals
+
+    def methods_of(self, ordinal: int) -> list[str]:
+        """Return the methods of an endpoint, none where any may do."""
+        column = self.filters.columns["method"]
+        return [column.values[number] for number in column.of_row(ordinal)]
 
     def of_service(self, service: int) -> range:
         """Return the ordinals of the endpoints of a service, in the order of its record."""

@@ -16,7 +16,7 @@ from service.schema.status import Counts
 from service.schema.values import GivenTime, Whole
 from service.search.fit import FitThreshold
 
-FORMAT = 15
+FORMAT = 16
 """Version of the files of a snapshot: raise it when an older service could not read them."""
 MANIFEST = "manifest.json"
 ID_DIGITS = 20

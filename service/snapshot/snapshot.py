@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -17,7 +18,7 @@ from service.conditions import (
     ResourceFilters,
     read_conditions,
 )
-from service.engines.embedded import EmbeddedEngine, run
+from service.engines.embedded import THREAD_FROM, EmbeddedEngine, run
 from service.engines.engine import Answer, Engine, Search
 from service.errors import REBUILD, SnapshotDamaged, SnapshotUnsupported
 from service.search.postings import read_header
@@ -25,6 +26,7 @@ from service.search.query import QueryParser
 from service.search.ranking import Index
 from service.search.semantic.encoder import Encoder
 from service.search.semantic.vectors import VectorIndex
+from service.snapshot.alternatives import Alternative, find_alternatives
 from service.snapshot.data import EndpointHits, Hits, ResourceDocuments, SnapshotData
 from service.snapshot.manifest import Manifest, verify
 from service.snapshot.publication import SNAPSHOTS, read_current
@@ -146,6 +148,11 @@ class Snapshot(SnapshotData):
             return resources.page(answer.total, answer.ordinals, answer.similar, answer.fit)
         cost = resources.cost(filters)
         return await run(partial(resources.list, filters, limit, offset), cost)
+
+    async def find_alternatives(self, endpoint: int) -> Sequence[Alternative]:
+        """Return the endpoints of other sellers that do what an endpoint does."""
+        find = partial(find_alternatives, self, self.embedded, endpoint)
+        return await run(find, THREAD_FROM)
 
     def _hits(self, answer: Answer) -> Hits:
         hits = Hits(**asdict(answer), data=self)

@@ -28,6 +28,7 @@ from service.networks import network_label
 from service.schema.profiles import describe
 from service.schema.values import format_timestamp
 from service.snapshot import Snapshot
+from service.snapshot.alternatives import describe_alternatives
 from service.web.card import MAX_TEXT, card_of, quantity
 from service.web.ecosystem import (
     abbreviate,
@@ -44,6 +45,7 @@ from service.web.filters import BrowseEndpoints, BrowseServices, controls_of
 from service.web.static_files import VERSION, get_static_file
 
 ENDPOINTS = 50  # on a page
+COMPARED = 10  # whose alternatives are counted, in some milliseconds each
 PAYMENTS = 12  # on a page
 
 POLICY = (
@@ -134,9 +136,15 @@ async def service_page(request: Request, search: BrowseService) -> Cacheable:
         filters = EndpointFilters(service=(snapshot.id_table[service],), per_service=0, match="all")
         hits = await snapshot.find_endpoints(search.q, ENDPOINTS, offset, filters)
         total, endpoints = hits.total, [*hits.ordinals]
+    found = [(each, await snapshot.find_alternatives(each)) for each in endpoints[:COMPARED]]
     return _page(
         request,
         "service.html",
+        others={
+            each - own.start: (text, snapshot.endpoints.url_of(each))
+            for each, others in found
+            if (text := describe_alternatives(others))
+        },
         card=card_of(snapshot.summaries.text(service)),
         endpoints=details_of(snapshot, endpoints),
         demand=demand_facts(snapshot.ecosystem, service),

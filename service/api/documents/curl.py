@@ -14,6 +14,7 @@ from msgspec import UNSET, Raw
 
 from service.bodies import curl_words, media_type_of, text_of
 from service.schema.records import METHODS, Endpoint, ParameterDescriptor
+from service.urls import PATH_PARAMETER, path_parameters
 
 URL_CHARACTERS = "%/:?#[]@!$&()*+,;=~{}"
 """Characters that are not percent-encoded in a URL."""
@@ -32,7 +33,6 @@ PLACEHOLDERS = {
 NO_VALUES: Mapping[str, Raw] = MappingProxyType({})
 
 WORD = re.compile(r"[A-Z]+")
-_path_parameter = re.compile(r"\{(\w+)\}|(?<=/):([A-Za-z_]\w*)")
 _array = msgspec.json.Decoder(list[Raw])
 
 
@@ -104,11 +104,6 @@ def known_methods(text: str) -> list[str]:
     return [word for word in words if word in METHODS]
 
 
-def path_parameters(url: str) -> list[str]:
-    """Return the names of the placeholders of a URL."""
-    return [match[1] or match[2] for match in _path_parameter.finditer(url.partition("#")[0])]
-
-
 def _url(
     url: str, path: Mapping[str, Raw], query: Mapping[str, Raw], given: Mapping[str, Raw]
 ) -> str:
@@ -121,7 +116,7 @@ def _url(
         name = match[1] or match[2]
         return quote(_url_text(path[name]), safe="") if name in path else match[0]
 
-    filled = quote(_path_parameter.sub(fill, url.partition("#")[0]), safe=URL_CHARACTERS)
+    filled = quote(PATH_PARAMETER.sub(fill, url.partition("#")[0]), safe=URL_CHARACTERS)
     address, _, own = filled.partition("?")
     kept = [pair for pair in own.split("&") if _name_of(pair) not in given]
     present = set(map(_name_of, kept))

@@ -18,7 +18,7 @@ from service.api.discovery import (
 )
 from service.api.ecosystem import GetEcosystemOverview, GetEcosystemStats, GetRecentTransactions
 from service.api.endpoints import SearchEndpoints
-from service.api.listings import ExplainListings
+from service.api.listings import ExplainListings, FindAlternatives
 from service.api.query_string import JOINED, MAX_QUERY, Operation, parameters_of
 from service.api.services import ListServices, SearchServices
 from service.conditions import NO_FILTERS
@@ -94,7 +94,10 @@ PATHS: dict[str, dict[str, Path]] = {
         "/v1/services/{id}/demand": DEMAND,
         "/v1/services/{id}/openapi.json": DESCRIPTION,
     },
-    "Endpoints": {"/v1/search/endpoints": Path(EndpointList, SearchEndpoints)},
+    "Endpoints": {
+        "/v1/search/endpoints": Path(EndpointList, SearchEndpoints),
+        "/v1/endpoints/alternatives": Path(EndpointList, FindAlternatives),
+    },
     "Listings": {"/v1/listings": Path(ListingReport, ExplainListings, other=ListingPage)},
     "Ecosystem": {
         "/v1/ecosystem/overview": Path(OverviewEnvelope, GetEcosystemOverview),
@@ -118,7 +121,7 @@ PATHS: dict[str, dict[str, Path]] = {
 }
 ERRORS: dict[type[RatecardError], str] = {
     InvalidParameter: "A parameter is invalid; `parameter` names it.",
-    ServiceNotFound: "No service of this snapshot has the id.",
+    ServiceNotFound: "No service of this snapshot has the id, or no endpoint the URL.",
     MethodNotAllowed: "The path answers the methods in `Allow` only.",
     RatecardError: "The service failed to answer; asking again may help.",
     SnapshotUnavailable: "There is no snapshot to answer from, the cluster that searches does not "
@@ -272,10 +275,10 @@ def _operation(tag: str, answer: Path, examples: Mapping[str, str | None], path:
     if kind is not Operation or tag == ARD:
         errors.append(InvalidParameter)
     if "{identifier}" in path:
-        errors.append(ServiceNotFound)
         parameters.append(IDENTIFIER)
-    if "{id}" in path:
+    if "{id}" in path or "{identifier}" in path or kind is FindAlternatives:
         errors.append(ServiceNotFound)
+    if "{id}" in path:
         parameters.append(ID | ({"example": examples["id"]} if examples["id"] else {}))
     if answer.result is not Health:
         errors.append(SnapshotUnavailable)

@@ -48,10 +48,11 @@ class VectorIndex:
         """Whether every vector is compared to find the nearest."""
         return len(self._rows) <= COMPARED_WHOLE
 
-    def vector_of(self, document: int) -> QueryVector:
-        """Return the vector of a document, to be compared with others."""
-        return QueryVector(
-            self._rows[document].astype(np.float32), float(self._inverse_lengths[document])
+    def of_document(self, document: int) -> QueryVector | None:
+        """Return the vector of a document, None for one without meaning."""
+        components, inverse_length = self._rows[document], float(self._inverse_lengths[document])
+        return (
+            QueryVector(components.astype(np.float32), inverse_length) if inverse_length else None
         )
 
     def similarities(self, query: QueryVector, documents: Integers | None) -> Floats:

@@ -1,0 +1,221 @@
+"""Who else sells what an endpoint does: sellers, parameters, order, spellings, hostile input."""
+
+from __future__ import annotations
+
+import tempfile
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from service.schema.values import format_timestamp
+from service.snapshot.alternatives import (
+    Alternative,
+    describe_alternatives,
+    find_alternatives,
+)
+from service.snapshot.snapshot import Snapshot, open_snapshot
+from tests.support.intake import CatalogueFolder, source
+from tests.support.running import Json, build_records, endpoint, examples, serve, service
+
+TIDES = "Predict the tide of any harbour by moon phase"
+SEMANTIC, WORDS_ALONE = ("--no-downloads",), ("--no-downloads", "--no-semantic")
+FOUND = "/v1/endpoints/alternatives"
+
+
+def sells(host: str, text: str = TIDES, amount: str = "0.01", **fields: Any) -> Json:
+    """Return a service at a host with one endpoint."""
+    own = endpoint(amount, network="Base") | {"url": f"https://{host}/v1", "description": text}
+    service_id = host.replace(".", "-")
+    return service(service_id, name=host, domain=host, endpoints=[own | fields])
+
+
+def parameter(name: str, group: str = "query", *, required: bool = True) -> Json:
+    return {"group": group, "name": name, "type": "string", "required": required}
+
+
+def found_by(snapshot: Snapshot, url: str) -> list[tuple[str, float]]:
+    """Return the hosts of the alternatives of a URL, and how they fit."""
+    (ordinal,) = snapshot.endpoints.of_url(url)
+    return [
+        (snapshot.endpoints.url_of(each.ordinal).split("/")[2], each.fit)
+        for each in find_alternatives(snapshot, snapshot.embedded, ordinal)
+    ]
+
+
+def hosts_of(tmp_path: Path, *records: Json, options: tuple[str, ...] = SEMANTIC) -> list[str]:
+    """Return the hosts of the alternatives of the endpoint of the first service."""
+    snapshot = open_snapshot(build_records(tmp_path, records, *options))
+    return [host for host, _ in found_by(snapshot, records[0]["endpoints"][0]["url"])]
+
+
+@pytest.mark.parametrize("options", [SEMANTIC, WORDS_ALONE])
+def test_another_seller_of_the_same_is_found_and_one_of_another_function_is_not(
+    tmp_path: Path, options: tuple[str, ...]
+) -> None:
+    records = [
+        sells("a.example.com"),
+        sells("b.example.org", "Any harbour: predict the tide by moon"),
+        sells("c.example.net", TIDES.replace("tide", "traffic")),
+    ]
+    assert hosts_of(tmp_path, *records, options=options) == ["b.example.org"]
+
+
+def test_subdomains_of_one_registrable_domain_are_one_seller(tmp_path: Path) -> None:
+    records = [
+        sells("api.sea.co.uk"),
+        sells("other.sea.co.uk"),
+        sells("api.lake.co.uk"),
+        sells("eu.lake.co.uk", amount="0.005"),
+        sells("one.vercel.app"),
+    ]
+    assert hosts_of(tmp_path, *records) == ["eu.lake.co.uk", "one.vercel.app"]
+
+
+@pytest.mark.parametrize(
+    ("given_", "needed", "is_found"),
+    [
+        ([parameter("port_id")], [parameter("portId", "body")], True),
+        ([parameter("port")], [parameter("port"), parameter("day", required=False)], True),
+        ([parameter("port")], [parameter("port"), parameter("day")], False),
+        ([], [parameter("day")], False),
+        ([], [], True),
+    ],
+)
+def test_an_alternative_needs_no_parameter_that_the_endpoint_has_not(
+    tmp_path: Path, given_: list[Json], needed: list[Json], *, is_found: bool
+) -> None:
+    records = [sells("a.com", parameters=given_), sells("b.org", parameters=needed)]
+    assert hosts_of(tmp_path, *records) == ["b.org"] * is_found
+
+
+def test_a_placeholder_that_nobody_describes_is_a_required_parameter(tmp_path: Path) -> None:
+    template = sells("b.org", url="https://b.org/v1/{port}")
+    assert hosts_of(tmp_path, sells("a.com"), template) == []
+    assert hosts_of(tmp_path, sells("a.com", parameters=[parameter("Port")]), template) == ["b.org"]
+
+
+def test_equal_fits_are_ordered_by_price_and_unknown_prices_come_last(tmp_path: Path) -> None:
+    prices = {"b.org": "0.03", "c.net": "0.002", "d.io": "", "e.dev": "0.5"}
+    records = [sells(host, amount=amount) for host, amount in prices.items()]
+    shorter = sells("f.app", "Predict the tide of a harbour by moon", "0.001")
+    found = hosts_of(tmp_path, sells("a.com"), *records, shorter)
+    assert found == ["c.net", "b.org", "e.dev", "d.io", "f.app"]
+
+
+def test_endpoints_that_probers_found_dead_are_left_out(tmp_path: Path) -> None:
+    records = [sells("a.com"), sells("b.org"), sells("c.net")]
+    seen = {"url": "https://b.org/v1", "outcome": "unreachable"}
+    days = (datetime.now(UTC) - timedelta(days=day) for day in (1, 2, 3))
+    dead = [seen | {"observed_at": format_timestamp(day)} for day in days]
+    prober = {"name": "nightly", "kind": "probes", "trust": 1, "items": dead}
+    catalogue = CatalogueFolder(tmp_path)
+    assert catalogue.build(source("records", records), prober) == 0
+    snapshot = open_snapshot(catalogue.artifacts)
+    assert [host for host, _ in found_by(snapshot, "https://a.com/v1")] == ["c.net"]
+
+
+@pytest.mark.parametrize("text", ["", "Tides", "The 1 and 2 of 3", "🌊", "get get get get"])
+def test_an_endpoint_whose_text_names_no_function_has_no_alternatives(
+    tmp_path: Path, text: str
+) -> None:
+    assert hosts_of(tmp_path, sells("a.com", text), sells("b.org", text)) == []
+
+
+names = st.sampled_from(["port", "day", "unit"])
+parameters = st.lists(
+    st.builds(lambda name, required: parameter(name, required=required), names, st.booleans()),
+    max_size=3,
+)
+words = st.lists(st.sampled_from(TIDES.split()), min_size=3, max_size=9).map(" ".join)
+hosts = st.builds(
+    "{}.{}.com".format, st.sampled_from(["api", "eu"]), st.sampled_from("abcdefghijklmnop")
+)
+
+
+@settings(max_examples=examples(40))
+@given(
+    offered=st.lists(
+        st.tuples(hosts, words, parameters, st.sampled_from(["0.1", "0.2", ""])),
+        min_size=2,
+        max_size=24,
+        unique_by=lambda each: each[0],
+    ),
+    options=st.sampled_from([SEMANTIC, WORDS_ALONE]),
+)
+def test_alternatives_of_any_catalogue_keep_to_their_rules(
+    offered: list[tuple[str, str, list[Json], str]], options: tuple[str, ...]
+) -> None:
+    records = [sells(host, text, amount, parameters=own) for host, text, own, amount in offered]
+    parameters_of = {host: own for host, _, own, _ in offered}
+    with tempfile.TemporaryDirectory() as folder:
+        snapshot = open_snapshot(build_records(Path(folder), records, *options))
+        for host, _, own, _ in offered:
+            (ordinal,) = snapshot.endpoints.of_url(f"https://{host}/v1")
+            found = find_alternatives(snapshot, snapshot.embedded, ordinal)
+            others = [snapshot.endpoints.url_of(each.ordinal).split("/")[2] for each in found]
+            sellers = [other.split(".", 1)[1] for other in others]
+            assert len(found) <= 10
+            assert len({*sellers, host.split(".", 1)[1]}) == len(sellers) + 1
+            order = [(-each.fit, each.usd_price) for each in found]
+            assert order == sorted(order)
+            assert all(0.5 <= each.fit <= 1 for each in found)
+            for other in others:
+                needed = {each["name"] for each in parameters_of[other] if each["required"]}
+                assert needed <= {each["name"] for each in own}
+
+
+def test_a_url_is_found_in_any_spelling_and_a_method_chooses_among_endpoints(
+    tmp_path: Path,
+) -> None:
+    both = sells("a.com")
+    post = both["endpoints"][0] | {"method": "POST", "description": f"{TIDES} for bulk orders"}
+    both["endpoints"].append(post)
+    records = [
+        both,
+        sells("b.org", f"{TIDES} for bulk orders", parameters=[parameter("port")]),
+        sells("c.net", f"{TIDES} for orders, bulk"),
+        sells("d.io", "Tell the weather of any town by street", url="https://d.io/v1/{town}"),
+    ]
+    with serve(build_records(tmp_path, records, *WORDS_ALONE)) as client:
+
+        def ask(**parameters: str) -> Json:
+            response = client.get(FOUND, params=parameters)
+            body: Json = response.json()
+            return body | {"status": response.status_code}
+
+        found = ask(url="https://a.com/v1")
+        assert [each["url"] for each in found["endpoints"]] == ["https://c.net/v1"]
+        assert found["endpoints"][0]["service"]["id"] == "c-net"
+        assert found["endpoints"][0]["pricing"]["amount"] == "0.01"
+        assert (found["total"], len(found["fits"])) == (1, 1)
+        for url in ("HTTPS://A.COM:443/x/../v1", "https://a.com/%761"):
+            assert ask(url=url, method="get") == found
+        assert ask(url="https://a.com/v1", method="post")["fits"][0] > found["fits"][0]
+        missing = ask(url="https://a.com/v1", method="DELETE")
+        assert (missing["status"], missing["error"]["code"]) == (404, "service_not_found")
+        assert "search" in missing["error"]["message"]
+        assert ask(url="https://nobody.example.com/v1")["status"] == 404
+        assert ask(url="https://d.io/v1/Oslo")["status"] == 200
+        assert ask(url="no url")["error"]["parameter"] == "url"
+        assert ask(url="")["error"]["parameter"] == "url"
+        assert ask(url=f"https://a.com/{quote('x' * 10_000)}")["status"] == 400
+
+
+def test_the_page_of_a_service_says_how_many_others_do_this(tmp_path: Path) -> None:
+    records = [sells("a.com"), sells("b.org", amount="0.001"), sells("c.net")]
+    with serve(build_records(tmp_path, records, *WORDS_ALONE)) as client:
+        page = client.get("/services/a-com").text
+        assert "2 others do this, from 0.001 USD" in page
+        assert f"{FOUND}?url=https%3A%2F%2Fa.com%2Fv1&amp;method=GET" in page
+
+
+def test_one_line_counts_the_others_and_names_the_lowest_known_price() -> None:
+    known, unknown = Alternative(1, 1.0, 0.001), Alternative(2, 0.9, float("inf"))
+    assert describe_alternatives([]) == ""
+    assert describe_alternatives([unknown]) == "1 other does this"
+    assert describe_alternatives([unknown, known]) == "2 others do this, from 0.001 USD"
