@@ -20,6 +20,7 @@ from indexer.decisions import DecisionTable, read_decisions
 from indexer.derive.deriving import derive_columns
 from indexer.derive.reuse import ReuseStore, save
 from indexer.encoder.packaged import StaticEncoder, load_encoder, write_encoder
+from indexer.index.fit import learn_threshold
 from indexer.indexing import write_index
 from indexer.intake.findings import collect_findings
 from indexer.intake.fingerprint import Fingerprint, take_fingerprint
@@ -57,6 +58,7 @@ from service.snapshot.manifest import (
     verify,
 )
 from service.snapshot.publication import SNAPSHOTS, read_current
+from service.snapshot.snapshot import Snapshot
 
 if TYPE_CHECKING:
     from indexer.opensearch.loading import SearchCluster
@@ -265,6 +267,8 @@ def _build(
         undescribed = write_index(context, columns, stored, folder)
     manifest = _describe(context, stored)
     manifest.denials = denials
+    with progress.stage("learn when nothing fits"):
+        manifest.threshold = learn_threshold(Snapshot(context.built, manifest, context.now, None))
     can_hold = holds_until is None or holds_until > context.now
     if can_hold and fingerprint is not None:
         manifest.inputs = fingerprint.inputs()

@@ -15,6 +15,7 @@ from service.engines.engine import Answer, F, Search
 from service.errors import Overloaded
 from service.filtering.offers import EndpointTable
 from service.filtering.table import FacetCounts, Table
+from service.search.fit import FitThreshold
 from service.search.groups import Groups
 from service.search.postings import Integers, Mask
 from service.search.query import ParsedQuery, QueryParser
@@ -52,6 +53,7 @@ class EmbeddedEngine:
     parser: has the lexicon
     index: has the postings and the vectors
     groups: the documents of each service
+    threshold: of the fit of a first row, None without one
     """
 
     def __init__(
@@ -62,9 +64,11 @@ class EmbeddedEngine:
         services: Table,
         endpoints: EndpointTable,
         resources: ResourceIndex,
+        threshold: FitThreshold | None = None,
     ) -> None:
         self.parser, self.index, self._groups = parser, index, groups
         self._services, self._endpoints, self._resources = services, endpoints, resources
+        self._threshold = threshold
 
     async def search_services(self, search: Search[Filters]) -> Answer:
         """Return one page of services, each ranked by the best of its documents."""
@@ -89,18 +93,19 @@ class EmbeddedEngine:
         """Return what `search_services` does, in this thread."""
         filters, services, groups = search.filters, self._services, self.index.groups
         given, match_all = filters.given(), filters.match == "all"
-        is_ranked = filters.sort == "relevance"
+        is_ranked, query = filters.sort == "relevance", query or self.parser.parse(search.query)
         ranking = Ranking(
             self.index,
-            query or self.parser.parse(search.query),
+            query,
             services.mask(given),
             by_group=True,
             match_all=match_all,
             is_filled=is_ranked and not given and not match_all,
         )
-        is_explained = filters.explain or filters.best_endpoints
+        is_explained, fit = filters.explain or filters.best_endpoints, None
         if is_ranked:
             total, documents, similar = ranking.page(search.limit, search.offset)
+            fit = None if search.offset else self.fit_of(query, ranking.fit())
             page = (documents if groups is None else groups.of_document.take(documents)).tolist()
         else:
             matches, similar = unpack(ranking.matches(), len(services)), 0
@@ -113,7 +118,8 @@ class EmbeddedEngine:
             best = [each if each < endpoints else None for each in documents.tolist()]
         facets = _count(services, filters.facets, ranking)
         explanations = ranking.explain(documents, self.parser.term) if filters.explain else None
-        return Answer(total, page, total, similar, facets, best, explanations)
+        similar_rows = ranking.similar_rows(documents) if similar else ()
+        return Answer(total, page, total, similar, facets, best, explanations, fit, similar_rows)
 
     def rank_endpoints(
         self, search: Search[EndpointFilters], query: ParsedQuery | None = None
@@ -121,6 +127,7 @@ class EmbeddedEngine:
         """Return what `search_endpoints` does, in this thread."""
         filters, limit, offset = search.filters, search.limit, search.offset
         selected, header = self._endpoints.select(filters), self.parser.header
+        query = query or self.parser.parse(search.query)
         is_ranked, match_all = filters.sort == "relevance", filters.match == "all"
         mask = selected.mask
         if header.documents > header.endpoints:  # the others are no endpoints
@@ -128,7 +135,7 @@ class EmbeddedEngine:
             mask[: header.endpoints] = True if endpoints is None else endpoints
         ranking = Ranking(
             self.index,
-            query or self.parser.parse(search.query),
+            query,
             mask,
             by_group=False,
             match_all=match_all,
@@ -149,23 +156,35 @@ class EmbeddedEngine:
             listed = total
         facets = _count(self._endpoints, filters.facets, ranking)
         explanations = ranking.explain(page, self.parser.term) if filters.explain else None
-        return Answer(total, page.tolist(), listed, similar, facets, explanations=explanations)
+        fit = self.fit_of(query, ranking.fit()) if is_ranked and not offset else None
+        similar_rows = ranking.similar_rows(page) if similar else ()
+        page = page.tolist()
+        return Answer(total, page, listed, similar, facets, (), explanations, fit, similar_rows)
 
     def rank_resources(
         self, search: Search[ResourceFilters], query: ParsedQuery | None = None
     ) -> Answer:
         """Return what `search_resources` does, in this thread."""
-        filters = search.filters
+        filters, query = search.filters, query or self.parser.parse(search.query)
         ranking = Ranking(
             self.index,
-            query or self.parser.parse(search.query),
+            query,
             self._resources.documents(filters),
             by_group=False,
             match_all=filters.match == "all",
             is_filled=not filters.has_conditions,
         )
         total, documents, similar = ranking.page(search.limit, search.offset)
-        return Answer(total, self._resources.of_documents(documents).tolist(), total, similar)
+        fit = None if search.offset else self.fit_of(query, ranking.fit())
+        page = self._resources.of_documents(documents).tolist()
+        return Answer(total, page, total, similar, fit=fit)
+
+    def fit_of(self, query: ParsedQuery, fit: float | None) -> float | None:
+        """Return `Answer.fit`, given the fit of the first row, None without a row."""
+        has_meaning = query.vector is not None or self.index.vectors is None
+        if self._threshold is None or not (has_meaning or fit is None):
+            return None
+        return self._threshold.share(fit or 0.0, query.words)
 
     async def _run(
         self, rank: Callable[[Search[F], ParsedQuery], Answer], search: Search[F], cost: int

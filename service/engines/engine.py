@@ -47,6 +47,10 @@ class Answer(Struct, frozen=True):
     best_endpoints: of each service of the page the endpoint that matches best, None where its own
         text does; on request
     explanations: of the rows of the page, on request; their `endpoint` is left empty
+    fit: of the first row of a ranking by relevance, by the threshold of the snapshot, 0 where there
+        is none: below 1 nothing matches well. None beyond the first page, in another order, for a
+        query without meaning, and where the catalogue is too small for a threshold
+    similar_rows: the positions of the similar rows on the page
     """
 
     total: int
@@ -56,6 +60,8 @@ class Answer(Struct, frozen=True):
     facets: FacetCounts | None = None
     best_endpoints: Sequence[int | None] = ()
     explanations: list[Explanation] | None = None
+    fit: float | None = None
+    similar_rows: Sequence[int] = ()
 
     @property
     def matches(self) -> int:

@@ -216,8 +216,11 @@ class ClusterEngine:
         rows = units_of(page, self._groups if by_group else None)
         if isinstance(filters, ResourceFilters):
             rows = self._resources.of_documents(page)
-        listed = listed if per_service else total
-        return Answer(total, rows.tolist(), listed, facets=counted, best_endpoints=best)
+        listed, fit = listed if per_service else total, None
+        if order is RELEVANCE and not search.offset:
+            first = self._embedded.index.fit(query, int(page[0])) if len(page) else None
+            fit = self._embedded.fit_of(query, first)
+        return Answer(total, rows.tolist(), listed, facets=counted, best_endpoints=best, fit=fit)
 
     def _words(self, query: ParsedQuery, *, match_all: bool) -> Json:
         """Return the clause of the documents that have any word, or all that are required."""

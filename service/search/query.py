@@ -71,6 +71,11 @@ class ParsedQuery(NamedTuple):
     similarity_weight: float = 0.0
 
     @property
+    def words(self) -> int:
+        """How many words a match should have."""
+        return sum(each.required for each in self.expansions)
+
+    @property
     def is_satisfiable(self) -> bool:
         """Whether any document may have all required words."""
         required = [each for each in self.expansions if each.required]

@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from service.arrays.container import Arrays
 from service.schema.responses import Explanation, WordScore
+from service.search.fit import FIT_WEIGHT
 from service.search.groups import (
     Groups,
     ListedPage,
@@ -29,6 +30,7 @@ from service.search.top_k import (
     TopDocs,
     count_bits,
     pack,
+    sums_at,
     unpack,
 )
 
@@ -52,6 +54,14 @@ class Index:
         self.documents, self.config = header.documents, header.config
         self.groups, self.vectors = groups, vectors
 
+    def fit(self, query: ParsedQuery, document: int) -> float:
+        """Return how well a document fits a query: BM25F + FIT_WEIGHT · cosine."""
+        documents, cosine = np.array([document]), 0.0
+        lists = self.postings.of_terms([term for each in query.expansions for term in each.terms])
+        if query.vector is not None and self.vectors is not None:
+            cosine = float(self.vectors.similarities(query.vector, documents)[0])
+        return int(sums_at(lists, documents)[0]) / self.config.impact_scale + FIT_WEIGHT * cosine
+
 
 class Ranking:
     """The ranking of one query: of services, with `by_group`, or else of documents.
@@ -71,7 +81,7 @@ class Ranking:
         match_all: bool = False,
         is_filled: bool = False,
     ) -> None:
-        self._query, self._mask, self._config = query, mask, index.config
+        self._index, self._query, self._mask, self._config = index, query, mask, index.config
         self._by_group, self._is_filled = by_group, is_filled
         self._groups = groups = index.groups if by_group else None
         self._vectors = None if query.vector is None else index.vectors
@@ -89,7 +99,8 @@ class Ranking:
         self._exact = NO_ORDINALS
         self._unmatched: int | None = None if len(self._names) else 0
         self._near: tuple[Integers, int] | None = None
-        self._reranked = NO_ORDINALS
+        self._reranked = self._keys = NO_ORDINALS
+        self._similarity = 0.0, 0
 
     def page(self, limit: int, offset: int = 0) -> Ranked:
         """Return one page of the best documents of all units, and the exact counts of units."""
@@ -106,6 +117,24 @@ class Ranking:
         else:
             listed = total - groups.count_excess(self.matches(), per_group)
         return ListedPage(total, listed, page, similar)
+
+    def fit(self) -> float | None:
+        """Return the fit of the first row of the ranking after a page, None without a row."""
+        if len(self._exact):
+            return self._index.fit(self._query, int(self._exact[0]))
+        if not len(self._keys):
+            return None
+        # The sort key of the first row has its sum, less its penalty, and its similarity.
+        (cosine, added), first = self._similarity, self._keys[:1]
+        penalty = int(self._penalties_of(first & ORDINAL_MASK)[0])
+        lexical = penalty - added - int(first[0] >> SUM_BITS)
+        return lexical / self._config.impact_scale + FIT_WEIGHT * cosine
+
+    def similar_rows(self, documents: Integers) -> list[int]:
+        """Return the positions of similar rows among documents of the ranking after a page."""
+        near, count = self._near or (NO_ORDINALS, 0)
+        similar = {*(near[len(near) - count :] & ORDINAL_MASK).tolist()}
+        return [row for row, each in enumerate(documents.tolist()) if each in similar]
 
     def matches(self) -> Bits:
         """Return the bits of the units that match, read-only: similar rows are none."""
@@ -177,6 +206,7 @@ class Ranking:
                 self._near = self._find_near(self._vectors, total)
             near, similar = self._near
             keys = self._rerank(self._vectors, keys, near)
+        self._keys = keys
         documents = keys & ORDINAL_MASK
         if len(exact):
             is_exact = self._are_of(documents, exact)
@@ -240,7 +270,11 @@ class Ranking:
         """
         best, rest = keys[: self._config.reranked], keys[self._config.reranked :]
         best = np.concatenate((best, near)) if len(near) else best.copy()
-        best -= self._similarities(vectors, best & ORDINAL_MASK)[1] << SUM_BITS
+        cosines, added = self._similarities(vectors, best & ORDINAL_MASK)
+        best -= added << SUM_BITS
+        if len(best):
+            first = best.argmin()
+            self._similarity = float(cosines[first]), int(added[first])
         best.sort()
         if len(near):
             best = best[is_among_first(self._units_of(best & ORDINAL_MASK), 1)]

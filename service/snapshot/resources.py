@@ -45,6 +45,7 @@ class ResourcePage(Struct, frozen=True):
     is_cut: whether MAX_PAGE left no room for more
     texts: slices of JSON to be joined by commas
     similar: the count of similar resources
+    fit: of the first row, as that of `Answer`
     """
 
     total: int
@@ -52,6 +53,7 @@ class ResourcePage(Struct, frozen=True):
     is_cut: bool
     texts: Sequence[memoryview]
     similar: int = 0
+    fit: float | None = None
 
 
 class Resources:
@@ -78,11 +80,13 @@ class Resources:
         """Return how many resources of a service are beyond the bounds of its record."""
         return int(self._table.arrays["beyond"][service])
 
-    def page(self, total: int, ordinals: Sequence[int], similar: int = 0) -> ResourcePage:
+    def page(
+        self, total: int, ordinals: Sequence[int], similar: int = 0, fit: float | None = None
+    ) -> ResourcePage:
         """Return a page of the first of these resources, which fit into MAX_PAGE."""
         count = self.texts.fitting(ordinals, MAX_PAGE)
         texts = self.texts.run(ordinals[:count])
-        return ResourcePage(total, count, count < len(ordinals), texts, similar)
+        return ResourcePage(total, count, count < len(ordinals), texts, similar, fit)
 
     def matches(self, filters: ResourceConditions) -> Mask | None:
         """Return which resources satisfy the filters, None for all."""

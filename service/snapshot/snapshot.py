@@ -66,6 +66,7 @@ class Snapshot(SnapshotData):
             self.filters,
             endpoints.filters,
             ResourceDocuments(self.resources, endpoints),
+            manifest.threshold,
         )
         self.engine = self.embedded if connector is None else connector.connect(self)
 
@@ -142,7 +143,7 @@ class Snapshot(SnapshotData):
         resources = self.resources
         if query and isinstance(filters, ResourceFilters):
             answer = await self.engine.search_resources(Search(query, filters, limit, offset))
-            return resources.page(answer.total, answer.ordinals, answer.similar)
+            return resources.page(answer.total, answer.ordinals, answer.similar, answer.fit)
         cost = resources.cost(filters)
         return await run(partial(resources.list, filters, limit, offset), cost)
 

@@ -48,6 +48,12 @@ class VectorIndex:
         """Whether every vector is compared to find the nearest."""
         return len(self._rows) <= COMPARED_WHOLE
 
+    def vector_of(self, document: int) -> QueryVector:
+        """Return the vector of a document, to be compared with others."""
+        return QueryVector(
+            self._rows[document].astype(np.float32), float(self._inverse_lengths[document])
+        )
+
     def similarities(self, query: QueryVector, documents: Integers | None) -> Floats:
         """Return the cosine of the query and each of these documents, or of all; 0 without one."""
         rows, inverse_lengths = self._rows, self._inverse_lengths
