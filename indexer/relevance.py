@@ -86,6 +86,20 @@ class Judgement(Struct):
     wanted: dict[str, float]
 
 
+class WarningFigures(Struct):
+    """How well the fit of the first row tells answerable from unanswerable queries.
+
+    false_warnings: share of the answerable queries whose first row is right that are warned of
+    warned: share of the unanswerable queries that are warned of
+    """
+
+    answerable: int
+    unanswerable: int
+    auroc: float
+    false_warnings: float = field(name="falseWarnings")
+    warned: float
+
+
 _document = msgspec.json.Decoder(CorpusDocument)
 _query = msgspec.json.Decoder(JudgedQuery)
 
@@ -101,30 +115,43 @@ def evaluate(
     relevant document are left out. Raises SourceError for a line that is no document or query, for
     a duplicate id, and where no query is left.
     """
-    documents = list(_decode_lines(corpus, _document))
-    counts = Counter(document.id for document in documents)
-    if repeated := [name for name, count in counts.items() if count > 1]:
-        raise SourceError(
-            f"{corpus}: several documents have the id {repeated[0]!r}; give each its own"
-        )
-    with tempfile.TemporaryDirectory(prefix="ratecard-") as folder:
-        source, artifacts = Path(folder, "corpus.jsonl"), Path(folder, "artifacts")
-        source.write_bytes(b"\n".join(_record(n, each) for n, each in enumerate(documents)))
-        sources = (name_source(str(source)),)
-        build_snapshot(
-            BuildOptions(sources=sources, out=artifacts, max_rejects=Fraction(0), ranking=ranking)
-        )
-        snapshot = open_snapshot(artifacts)
-        judgements = []
-        for judged in _decode_lines(queries, _query):
-            wanted = {name: grade for name, grade in judged.relevant.items() if grade > 0}
-            if wanted:
-                hits = snapshot.search(judged.query, limit=RECALL_DEPTH)
-                returned = [documents[int(service_id)].id for service_id in hits.ids]
-                judgements.append(_judge(judged.query, returned, wanted))
+    judgements = [
+        _judge(judged.query, returned, judged.relevant)
+        for judged, returned, _ in _search(_read_corpus(corpus), queries, ranking)
+    ]
     if not judgements:
         raise SourceError(f"{queries}: has no query to which a document is relevant")
     return judgements
+
+
+def evaluate_warnings(
+    corpus: str, queries: str, ranking: RankingOptions = STATIC_RANKING
+) -> WarningFigures:
+    """Judge the warnings of a snapshot that lacks half of a corpus, the same half in every run.
+
+    A query is answerable if all its relevant documents are there, and unanswerable if none is;
+    others are left out. Raises SourceError as `evaluate` does, and where a kind has no query.
+    """
+    documents = _read_corpus(corpus)
+    order = np.random.default_rng(0).permutation(len(documents))
+    kept = [documents[n] for n in np.sort(order[: len(documents) // 2]).tolist()]
+    ids, right, answered, unanswerable = {each.id for each in kept}, [], [], []
+    for judged, returned, fit in _search(kept, queries, ranking):
+        told = 1.0 if fit is None else fit  # without a fit there is no warning
+        if judged.relevant.keys() <= ids:
+            answered.append(told)
+            right.append(bool(returned) and returned[0] in judged.relevant)
+        elif judged.relevant.keys().isdisjoint(ids):
+            unanswerable.append(told)
+    if not any(right) or not unanswerable:
+        raise SourceError(
+            f"{queries}: half of {corpus} answers no query rightly, or lacks the answer to none; "
+            "give more of both"
+        )
+    good, bad = np.array(answered), np.array(unanswerable)
+    larger = (good[:, np.newaxis] > bad).mean() + (good[:, np.newaxis] == bad).mean() / 2
+    false = float((good[np.array(right)] < 1).mean())
+    return WarningFigures(len(good), len(bad), float(larger), false, float((bad < 1).mean()))
 
 
 def discounted_gain(grades: list[float]) -> float:
@@ -139,6 +166,36 @@ def interval(values: Sequence[float]) -> tuple[float, float]:
     means = [sample[rng.integers(0, len(sample), len(sample))].mean() for _ in range(RESAMPLES)]
     low, high = np.quantile(means, (0.025, 0.975)).tolist()
     return low, high
+
+
+def _read_corpus(corpus: str) -> list[CorpusDocument]:
+    documents = list(_decode_lines(corpus, _document))
+    counts = Counter(document.id for document in documents)
+    if repeated := [name for name, count in counts.items() if count > 1]:
+        raise SourceError(
+            f"{corpus}: several documents have the id {repeated[0]!r}; give each its own"
+        )
+    return documents
+
+
+def _search(
+    documents: list[CorpusDocument], queries: str, ranking: RankingOptions
+) -> Iterator[tuple[JudgedQuery, list[str], float | None]]:
+    """Yield each query with what is relevant to it, the ids that are returned, and their fit."""
+    with tempfile.TemporaryDirectory(prefix="ratecard-") as folder:
+        source, artifacts = Path(folder, "corpus.jsonl"), Path(folder, "artifacts")
+        source.write_bytes(b"\n".join(_record(n, each) for n, each in enumerate(documents)))
+        sources = (name_source(str(source)),)
+        build_snapshot(
+            BuildOptions(sources=sources, out=artifacts, max_rejects=Fraction(0), ranking=ranking)
+        )
+        snapshot = open_snapshot(artifacts)
+        for judged in _decode_lines(queries, _query):
+            judged.relevant = {name: grade for name, grade in judged.relevant.items() if grade > 0}
+            if judged.relevant:
+                hits = snapshot.search(judged.query, limit=RECALL_DEPTH)
+                returned = [documents[int(service_id)].id for service_id in hits.ids]
+                yield judged, returned, hits.fit
 
 
 def _record(number: int, document: CorpusDocument) -> bytes:

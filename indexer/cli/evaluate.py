@@ -12,10 +12,19 @@ from msgspec import Meta, Struct
 
 from indexer.cli.options import Command, add_flags, add_ranking_options, given, parse_ranking
 from indexer.cli.terminal import answer
-from indexer.relevance import NDCG_DEPTH, Judgement, evaluate, interval
+from indexer.errors import Misuse
+from indexer.relevance import (
+    NDCG_DEPTH,
+    Judgement,
+    WarningFigures,
+    evaluate,
+    evaluate_warnings,
+    interval,
+)
 from indexer.text import shorten
 
 HEADER = "queries   nDCG@10   95 % of resamples   recall@24"
+WARNINGS_HEADER = "answerable   unanswerable    AUROC   false warnings   warned"
 MAX_CHANGES = 5
 
 
@@ -43,6 +52,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help='JSON lines of queries: {"query":"...","relevant":{"document id":grade}}',
     )
     parser.add_argument("--json", action="store_true", help="answer in JSON")
+    parser.add_argument(
+        "--unanswerable",
+        action="store_true",
+        help="judge the warnings that nothing matches well, with half of the documents removed",
+    )
     add_flags(parser, EvaluationOptions)
     add_ranking_options(parser)
     parser.add_argument(
@@ -56,12 +70,20 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Build snapshots of the corpus in a temporary folder, and judge each query."""
     rankings = [parse_ranking(options)]
+    bounds = EvaluationOptions(**given(options, EvaluationOptions))
+    if options.unanswerable:
+        if options.compare or bounds.worst:
+            raise Misuse("--unanswerable goes with neither --compare nor --worst; leave them out")
+        warnings = evaluate_warnings(options.corpus, options.queries, rankings[0])
+        return answer(
+            msgspec.json.encode(warnings) if options.json else _describe_warnings(warnings)
+        )
     if options.compare:
         rankings.append(parse_ranking(options, options.compare))
     runs = [evaluate(options.corpus, options.queries, ranking) for ranking in rankings]
     measured = [*map(_measure, runs)]
     worst = sorted(runs[0], key=lambda judgement: (judgement.ndcg, judgement.recall))
-    worst = worst[: EvaluationOptions(**given(options, EvaluationOptions)).worst]
+    worst = worst[: bounds.worst]
     comparison = _compare(*runs) if options.compare else None
     if options.json:
         figures = measured[0] | ({"worst": worst} if worst else {})
@@ -134,6 +156,12 @@ def _describe_run(figures: dict[str, Any]) -> str:
     return f"{figures['queries']:7}   {ndcg:7.4f}   {low:.4f} to {high:.4f}   {recall:9.4f}"
 
 
+def _describe_warnings(figures: WarningFigures) -> str:
+    shares = f"{figures.false_warnings:14.1%}   {figures.warned:6.1%}"
+    counts = f"{figures.answerable:10}   {figures.unanswerable:12}"
+    return f"{WARNINGS_HEADER}\n{counts}   {figures.auroc:6.4f}   {shares}"
+
+
 def _describe_comparison(comparison: RankingComparison) -> Iterable[str]:
     low, high = comparison.interval
     yield ""
@@ -157,6 +185,7 @@ EVALUATE = Command(
     (
         "evaluate --corpus corpus.jsonl --queries queries.jsonl",
         "evaluate --corpus corpus.jsonl --queries queries.jsonl --compare encoder=none",
+        "evaluate --corpus corpus.jsonl --queries queries.jsonl --unanswerable",
     ),
     add_options,
     run,

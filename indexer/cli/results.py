@@ -38,10 +38,12 @@ def answer_page(
     *,
     note: str = "",
     hint: str = "",
+    warning: str | None = None,
 ) -> int:
     """Print a page of results, how many there are, and the next command; returns the exit status.
 
     `note` follows the total of results on all pages, and `hint` is for a search without any.
+    `warning` says that none fits.
     """
     if not total:
         query = f" for {shorten(' '.join(options.words))!r}" if options.words else ""
@@ -53,6 +55,8 @@ def answer_page(
             _describe_page(noun, page.offset, len(rows), total, note),
             f"details: {command_line(options, 'show', rows[0].get('service') or rows[0]['id'])}",
         ]
+
+    summary += [warning] if warning else []
 
     def draw(console: Console) -> None:
         if rows:

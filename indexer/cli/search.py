@@ -23,6 +23,7 @@ from service.api.endpoints import (
 from service.api.query_string import Operation, parse
 from service.api.services import ListServices, SearchServices, ServiceSelection, find, list_body
 from service.conditions import Sort
+from service.engines.engine import Answer
 from service.errors import InvalidParameter
 from service.networks import network_label
 from service.prices import endpoint_price, is_ceiling, offer_pricing, service_price
@@ -94,9 +95,17 @@ def run(options: argparse.Namespace) -> int:
         return answer(body)
     page = _services.decode(body)
     hint = "" if page.total else _suggest(snapshot, request, options)
-    note = _similar_note(hits.similar)
     rows = [*map(_service_row, page.services)]
-    return answer_page("service", rows, page, page.total, options, note=note, hint=hint)
+    return answer_page(
+        "service",
+        rows,
+        page,
+        page.total,
+        options,
+        note=_note(hits),
+        hint=hint,
+        warning=hits.warning,
+    )
 
 
 def _search_endpoints(
@@ -111,15 +120,18 @@ def _search_endpoints(
     prices = map(snapshot.endpoints.price_of, hits.ordinals, hits.offers)
     is_cut = page.listed < page.total
     note = f" (at most 3 of a service; {page.total:,} in all)" if is_cut else ""
-    note += _similar_note(hits.similar)
+    note += _note(hits)
     hint = f"try other words, or list the services: {command_line(options, 'search')}"
     rows = [*map(_endpoint_row, page.endpoints, prices)]
-    return answer_page("endpoint", rows, page, page.listed, options, note=note, hint=hint)
+    return answer_page(
+        "endpoint", rows, page, page.listed, options, note=note, hint=hint, warning=hits.warning
+    )
 
 
-def _similar_note(similar: int) -> str:
-    """Return what follows a total that has similar rows."""
-    return f", {similar:,} of them similar" if similar else ""
+def _note(hits: Answer) -> str:
+    """Return what follows a total: how many are matches and similar, and the fit of the first."""
+    counts = f": {hits.matches:,} matches, {hits.similar:,} similar" if hits.similar else ""
+    return counts if hits.fit is None else f"{counts}; fit {hits.fit}"
 
 
 def _endpoint_row(endpoint: FoundEndpoint, price: tuple[float, str] | None) -> Row:

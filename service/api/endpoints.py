@@ -96,6 +96,8 @@ def endpoint_list_body(snapshot: Snapshot, search: EndpointSelection, hits: Endp
         | {
             "listed": hits.listed,
             "similar": hits.similar,
+            "fit": hits.fit,
+            "warning": hits.warning,
             "facets": hits.facets,
             "explanations": hits.explanations and hits.explanations[: page["limit"]],
         }

@@ -16,8 +16,9 @@ from service.snapshot import Snapshot
 from service.snapshot.data import Hits
 
 MAX_SHOWN_ID = 256
-SIMILAR = "Ratecard-Similar"
-"""The header that counts the similar services in a `total`: the envelope has four members."""
+SIMILAR, FIT = "Ratecard-Similar", "Ratecard-Fit"
+"""Headers: the count of the similar services in a `total`, and how well the first service fits. The
+envelope has four members."""
 
 
 class ServiceSelection(Filters, Operation, frozen=True, kw_only=True):
@@ -55,6 +56,8 @@ async def list_services(request: Request, listing: ServiceSelection) -> Cacheabl
     snapshot = snapshot_of(request)
     hits = await find(snapshot, listing)
     headers = {SIMILAR: str(hits.similar)} if listing.q else {}
+    if hits.fit is not None:
+        headers[FIT] = str(hits.fit)
     return Cacheable(list_body(snapshot, listing, hits), headers=headers)
 
 
@@ -95,13 +98,16 @@ def list_body(snapshot: Snapshot, listing: ServiceSelection, hits: Hits) -> byte
         if listing.endpoints == "all"
         else [*map(snapshot.summaries.pieces, hits.ordinals)]
     )
+    has_additions = bool(listing.facets or listing.explain)
     return splice(
         {
             "services": StoredList(texts),
             "total": hits.total,
             "limit": listing.limit,
             "offset": listing.offset,
-            "similar": hits.similar if listing.facets or listing.explain else None,
+            "similar": hits.similar if has_additions else None,
+            "fit": hits.fit if has_additions else None,
+            "warning": hits.warning if has_additions else None,
             "facets": hits.facets,
             "explanations": hits.explanations,
         }

@@ -14,6 +14,7 @@ from msgspec import Struct
 from service.conditions import EndpointFilters, Filters, ResourceFilters
 from service.filtering.table import FacetCounts
 from service.schema.responses import Explanation
+from service.search.fit import warning_of
 
 F = TypeVar("F", Filters, EndpointFilters, ResourceFilters)
 
@@ -67,6 +68,11 @@ class Answer(Struct, frozen=True):
     def matches(self) -> int:
         """The exact count of matches."""
         return self.total - self.similar
+
+    @property
+    def warning(self) -> str | None:
+        """The sentence for a page whose first row does not fit."""
+        return warning_of(self.fit)
 
 
 class Engine(Protocol):

@@ -35,8 +35,8 @@ COMMON_HEADERS: RawHeaders = [
     (
         b"access-control-expose-headers",
         (
-            b"Accept-Ranges, Content-Range, ETag, Ratecard-Similar, Ratecard-Snapshot, "
-            b"Retry-After, X-Request-Id"
+            b"Accept-Ranges, Content-Range, ETag, Ratecard-Fit, Ratecard-Similar, "
+            b"Ratecard-Snapshot, Retry-After, X-Request-Id"
         ),
     ),
     *OWN_HEADERS,

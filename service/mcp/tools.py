@@ -16,6 +16,7 @@ from pydantic.json_schema import SkipJsonSchema
 from service.api.query_string import MAX_QUERY
 from service.api.services import ServiceSelection, find
 from service.conditions import EndpointFilters
+from service.engines.engine import Answer
 from service.errors import InvalidParameter
 from service.http.context import snapshot_of
 from service.mcp.rows import (
@@ -45,7 +46,9 @@ ALL_ENDPOINTS = EndpointFilters(per_service=0)
 Content: TypeAlias = BaseModel | dict[str, Any]
 ToolCall: TypeAlias = Context[SnapshotManager, Any]
 Term = Annotated[str, Field(max_length=200)]
-Task = Annotated[str, Field(max_length=MAX_QUERY, description="what it should do, in plain words")]
+Task = Annotated[
+    str, Field(max_length=MAX_QUERY, description="as its seller would say: geocoding, OCR, KYC")
+]
 MaxPrice = Annotated[float, Field(ge=0, le=1e9, description="US dollars for one request")]
 Network = Annotated[Term, Field(description="to pay on: Base, eip155:8453")]
 Scheme = Annotated[Term, Field(description="exact or upto")]
@@ -66,10 +69,13 @@ class SearchPage(BaseModel):
     """A page of a search; `cursor` is that of the next page, if there is one.
 
     similar: how many of the total match no word
+    fit: of the first row; below 1 nothing matches well, and `warning` says what to do
     """
 
     total: int
     similar: int = 0
+    fit: float | None = None
+    warning: str = ""
     cursor: str = ""
 
 
@@ -114,7 +120,7 @@ async def search_endpoints(
     stop = start + len(hits.ordinals)
     page = EndpointPage(
         total=hits.total,
-        similar=hits.similar,
+        **_facts(hits),
         endpoints=[endpoint_row(snapshot, each, filters) for each in hits.ordinals],
         left_out=hits.total - hits.listed,
         cursor=f"{prefix}{stop}" if start < stop < hits.listed else "",
@@ -138,7 +144,7 @@ async def search_services(
     stop = start + len(hits.ordinals)
     page = ServicePage(
         total=hits.total,
-        similar=hits.similar,
+        **_facts(hits),
         services=[service_row(snapshot, each) for each in hits.ordinals],
         cursor=f"{prefix}{stop}" if start < stop < hits.total else "",
     )
@@ -210,12 +216,20 @@ def _given(value: str) -> tuple[str, ...]:
     return (value,) if value else ()  # hosts fill what they leave out with empty texts
 
 
+def _facts(hits: Answer) -> dict[str, Any]:
+    """Return the members of a page beside its rows."""
+    return {"similar": hits.similar, "fit": hits.fit, "warning": hits.warning or ""}
+
+
 def _text(start: int, page: SearchPage, rows: Sequence[EndpointRow | ServiceRow]) -> str:
     """Return a page as lines of text."""
-    similar = f", {page.similar} without a word of it" if page.similar else ""
-    head = f"{start + 1}–{start + len(rows)} of {page.total}{similar}" if rows else "nothing found"
+    head = f"{start + 1}–{start + len(rows)} of {page.total}" if rows else "nothing found"
+    if page.similar:
+        head += f": {page.total - page.similar} matches, {page.similar} similar"
+    if page.fit is not None:
+        head += f"; fit {page.fit}"
     more = [f"more: repeat with cursor {page.cursor}"] if page.cursor else []
-    return "\n".join([head, *map(line_of, rows), *more])
+    return "\n".join([head, *filter(None, [page.warning]), *map(line_of, rows), *more])
 
 
 def _brief(snapshot: Snapshot, ordinal: int, cursor: str) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from msgspec import UNSET, Struct, UnsetType, field
 
 from service.schema.profiles import EndpointFacts
 from service.schema.records import PaymentOffer, Pricing
-from service.schema.responses import AcceptsEntry
+from service.schema.responses import AcceptsEntry, Fit
 from service.schema.values import GivenTime, ServiceId, Whole
 
 PREFIXES = ("", "/v2/x402", "/platform/v2/x402")
@@ -114,10 +114,16 @@ class CursorPagination(Struct):
     cursor: str | None
 
 
-class SimilarCount(Struct):
-    """How many of the resources of a total match no word, and are similar."""
+class SearchFacts(Struct):
+    """How many of the resources of a total match no word, and are similar.
+
+    A first page has the `fit` of its first resource: below 1 none matches well, and `warning` says
+    what to do.
+    """
 
     similar: Whole
+    fit: Fit | UnsetType = UNSET
+    warning: str | UnsetType = UNSET
 
 
 class FoundResources(Struct, kw_only=True):
@@ -133,7 +139,7 @@ class FoundResources(Struct, kw_only=True):
     pagination: CursorPagination
     total: Whole
     unapplied_filters: list[str] | UnsetType = field(name="unappliedFilters", default=UNSET)
-    ratecard: SimilarCount | UnsetType = UNSET
+    ratecard: SearchFacts | UnsetType = UNSET
 
 
 class DiscoveryError(Struct, rename="camel", kw_only=True):

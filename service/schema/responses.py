@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
-from msgspec import UNSET, Struct, UnsetType, field
+from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from service.schema.profiles import EndpointFacts
 from service.schema.records import Endpoint, Service
@@ -45,12 +45,17 @@ class Explanation(Struct, frozen=True, rename="camel"):
     endpoint: str | UnsetType | None = UNSET
 
 
+Fit = Annotated[float, Meta(ge=0)]
+"""How well a first row fits its query, by the threshold of the catalogue."""
+
+
 class ServiceList(Struct):
     """A page of services; `total` counts every match, and similar services that fill up few.
 
     On request there are `facets` of the matches and `explanations` of the results in their order,
     and with either `similar`, which is also the header `Ratecard-Similar`: how many of the total
-    match no word.
+    match no word. Beside `similar`, and as the header `Ratecard-Fit`, a first page by relevance has
+    the `fit` of its first service: below 1 none matches well, and `warning` says what to do.
     """
 
     services: list[Service]
@@ -58,6 +63,8 @@ class ServiceList(Struct):
     limit: Whole
     offset: Whole
     similar: Whole | UnsetType = UNSET
+    fit: Fit | UnsetType = UNSET
+    warning: str | UnsetType = UNSET
     facets: dict[str, list[FacetCount]] | UnsetType = UNSET
     explanations: list[Explanation] | UnsetType = UNSET
 
@@ -100,9 +107,10 @@ class EndpointList(Struct):
     """A page of endpoints.
 
     `total` counts every match, and similar endpoints that fill up few; `listed` those that remain
-    with `perService` of each service; `similar` those that match no word. Facets, counted on
-    request, are the 100 most frequent values among all matches; `explanations` are in the order of
-    the endpoints.
+    with `perService` of each service; `similar` those that match no word. A first page by relevance
+    has the `fit` of its first endpoint: below 1 none matches well, and `warning` says what to do.
+    Facets, counted on request, are the 100 most frequent values among all matches; `explanations`
+    are in the order of the endpoints.
     """
 
     endpoints: list[FoundEndpoint]
@@ -111,6 +119,8 @@ class EndpointList(Struct):
     similar: Whole
     limit: Whole
     offset: Whole
+    fit: Fit | UnsetType = UNSET
+    warning: str | UnsetType = UNSET
     facets: dict[str, list[FacetCount]] | UnsetType = UNSET
     explanations: list[Explanation] | UnsetType = UNSET
 

@@ -96,7 +96,7 @@ async def services_page(request: Request, listing: BrowseServices) -> Cacheable:
             )
             for ordinal, endpoint in zip(hits.ordinals, best, strict=True)
         ],
-        similar=hits.similar,
+        hits=hits,
         size=snapshot.manifest.counts.services,
         **controls_of(listing, snapshot.filters.columns, hits.facets or {}),
         **_paging(listing, "offset", listing.limit, hits.total),
@@ -117,7 +117,7 @@ async def endpoints_page(request: Request, listing: BrowseEndpoints) -> Cacheabl
         "endpoints.html",
         results=results,
         omitted=hits.total - hits.listed,
-        similar=hits.similar,
+        hits=hits,
         size=snapshot.manifest.counts.endpoints,
         **controls_of(listing, snapshot.endpoints.filters.columns, hits.facets or {}),
         **_paging(listing, "offset", listing.limit, hits.listed),

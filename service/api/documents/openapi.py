@@ -127,6 +127,7 @@ ERRORS: dict[type[RatecardError], str] = {
 HEADERS = {
     "Ratecard-Snapshot": "The snapshot that the response is from; absent when none is loaded.",
     "Ratecard-Similar": "How many of the total match no word, and are similar.",
+    "Ratecard-Fit": "How well the first service fits; below 1 none matches well.",
     "X-Request-Id": "The id that the request came with, or a new one.",
     "Cache-Control": "Whether and for how many seconds the response may be reused.",
     "ETag": "Changes with the response; each content coding has its own.",
@@ -285,7 +286,7 @@ def _operation(tag: str, answer: Path, examples: Mapping[str, str | None], path:
         responses[304], headers = "NotModified", CACHEABLE_HEADERS
         parameters.append(IF_NONE_MATCH)
     if kind is SearchServices:
-        headers += ("Ratecard-Similar",)
+        headers += ("Ratecard-Similar", "Ratecard-Fit")
     sent = {"content": {JSON: {"schema": _one_of([answer.body])}}} if answer.body else None
     return {
         "operationId": name[0].lower() + name[1:],
