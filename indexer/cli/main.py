@@ -10,7 +10,7 @@ import signal
 import sys
 from io import TextIOWrapper
 
-from indexer.cli import build, evaluate, probe, query, search, show, snapshots, why
+from indexer.cli import build, evaluate, probe, query, search, show, snapshots, wanted, why
 from indexer.cli.options import Command
 from indexer.errors import IndexerError
 from indexer.processes.resources import GC_THRESHOLDS
@@ -30,6 +30,7 @@ COMMANDS: dict[str, Command] = {
     "rollback": snapshots.ROLLBACK,
     "evaluate": evaluate.EVALUATE,
     "probe": probe.PROBE,
+    "wanted": wanted.WANTED,
 }
 FIRST_STEPS = ("build", "search", "show")
 SCRIPT = "ratecard"

@@ -23,6 +23,7 @@ from service.api.services import SearchServices, find_service
 from service.conditions import ServiceConditions, conditions_of
 from service.errors import InvalidParameter, RatecardError, ServiceNotFound
 from service.http.context import context_of, snapshot_of
+from service.http.logs import log_search
 from service.http.responses import Cacheable, no_store, root_of
 from service.prices import format_decimal
 from service.schema.values import Json
@@ -92,7 +93,7 @@ class ArdPage(Struct, rename="camel", kw_only=True):
 async def search_ard(request: Request, search: SearchArd) -> Response:
     """Return the entries that match, best match first."""
     text, snapshot = search.query.text, snapshot_of(request)
-    request.scope["query_string"] = urlencode({"q": text}).encode()  # for the access log
+    log_search(request, q=text, pageToken=search.page_token)
     if not text.strip():
         raise InvalidParameter("query.text", "query.text is required: the words to search for")
     name, address = _publisher(request)

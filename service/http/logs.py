@@ -9,8 +9,10 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from logging.handlers import QueueHandler, QueueListener
 from queue import Full, Queue
+from urllib.parse import quote, urlencode
 
 import msgspec
+from starlette.requests import Request
 from starlette.types import Scope
 
 from service.http.responses import ResponseWriter
@@ -67,6 +69,13 @@ class _LineListener(QueueListener):
                 line = line[os.write(self._descriptor, line) :]
 
 
+def log_search(request: Request | None, **parameters: str | None) -> None:
+    """Have the access log show the search of a body as that of a query string."""
+    if request is not None:  # as MCP over standard input has none
+        given = {name: text for name, text in parameters.items() if text}
+        request.scope["query_string"] = urlencode(given, errors="replace").encode()
+
+
 def access_record(
     scope: Scope, writer: ResponseWriter, seconds: float, request_id: bytes
 ) -> logging.LogRecord:
@@ -84,7 +93,7 @@ def access_record(
         "id": request_id.decode(),
         "client": client[0].encode("ascii", "backslashreplace").decode() if client else "",
         "method": scope["method"],
-        "target": target.decode("ascii", "backslashreplace"),
+        "target": target.decode() if target.isascii() else quote(target, "/?&=+%"),
         "route": writer.route,
         "status": writer.status,
         "bytes": 0 if scope["method"] == "HEAD" else writer.size,

@@ -26,7 +26,7 @@ def parse_cursor(cursor: str | None, prefix: str, name: str = "cursor") -> int:
         return 0
     match = _cursor.fullmatch(cursor)
     if match is None:
-        reason = f"is no {name}; take the one of the last response"
+        reason = f"is not a {name}; take the one of the last response"
     elif not prefix.startswith(match[1]):
         reason = "is of another snapshot, as the catalogue has changed; search again without it"
     elif not cursor.startswith(prefix):

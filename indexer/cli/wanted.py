@@ -1,0 +1,116 @@
+"""`wanted`: writes what clients searched for and no listing answers well."""
+
+from __future__ import annotations
+
+import argparse
+import html
+import sqlite3
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import suppress
+from ipaddress import ip_address
+from typing import Any
+from unicodedata import normalize
+from urllib.parse import parse_qs
+
+import msgspec
+
+from indexer.cli.options import Command, add_artifacts_option
+from indexer.cli.terminal import answer
+from indexer.errors import IndexerError, Misuse
+from indexer.intake.lists import read_records
+from indexer.text import drop_ignorable
+from service.schema.discovery import PREFIXES
+from service.snapshot.snapshot import Snapshot, open_snapshot
+
+PATHS = ("/", "/endpoints", "/v1/search/services", "/v1/services/search", "/v1/search/endpoints")
+SEARCHES = {"/mcp": ("q", "cursor"), "/mcp/": ("q", "cursor"), "/ard/search": ("q", "pageToken")}
+SEARCHES |= dict.fromkeys(PATHS, ("q", "offset"))
+SEARCHES |= {f"{prefix}/discovery/search": ("query", "cursor") for prefix in PREFIXES}
+"""The parameters of searches by route: the words, and the place of a page after the first."""
+FREQUENT = "SELECT query, count(DISTINCT client) AS clients, count(*) AS requests FROM log "
+FREQUENT += "GROUP BY query HAVING clients >= ? ORDER BY clients DESC, requests DESC, query"
+
+
+class Entry(msgspec.Struct):
+    """A line that `service/http/logs.py:access_record` makes."""
+
+    client: str
+    target: str
+    route: str
+    status: int
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the files, the least number of clients and the form of the answer."""
+    parser.add_argument("logs", nargs="+", metavar="LOG", help="access log, or gzip; - for stdin")
+    text = "leave out queries of fewer clients (%(default)s)"
+    parser.add_argument("--at-least", type=int, default=10, metavar="N", help=text)
+    add_artifacts_option(parser, "where the listings are published")
+    parser.add_argument("--html", action="store_true", help="print a list for a page instead")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print the queries that no listing answers well, those of most clients first."""
+    if options.at_least < 2:
+        raise Misuse("--at-least: give 2 or more; what one client asks may be about a person")
+    snapshot, tally = open_snapshot(options.artifacts), Counter[str]()
+    try:
+        database = sqlite3.connect("")  # a file without a name
+        database.execute("CREATE TABLE log (query TEXT, client BLOB)")
+        for log in options.logs:
+            database.executemany("INSERT INTO log VALUES (?, ?)", read_searches(log, tally))
+        ((total, clients),) = database.execute("SELECT count(*), count(DISTINCT client) FROM log")
+        rows = [*find_wanted(snapshot, database.execute(FREQUENT, (options.at_least,)))]
+    except sqlite3.Error as error:
+        raise IndexerError(f"the searches cannot be kept on disk: {error}") from error
+    note = f"{total:,} searches of {clients:,} clients; "
+    note += "" if snapshot.manifest.threshold else "the catalogue is too small to judge what fits; "
+    note += f"left out {tally['others']:,} of {tally['lines']:,} lines, which are of no access log"
+    print(note, file=sys.stderr)  # noqa: T201  # standard output has the queries alone
+    if clients == 1:
+        raise IndexerError("all are of one client; behind a gateway, set --forwarded-allow-ips")
+    if not options.html:
+        return max((answer(msgspec.json.encode(row)) for row in rows), default=0)
+    item = "<li><bdi>{}</bdi> <small>{:,} clients</small></li>"
+    items = [item.format(html.escape(row["query"]), row["clients"]) for row in rows]
+    return answer("\n".join(['<ul class="wanted">', *items, "</ul>"]))
+
+
+def find_wanted(snapshot: Snapshot, rows: sqlite3.Cursor) -> Iterator[dict[str, Any]]:
+    """Yield the queries that no listing answers well, with the best service for each."""
+    for query, clients, requests in rows:
+        hits = snapshot.search(query, limit=1)
+        if not hits.total or (hits.fit is not None and hits.fit < 1):
+            row = {"query": query, "clients": clients, "requests": requests, "fit": hits.fit}
+            yield row | {"first": next(iter(hits.ids), None)}
+
+
+def read_searches(log: str, tally: Counter[str]) -> Iterator[tuple[str, bytes]]:
+    """Yield the folded query and the client of each answered first page; count the lines."""
+    for record in read_records(log, is_lines=True, max_items=sys.maxsize):
+        tally["lines"] += 1
+        try:
+            entry = msgspec.json.decode(record.text, type=Entry)
+        except (ValueError, RecursionError):
+            tally["others"] += 1
+            continue
+        if entry.status == 200 and entry.route in SEARCHES:
+            words, place = SEARCHES[entry.route]
+            given = parse_qs(entry.target.partition("?")[2])
+            text = normalize("NFKC", drop_ignorable(given.get(words, [""])[0])).casefold()
+            query = " ".join("".join(each if each.isprintable() else " " for each in text).split())
+            client = b""  # that of all texts that are no address
+            with suppress(ValueError):  # IPv4 may be written as IPv6, of which a network counts
+                client = ip_address(entry.client).packed.removeprefix(bytes(10) + b"\xff\xff")[:8]
+            if query and not given.get(place, ["0"])[0].strip("0"):
+                yield query, client
+
+
+WANTED = Command(
+    "write what clients searched for and no listing answers well",
+    ("wanted access.log access.log.*.gz > wanted.jsonl", "wanted access.log --at-least 25 --html"),
+    add_options,
+    run,
+)
