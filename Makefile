@@ -7,6 +7,7 @@ OVERLAY ?=
 PROBES ?=
 TRANSACTIONS ?= $(if $(filter seeds/services.jsonl,$(SOURCE)),seeds/transactions.jsonl)
 SERVE = $(BIN)/python -m service $(if $(PORT),--port $(PORT)) $(if $(MCP),--mcp)
+ADDRESS = $(or $(UVICORN_HOST),127.0.0.1):$(or $(PORT),$(UVICORN_PORT),8000)
 TESTS ?= tests
 EXTRAS ?= indexer,mcp,opensearch,dev
 
@@ -22,7 +23,8 @@ PYTEST := $(PYTEST_ALONE) -m "not opensearch" --numprocesses $(PROCESSES) --dist
 
 run: .venv/installed $(if $(MCP),.venv/installed-mcp)
 	@$(BIN)/python -m indexer build $(SAMPLE) --transactions seeds/transactions.jsonl
-	@$(SERVE)
+	@echo 'See http://$(ADDRESS), and $(if $(MCP),for agents http://$(ADDRESS)/mcp,`make run MCP=1` for MCP); Ctrl+C ends it'
+	@$(SERVE) --log-level warning
 
 index: .venv/installed
 	@$(BIN)/python -m indexer build $(SOURCE) $(if $(TRANSACTIONS),--transactions $(TRANSACTIONS)) $(if $(OVERLAY),--overlay $(OVERLAY)) $(if $(PROBES),--probes $(PROBES))
@@ -100,7 +102,7 @@ clean:
 .venv/installed: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Ratecard needs Python 3.11 or newer; choose one with PYTHON=")'
 	@$(PYTHON) -m venv .venv
-	@$(BIN)/python $(PIP_INSTALL) --editable '.[indexer]'
+	@PIP_NO_COMPILE=1 $(BIN)/python $(PIP_INSTALL) --editable '.[indexer]'
 	@touch $@
 
 .venv/installed-mcp: .venv/installed

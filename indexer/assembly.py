@@ -152,8 +152,9 @@ class Assembler:
             with context.progress.stage("merge"):
                 merger = Merger(table, self._decisions, rules, findings)
                 merger.merge()
-                self._identify(catalogue, merger, denied)
+                identifier = self._identify(catalogue, merger, denied)
             self._remove(catalogue, merger, rules.denials)
+            identifier.note_second_services()
             with self._payments(inputs, rules) as payments:
                 count, statistics = count_payments(payments)
                 demands, totals = self._credit(payments, catalogue)
@@ -189,7 +190,9 @@ class Assembler:
             intake.read(inputs.sources, reading)
         return intake.accepted
 
-    def _identify(self, catalogue: Catalogue, merger: Merger, denied: Iterable[Denial]) -> None:
+    def _identify(
+        self, catalogue: Catalogue, merger: Merger, denied: Iterable[Denial]
+    ) -> Identifier:
         """Give every service its id; nobody takes over an id while its source is skipped."""
         held = set(_taken_down(denied))
         is_skipped = any(each.state is State.SKIPPED for each in self._findings.tallies)
@@ -202,6 +205,7 @@ class Assembler:
             self._decisions.keep()
         for conflict in sorted(self._decisions.conflicts):
             self._findings.note_conflict(conflict)
+        return identifier
 
     def _remove(self, catalogue: Catalogue, merger: Merger, denials: Denials) -> None:
         """Remove services that are taken down, with their items."""

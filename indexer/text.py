@@ -72,6 +72,11 @@ def shorten(text: str, width: int = MAX_LINE) -> str:
     return one_line(line if len(line) <= width else f"{line[: width - 1]}…")
 
 
+def count_of(number: int, noun: str) -> str:
+    """Return a number with its noun, in the plural unless the number is 1."""
+    return f"{number:,} {noun}{'s' * (number != 1)}"
+
+
 def drop_ignorable(text: str) -> str:
     """Return text without default-ignorable characters, which make equal-looking names differ."""
     return text if text.isascii() else _ignorable.sub("", text)

@@ -15,7 +15,7 @@ from indexer.catalogue.table import ItemRow
 from indexer.decisions import Decisions
 from indexer.endpoints import EndpointPayees, read_endpoints, split_methods
 from indexer.errors import LeftOut
-from indexer.intake.findings import Findings
+from indexer.intake.findings import Findings, Notice, read_subject
 from indexer.processes.pool import Pool
 from service.urls import find_url
 
@@ -23,6 +23,11 @@ OUTRANKED = "listed by a more trusted source"
 HIDDEN = "hidden by a catalogue record"
 REPLACED = "replaced by a later source"
 DUPLICATE_ID = "duplicate ids"
+SECOND = "second services of hosts"
+ADVICE = (
+    "{} is a second service of the host of {}, whose record does not name these endpoints; add "
+    "them there, or hide them by `hides = true` of its source"
+)
 
 
 class Identifier:
@@ -78,6 +83,17 @@ class Identifier:
                 service.number, [row._replace(in_record=kept) for row, kept in places]
             )
             self._catalogue.services[service.id] = service
+
+    def note_second_services(self) -> None:
+        """Note each discovered service of a host that has a catalogue record, too."""
+        services = self._catalogue.services.values()
+        records = {self._domain_of(each): each.id for each in services if not each.discovered}
+        for service in services:
+            if service.discovered and (other := records.get(service.domain)):
+                tally = self._findings.tallies[service.source]
+                notice = Notice(SECOND, "$.resource", ADVICE.format(service.id, other))
+                subject = read_subject(self._catalogue.text(service))
+                self._findings.note(tally, service.position, service.id, notice, subject)
 
     def _is_highest(self, service: ListedService) -> bool:
         """Whether no more trusted source lists what a record names; another is left out."""

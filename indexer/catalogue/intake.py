@@ -241,7 +241,10 @@ class Intake:
             raise error
         state, copy = kept.state, kept.copy
         if state is None or copy is None:
-            raise type(error)(f"{error}\nthere is no accepted copy of {each.name} yet") from error
+            advice = 'correct the source, or build without it by `on_error = "skip"`'
+            raise type(error)(
+                f"{error}\n{advice}; there is no earlier copy of {each.name} to serve"
+            ) from error
         age = (self._now - state.read_at).total_seconds()
         if age > each.options.max_age:
             raise type(error)(

@@ -19,15 +19,17 @@ from indexer.cli.options import (
     parse_ranking,
     parse_reading,
 )
-from indexer.cli.terminal import answer
+from indexer.cli.terminal import Styled, answer, answer_lines
 from indexer.intake.findings import MAX_EXAMPLES, State, Tally
 from indexer.options import BuildOptions, ClusterOptions
 from indexer.progress import Progress
 from indexer.report import Report
-from indexer.text import one_line
+from indexer.text import count_of
 from service.schema.listings import Fate
 
 SHORTEST_STAGE = 0.1  # seconds
+FAILED, NOTEWORTHY = "bold red", "yellow"
+"""Styles of lines."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -47,6 +49,7 @@ def add_check_options(parser: argparse.ArgumentParser) -> None:
 
 def _add_report_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--quiet", action="store_true", help="print nothing but errors")
+    parser.add_argument("--verbose", action="store_true", help="print times and sizes as well")
     parser.add_argument("--json", action="store_true", help="print the report as one JSON object")
 
 
@@ -73,76 +76,88 @@ def _report(
     if options.json:
         answer(msgspec.json.encode(report))
     elif not options.quiet:
-        answer("\n".join(_describe(report, build_options.out)))
+        answer_lines(_describe(report, build_options.out, is_verbose=options.verbose))
     return 0
 
 
-def _describe(report: Report, artifacts: Path) -> Iterator[str]:
+def _describe(report: Report, artifacts: Path, *, is_verbose: bool) -> Iterator[Styled]:
+    """Yield the sources, then what to look at, then the outcome."""
+    is_same = bool(report.snapshot) and not report.changed
+    states = [_describe_state(tally, is_same=is_same) for tally in report.sources]
+    width = max(map(len, states), default=0)
+    for state, tally in zip(states, report.sources, strict=True):
+        yield f"{state:<{width}}  {_count_fates(tally)}", FAILED if tally.failure else ""
     for tally in report.sources:
-        yield from _describe_source(tally)
+        yield from _describe_findings(tally)
     yield from (f"  {finding.fate} {finding}" for finding in report.first_findings)
     if report.findings > (shown := len(report.first_findings)):
         yield f"  and {report.findings - shown:,} more; --rejects FILE lists them all"
-    yield from (f"note: {note}" for note in report.notes)
+    yield from ((f"note: {note}", NOTEWORTHY) for note in report.notes)
     yield from _describe_some("unused overlay:", report.unused_overlays)
     yield from _describe_some("unused denial:", report.unused_denials)
     if report.undescribed:
-        yield (
-            f"without a text of their own: {report.undescribed:,} of {report.endpoints:,} endpoints"
-        )
-    if (report.changed or not report.snapshot) and (changes := report.changes):
-        counts = f"{changes.added:,} added, {changes.changed:,} changed"
-        yield f"since the last snapshot: {counts}, {changes.removed:,} removed"
+        endpoints = f"{report.undescribed:,} of {count_of(report.endpoints, 'endpoint')}"
+        yield f"without a text of their own: {endpoints}; an overlay can give one"
+    if is_verbose:
+        yield from _describe_machine(report)
+    yield _describe_outcome(report, artifacts), "bold"
+
+
+def _describe_machine(report: Report) -> Iterator[str]:
     stages = {name: taken for name, taken in report.stages.items() if taken >= SHORTEST_STAGE}
-    if len(stages) > 1:
-        yield ", ".join(f"{name} {taken:.1f} s" for name, taken in stages.items())
+    stages["all"] = report.seconds
+    yield ", ".join(f"{name} {taken:.1f} s" for name, taken in stages.items())
     if report.snapshot:
-        yield f"{report.indexed:,} of {report.services:,} services indexed anew"
-    yield from _describe_snapshot(report, artifacts)
+        yield f"{report.indexed:,} of {count_of(report.services, 'service')} indexed anew"
+        yield f"encoder: {report.encoder or 'none; ranked by words alone'}"
+        downloads = _format_size(report.downloads)
+        yield f"snapshot: {_format_size(report.bytes)}, downloads: {downloads}"
 
 
-def _describe_snapshot(report: Report, artifacts: Path) -> Iterator[str]:
-    counts = f"{report.services:,} services, {report.endpoints:,} endpoints"
+def _describe_outcome(report: Report, artifacts: Path) -> str:
+    """Return what is served now, or would be, and how it differs from what was served before."""
+    counts = f"{count_of(report.services, 'service')}, {count_of(report.endpoints, 'endpoint')}"
     if report.resources:
-        counts += f", {report.resources:,} listed resources"
-    counts += f", {report.payments:,} payments"
+        counts += f", {count_of(report.resources, 'listed resource')}"
+    counts += f", {count_of(report.payments, 'payment')}"
+    place, since = f"{artifacts}/snapshots/{report.snapshot}", ""
+    if changes := report.changes:
+        since = f" (+{changes.added:,} ~{changes.changed:,} −{changes.removed:,})"
     if not report.snapshot:
-        yield f"{counts}; checked in {report.seconds:.1f} s, and nothing was published"
-        return
-    yield f"encoder: {report.encoder or 'none; ranked by words alone'}"
-    if report.downloads:
-        yield f"downloads: {_format_size(report.downloads)}"
-    yield f"{counts}; {_format_size(report.bytes)} in {report.seconds:.1f} s"
+        return f"{counts}{since}; nothing was published"
     verb = "published" if report.changed else "nothing changed; still serving"
-    yield f"{verb} {artifacts}/snapshots/{report.snapshot}"
+    return f"{verb} {place}{since if report.changed else ''}: {counts}"
 
 
-def _describe_source(tally: Tally) -> Iterator[str]:
-    """Yield the fates of the records of a source, then the reasons of each fate."""
-    reasons = {
-        Fate.NOTED: tally.noted,
-        Fate.LEFT_OUT: tally.left_out,
-        Fate.REJECTED: tally.reasons,
-    }
-    counts = {fate: sum(counted.values()) for fate, counted in reasons.items()}
-    parts = [f"{tally.published:,} published"]
-    parts += [f"{count:,} {fate}" for fate, count in counts.items() if count]
-    yield f"{tally.source}: {tally.records:,} records: {', '.join(parts)}"
-    if tally.state is not State.CURRENT:
-        copy = "nothing was read" if tally.state is State.SKIPPED else f"read as of {tally.as_of}"
-        yield from (f"  {line}" for line in (copy, *tally.failure.split("\n")))
-    elif tally.file:
-        yield f"  read as of {tally.as_of}"
-    if tally.file and any(counts.values()):
-        yield f"  positions are lines of {tally.file}"
-    for fate, counted in reasons.items():
+def _describe_state(tally: Tally, *, is_same: bool) -> str:
+    """Return the state of a source, in capitals where it has failed."""
+    if not tally.failure:
+        return "unchanged" if is_same else "fresh"
+    return "SKIPPED" if tally.state is State.SKIPPED else f"COPY of {tally.as_of}"
+
+
+def _count_fates(tally: Tally) -> str:
+    counts = {fate: sum(counted.values()) for fate, counted in tally.by_fate.items()}
+    parts = [f"{count:,} {fate}" for fate, count in counts.items() if count]
+    fates = ", ".join([f"{tally.published:,} published", *parts])
+    since = f", as of {tally.as_of}" if tally.file and not tally.failure else ""
+    return f"{tally.source}: {count_of(tally.records, 'record')}: {fates}{since}"
+
+
+def _describe_findings(tally: Tally) -> Iterator[Styled]:
+    """Yield why a source has failed, and the reasons of each fate of its records."""
+    if tally.failure:
+        yield from ((line, FAILED) for line in f"failed: {tally.failure}".split("\n"))
+    for fate, counted in tally.by_fate.items():
         for reason, count in sorted(counted.items(), key=lambda each: -each[1])[:MAX_EXAMPLES]:
-            yield f"  {fate}: {count:,} × {reason}"
+            style = NOTEWORTHY if fate is Fate.REJECTED else ""
+            yield f"{fate}: {count:,} × {reason}, of {tally.source}", style
+    if tally.file and any(tally.by_fate.values()):
+        yield f"  positions of {tally.source} are lines of {tally.file}"
 
 
-def _describe_some(label: str, texts: list[str]) -> Iterator[str]:
-    for text in texts[:MAX_EXAMPLES]:
-        yield f"{label} {one_line(text)}"
+def _describe_some(label: str, texts: list[str]) -> Iterator[Styled]:
+    yield from ((f"{label} {text}", NOTEWORTHY) for text in texts[:MAX_EXAMPLES])
     if len(texts) > MAX_EXAMPLES:
         yield f"  and {len(texts) - MAX_EXAMPLES:,} more; --json lists them all"
 

@@ -10,6 +10,7 @@ from indexer.cli.terminal import answer
 from indexer.errors import IndexerError
 from indexer.probing.options import ProbeOptions
 from indexer.progress import Progress
+from indexer.text import count_of
 from service.errors import needs_extra
 
 if TYPE_CHECKING:
@@ -36,7 +37,8 @@ def run(options: argparse.Namespace) -> int:
 
 def _describe(report: ProbeReport) -> str:
     counts = ", ".join(f"{count:,} {name}" for name, count in report.outcomes.most_common())
-    total = f"observed {report.outcomes.total():,} endpoints of {report.hosts:,} hosts"
+    observed = count_of(report.outcomes.total(), "endpoint")
+    total = f"observed {observed} of {count_of(report.hosts, 'host')}"
     lines = [f"{total}: {counts or 'none is due'}"]
     if report.recent:
         lines.append(f"{report.recent:,} were observed by an earlier run, within --every")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from indexer.cli.options import command_line
 from indexer.cli.terminal import UNBOUNDED, answer_drawn, draw_text
-from indexer.text import shorten
+from indexer.text import count_of, shorten
 from service.schema.responses import EndpointList, Explanation, ServiceList
 
 if TYPE_CHECKING:  # rich is an optional dependency, which scripts do without
@@ -49,7 +49,7 @@ def answer_page(
         query = f" for {shorten(' '.join(options.words))!r}" if options.words else ""
         summary = [f"there is no {noun}{query}", *filter(None, [hint])]
     elif not rows:
-        summary = [f"there are {total:,} {noun}s, and --offset skips them all"]
+        summary = [f"there are {count_of(total, noun)}, and --offset skips them all"]
     else:
         summary = [
             _describe_page(noun, page.offset, len(rows), total, note),
@@ -126,7 +126,7 @@ def _label(column: str, cell: str) -> str:
 def _describe_page(noun: str, offset: int, shown: int, total: int, note: str) -> str:
     """Return which of all results are shown, and the offset of the next page."""
     last = offset + shown
-    count = f"{total:,} {noun}{'s' * (total != 1)}"
+    count = count_of(total, noun)
     if offset or last < total:
         count = f"{offset + 1:,}–{last:,} of {count}"
     return f"{count}{note}" + (f"; --offset {last} has the next" if last < total else "")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from importlib.util import find_spec
 from io import StringIO
 from typing import TYPE_CHECKING
 
@@ -29,6 +30,20 @@ def answer(text: str | bytes) -> int:
     if isinstance(text, str):
         return _print("\n".join(map(one_line, text.split("\n"))))
     return _print(escape_json(text.decode()) if _is_terminal() else text)
+
+
+def answer_lines(lines: Iterable[Styled]) -> int:
+    """Print lines as `answer` does, in their styles on a terminal where rich is installed."""
+    pairs = [(each, "") if isinstance(each, str) else each for each in lines]
+    safe = [(one_line(text), style) for text, style in pairs]
+    if not _is_terminal() or find_spec("rich") is None:
+        return answer("\n".join(text for text, _ in safe))
+
+    def draw(console: Console) -> None:
+        for text, style in safe:
+            console.print(text, style=style, soft_wrap=True)
+
+    return answer_drawn(draw)
 
 
 def answer_drawn(draw: Callable[[Console], None]) -> int:

@@ -33,7 +33,7 @@ FREQUENT = "SELECT query, count(DISTINCT client) AS clients, count(*) AS request
 FREQUENT += "GROUP BY query HAVING clients >= ? ORDER BY clients DESC, requests DESC, query"
 
 
-class Entry(msgspec.Struct):
+class LogEntry(msgspec.Struct):
     """A line that `service/http/logs.py:access_record` makes."""
 
     client: str
@@ -92,7 +92,7 @@ def read_searches(log: str, tally: Counter[str]) -> Iterator[tuple[str, bytes]]:
     for record in read_records(log, is_lines=True, max_items=sys.maxsize):
         tally["lines"] += 1
         try:
-            entry = msgspec.json.decode(record.text, type=Entry)
+            entry = msgspec.json.decode(record.text, type=LogEntry)
         except (ValueError, RecursionError):
             tally["others"] += 1
             continue

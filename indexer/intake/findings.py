@@ -32,7 +32,6 @@ from indexer.text import check_depth, drop_ignorable, printable, shorten
 from indexer.untrusted import mapping, objects
 from service.arrays.texts import text_hash
 from service.schema.listings import FATES, Advice, Fate, ListingFate
-from service.schema.values import format_timestamp
 from service.snapshot.listings import ListingSource, host_hash, payee_hash, position_hash
 from service.urls import ParsedUrl, find_url, key_of, with_route
 
@@ -199,8 +198,13 @@ class Tally(Struct):
 
     @property
     def as_of(self) -> str:
-        """When the copy that was read was current, as a timestamp."""
-        return "an unknown time" if self.read_at is None else format_timestamp(self.read_at)
+        """When the copy that was read was current, to the minute."""
+        return "an unknown time" if self.read_at is None else f"{self.read_at:%Y-%m-%d %H:%M} UTC"
+
+    @property
+    def by_fate(self) -> dict[Fate, dict[str, int]]:
+        """The counts by reason of records that were not published as they came."""
+        return {Fate.NOTED: self.noted, Fate.LEFT_OUT: self.left_out, Fate.REJECTED: self.reasons}
 
     def find(self, reason: str) -> bool:
         """Whether a reason, or one that is not told apart, was counted."""

@@ -39,7 +39,10 @@ UNREAD = {
     "operations",
 }
 """Documents that are not read, by a member that all of them have: their names, and advice."""
-_PAYMENTS = '; for payments set `kind = "payments"`, or name it by --transactions'
+_PAYMENTS = (
+    '; if it has payments, add the line `kind = "payments"` to its source, or name it by '
+    "--transactions"
+)
 STARTS = (
     (rb"\s*<", "is a web page and not JSON"),
     (rb"PAR1", f"is a Parquet file and not JSON{_PAYMENTS}"),

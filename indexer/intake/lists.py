@@ -313,7 +313,8 @@ def source_errors(name: str) -> Iterator[None]:
         advice = "; the file is damaged or cut short, fetch it again" if line else ""
         raise SourceError(f"{name}{line}: {error}{advice}") from error
     except FileNotFoundError as error:
-        raise SourceError(f"{name}: there is no such file") from error
+        place = "" if error.filename == name else f" as {error.filename}"
+        raise SourceError(f"{name}: there is no such file{place}") from error
     except DAMAGES as error:
         fault = "the compressed data is damaged or cut short; fetch it again"
         raise SourceError(f"{name}: {fault}") from error

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from indexer.text import count_of
 from indexer.whoosh_index import update_whoosh_index
 from service.artifacts.downloads import make_downloads, name_current, read_downloads
 from service.artifacts.publishing import stage, write_current
@@ -41,7 +42,7 @@ def roll_back(artifacts: Path, switch: Callable[[Manifest], None] | None = None)
         notes += update_whoosh_index(artifacts, manifest.id)
     done = (
         f"rolled back from {served} to {manifest.id}, built "
-        f"{format_timestamp(manifest.built_at)}, {manifest.counts.services:,} services; "
+        f"{format_timestamp(manifest.built_at)}, {count_of(manifest.counts.services, 'service')}; "
         "the next build publishes again what its sources make"
     )
     return "\n".join([*damaged, done, *notes])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
 import os
@@ -226,6 +227,13 @@ def catalogue(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     )
     text = next(iter(blocks("docs/run.md", "toml")))
     assert FEED in text
+    searched = {"method": "GET", "target": "/v1/search/services?q=beekeeping", "status": 200}
+    entries = [
+        searched | {"route": "/v1/search/services", "client": f"203.0.113.{number}"}
+        for number in range(30)
+    ]
+    write_lines(folder / "access.log", entries)
+    (folder / "access.log.1.gz").write_bytes(gzip.compress((folder / "access.log").read_bytes()))
     with misbehaving(sending({"resources": [resource(1), resource(2)]})) as feed:
         (folder / "catalogue.toml").write_text(text.replace(FEED, feed.url))
         yield folder

@@ -360,3 +360,17 @@ def test_a_page_shows_what_the_address_answers(published: Path) -> None:
         unknown = client.get("/listed", params={"url": "https://unknown.example/?a='b'&c"})
         assert unknown.headers["cache-control"] == "no-store"
         assert "<h1>Not listed</h1>" in unknown.text
+
+
+def test_a_second_service_of_a_host_is_noted_with_the_way_to_mend_it(
+    artifacts: Path, build: Build, capsys: pytest.CaptureFixture[str]
+) -> None:
+    url = "https://api.northwind.example/b"
+    record = service("api-northwind-example", domain="api.northwind.example")
+    assert build([record], [resource(url), resource("https://other.example/")]) == 0
+    assert "noted: 1 × second services of hosts" in capsys.readouterr().out
+    assert main(["why", url, "--artifacts", str(artifacts)]) == 0
+    reason = "is a second service of the host of api-northwind-example"
+    answer = capsys.readouterr().out
+    assert reason in answer
+    assert "`hides = true`" in answer

@@ -126,7 +126,7 @@ def test_a_damaged_copy_of_a_source_is_not_read(
     copy.write_bytes(b"\n".join(copy.read_bytes().splitlines()[:3]) + b"\n")
     before = ids(catalogue.artifacts)
     assert catalogue.build(source("feed", many[:5])) == 3
-    assert "there is no accepted copy of feed" in capsys.readouterr().err
+    assert "there is no earlier copy of feed" in capsys.readouterr().err
     assert ids(catalogue.artifacts) == before
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
-import re
+import os
+import pty
 import subprocess
 import sys
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 
@@ -17,7 +19,9 @@ from service.artifacts.publishing import DOWNLOADS
 from service.snapshot.manifest import read_manifest
 from service.snapshot.snapshot import open_snapshot
 from tests.support.artifacts import STAGES, folder, ids, overlays, reported
+from tests.support.clients.terminals import read_terminal
 from tests.support.running import (
+    PLAIN,
     ROOT,
     Build,
     Json,
@@ -52,31 +56,100 @@ def test_the_report_has_lines_for_sources_rejects_overlays_and_changes(
     first, second, third = (
         tmp_path / name for name in ("source0.jsonl", "source1.jsonl", "payments.jsonl")
     )
-    assert capsys.readouterr().out.splitlines()[:12] == [
-        f"{first}: 4 records: 2 published, 2 rejected",
-        "  rejected: 1 × $: Object missing required field `description`",
-        "  rejected: 1 × $.endpoints: Expected `array`, got `int`",
-        f"{second}: 2 records: 1 published, 1 left out",
-        "  left out: 1 × http resources",
-        f"{third}: 1 records: 1 published",
+    assert capsys.readouterr().out.splitlines()[:-1] == [
+        f"fresh  {first}: 4 records: 2 published, 2 rejected",
+        f"fresh  {second}: 2 records: 1 published, 1 left out",
+        f"fresh  {third}: 1 record: 1 published",
+        f"rejected: 1 × $: Object missing required field `description`, of {first}",
+        f"rejected: 1 × $.endpoints: Expected `array`, got `int`, of {first}",
+        f"left out: 1 × http resources, of {second}",
         f"  rejected {first}:3: $: Object missing required field `description`",
         f"  left out {second}:2: $.resource: is not encrypted",
         f"  rejected {first}:4: $.endpoints: Expected `array`, got `int`",
         f"unused overlay: {tmp_path / 'overlay.json'}: nope",
-        "without a text of their own: 3 of 3 endpoints",
-        "since the last snapshot: 2 added, 1 changed, 1 removed",
+        "without a text of their own: 3 of 3 endpoints; an overlay can give one",
     ]
 
 
-def test_the_last_lines_of_the_report_name_the_served_snapshot(
+def test_the_last_line_says_what_is_served_and_what_has_changed(
     artifacts: Path, build: Build, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for verb in ("published", "nothing changed; still serving"):
-        assert build([service("a")], payments=[payment()]) == 0
-        *_, downloads, held, where = capsys.readouterr().out.splitlines()
-        assert re.fullmatch(r"downloads: [0-9.]+ MB", downloads)
-        assert held.startswith("1 services, 1 endpoints, 1 payments; ")
-        assert where == f"{verb} {artifacts}/snapshots/{folder(artifacts).name}"
+    first = [service("a"), service("b"), service("c")]
+    second = [service("a", name="New"), service("d")]
+    cases = (("published", first, ""), ("nothing changed; still serving", first, ""))
+    for verb, records, since in (*cases, ("published", second, " (+1 ~1 −2)")):
+        assert build(records, payments=[payment()]) == 0
+        number = len(records)
+        counts = f"{number} services, {number} endpoints, 1 payment"
+        place = f"{artifacts}/snapshots/{folder(artifacts).name}"
+        assert capsys.readouterr().out.splitlines()[-1] == f"{verb} {place}{since}: {counts}"
+
+
+def test_every_source_has_one_line_with_its_state_first_and_the_counts_of_json(
+    tmp_path: Path, artifacts: Path, build: Build, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = tmp_path / "feed.jsonl"
+    write_lines(source, [service("a"), service("b", name=7)])
+    options = ("--max-rejects", "50%", "--on-error", "last")
+    sources = source, [service("c")], [resource("http://plain.example/")]
+    states = []
+    for case in ("new", "same", "gone"):
+        if case == "gone":
+            source.unlink()
+        assert build(*sources, options=options) == 0
+        lines = capsys.readouterr().out.splitlines()
+        assert main(["check", *_paths(tmp_path, sources), "--out", str(artifacts), *options]) == 0
+        checked = capsys.readouterr().out.splitlines()
+        assert build(*sources, options=(*options, "--json")) == 0
+        tallies = reported(capsys)["sources"]
+        for number, tally in enumerate(tallies):
+            name, records, published = tally["name"], tally["records"], tally["published"]
+            plural = "" if records == 1 else "s"
+            start = f"{name}: {records} record{plural}: {published} published"
+            (line,) = (each for each in lines if start in each)
+            assert line is lines[number]
+            fates = {"left out": sum(tally["leftOut"].values()), "rejected": tally["rejected"]}
+            for fate, count in fates.items():
+                assert (f", {count} {fate}" in line) == bool(count)
+            assert start in checked[number]
+        states.append([each.partition(str(tmp_path))[0].split()[0] for each in lines[:3]])
+    assert states == [["fresh"] * 3, ["unchanged"] * 3, ["COPY", "unchanged", "unchanged"]]
+
+
+def _paths(tmp_path: Path, sources: Sequence[object]) -> list[str]:
+    names = [str(tmp_path / f"source{number}.jsonl") for number in range(1, len(sources))]
+    return [str(tmp_path / "feed.jsonl"), *names]
+
+
+def test_figures_of_the_machine_are_printed_with_verbose_alone(
+    build: Build, capsys: pytest.CaptureFixture[str]
+) -> None:
+    figures = ("indexed anew", "encoder: ", "downloads: ", "all ")
+    assert build([service()]) == 0
+    assert not any(each in capsys.readouterr().out for each in (*figures, " s,", "MB"))
+    assert build([service("b")], options=("--verbose",)) == 0
+    output = capsys.readouterr().out
+    assert all(each in output for each in figures)
+
+
+@pytest.mark.parametrize("is_coloured", [True, False])
+def test_a_failed_source_is_red_on_a_terminal_where_colour_is_wanted(
+    tmp_path: Path, artifacts: Path, is_coloured: bool
+) -> None:
+    source = write_lines(tmp_path / f"a{ESCAPE}[2J.jsonl", [service("a")])
+    command = [sys.executable, "-m", "indexer", "build", source, source + ".gone"]
+    command += ["--on-error", "skip", "--out", str(artifacts), *PLAIN]
+    environment = {**os.environ, "TERM": "xterm", "NO_COLOR": "" if is_coloured else "1"}
+    controller, terminal = pty.openpty()
+    with subprocess.Popen(
+        command, cwd=ROOT, env=environment, stdout=terminal, stderr=subprocess.DEVNULL
+    ):
+        os.close(terminal)
+        screen = read_terminal(controller)
+    (line,) = (each for each in screen.splitlines() if "SKIPPED" in each)
+    assert ("31m" in line) == is_coloured
+    assert f"{ESCAPE}[2J" not in screen
+    assert "\\x1b[2J" in line
 
 
 def test_a_denial_that_matches_nothing_is_reported_with_its_reason(
@@ -177,13 +250,14 @@ def test_a_source_that_failed_is_skipped_or_read_as_it_was_and_says_why(
     write_lines(source, [service("a")])
     assert build(source, options=("--on-error", "last")) == 0
     source.unlink()
-    for action, services, read in (("last", 2, "read as of "), ("skip", 1, "nothing was read")):
+    for action, services, read in (("last", 2, "COPY of "), ("skip", 1, "SKIPPED ")):
         capsys.readouterr()
         assert build(source, [service("b")], options=("--jobs", "1", "--on-error", action)) == 0
         lines = capsys.readouterr().out.splitlines()
-        assert lines[0] == f"{source}: {services - 1} records: {services - 1} published"
-        assert lines[1].startswith(f"  {read}")
-        assert lines[2] == f"  {source}: there is no such file"
+        record = "1 record" if services > 1 else "0 records"
+        assert lines[0].startswith(read)
+        assert lines[0].endswith(f"  {source}: {record}: {services - 1} published")
+        assert lines[2] == f"failed: {source}: there is no such file"
         assert len(open_snapshot(artifacts).services) == services
     assert build(source, [service("b")]) == 1
     assert capsys.readouterr().err == f"error: {source}: there is no such file\n"
@@ -196,12 +270,13 @@ def test_all_fates_of_payments_and_all_their_reasons_are_printed(
     changes += [{"amount": -1}, *[{"sender": ""}] * 2]
     payments = [payment(log_index=number) | change for number, change in enumerate(changes)]
     assert build([service()], payments=payments, options=("--max-rejects", "50%")) == 0
+    source = tmp_path / "payments.jsonl"
     lines = [
-        f"{tmp_path / 'payments.jsonl'}: 8 records: 2 published, 3 left out, 3 rejected",
-        "  left out: 2 × failed payments",
-        "  left out: 1 × payments on test networks",
-        "  rejected: 2 × $.sender: is missing",
-        "  rejected: 1 × $.amount: is not a whole number of base units",
+        f"{source}: 8 records: 2 published, 3 left out, 3 rejected",
+        f"left out: 2 × failed payments, of {source}",
+        f"left out: 1 × payments on test networks, of {source}",
+        f"rejected: 2 × $.sender: is missing, of {source}",
+        f"rejected: 1 × $.amount: is not a whole number of base units, of {source}",
     ]
     assert "\n".join(lines) in capsys.readouterr().out
 

@@ -172,7 +172,7 @@ def test_a_duplicate_id_is_left_out_and_not_counted_as_malformed(
     assert reject["reason"] == "has the id of line 1, which is kept"
     output = capsys.readouterr().out
     assert f"{reject['source']}: 2 records: 1 published, 1 left out\n" in output
-    assert "  left out: 1 × duplicate ids\n" in output
+    assert f"left out: 1 × duplicate ids, of {reject['source']}\n" in output
     assert f"  left out {reject['source']}:2: $.id: has the id of line 1" in output
     assert json.loads(open_snapshot(artifacts).services.text(0))["name"] == "first"
 

@@ -243,7 +243,8 @@ def test_without_a_copy_the_failure_says_so(
     source = tmp_path / "feed.jsonl"
     assert build(source, options=("--on-error", "last")) == 1
     assert capsys.readouterr().err == (
-        f"error: {source}: there is no such file\nthere is no accepted copy of {source} yet\n"
+        f"error: {source}: there is no such file\ncorrect the source, or build without it by "
+        f'`on_error = "skip"`; there is no earlier copy of {source} to serve\n'
     )
 
 

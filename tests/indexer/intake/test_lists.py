@@ -147,9 +147,9 @@ def test_a_document_that_is_not_read_is_named(members: Json, name: str, indent: 
 STARTS = {
     b"openapi: 3.1.0\ninfo:\n  title: x\n": "is YAML and not JSON; convert it",
     b"# a comment\n---\nopenapi: 3\n": "is YAML and not JSON; convert it",
-    b"tx_hash,block_timestamp,sender\n0x1,2026,0x2\n": "is CSV and not JSON; for payments set",
-    b'"DateTime (UTC)","From","To"\n1,2,3\n': "is CSV and not JSON; for payments set",
-    b"PAR1\x00\x01": "is a Parquet file and not JSON; for payments set `kind",
+    b"tx_hash,block_timestamp,sender\n0x1,2026,0x2\n": "is CSV and not JSON; if it has payments",
+    b'"DateTime (UTC)","From","To"\n1,2,3\n': "is CSV and not JSON; if it has payments",
+    b"PAR1\x00\x01": "is a Parquet file and not JSON; if it has payments, add",
     b"PK\x03\x04x": "is a zip file and not JSON; unpack it",
     b"BZh91AY": "is compressed by bzip2 or xz and not JSON; give gzip or zstd",
     b"\xef\xbb\xbf\n <!doctype html>": "is a web page and not JSON",

@@ -134,7 +134,7 @@ def test_a_pattern_gives_each_matching_file_once(
     options = ("--transactions", *patterns, names[0])
     assert build([service()], options=options) == 0
     assert overview(artifacts)["total_transactions"] == 2
-    files = [line.strip() for line in capsys.readouterr().out.splitlines() if "/in/" in line]
+    files = [line.split()[1] for line in capsys.readouterr().out.splitlines() if "/in/" in line]
     assert [line.partition(":")[0] for line in files] == [names[1], names[0]]
 
 

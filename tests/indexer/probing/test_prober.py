@@ -409,7 +409,7 @@ def test_the_command_prints_the_numbers_of_observations(
     command = ["probe", "--out", str(tmp_path / "new" / "probes.jsonl"), "--contact", CONTACT]
     command += ["--artifacts", str(artifacts)]
     assert main(command) == 0
-    assert capsys.readouterr().out == "observed 1 endpoints of 1 hosts: 1 not_probed\n"
+    assert capsys.readouterr().out == "observed 1 endpoint of 1 host: 1 not_probed\n"
     assert main(command) == 0
     assert capsys.readouterr().out == (
         "observed 0 endpoints of 0 hosts: none is due\n"

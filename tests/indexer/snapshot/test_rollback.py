@@ -50,7 +50,7 @@ def test_the_previous_snapshot_is_current_and_reported_in_one_line(
     reported = capsys.readouterr().out
     built_at = f"{snapshot.manifest.built_at:%Y-%m-%dT%H:%M:%S}"
     assert reported.startswith(f"rolled back from {served} to {before}, built {built_at}")
-    assert "1 services; the next build publishes again what its sources make\n" in reported
+    assert "1 service; the next build publishes again what its sources make\n" in reported
     assert reported.count("\n") == 1
     assert main(["verify", str(artifacts)]) == 0
     assert {path.name for path in artifacts.iterdir()} == {
