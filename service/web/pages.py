@@ -31,7 +31,7 @@ from service.snapshot import Snapshot
 from service.web.card import MAX_TEXT, card_of, quantity
 from service.web.ecosystem import (
     abbreviate,
-    demand_facts,
+    demand_shown,
     format_count,
     format_money,
     format_units,
@@ -40,7 +40,7 @@ from service.web.ecosystem import (
     statistics_of,
 )
 from service.web.endpoint_rows import best_of, details_of, format_value, format_values, result_of
-from service.web.filters import BrowseEndpoints, BrowseServices, controls_of
+from service.web.filters import BrowseEndpoints, BrowseServices, categories_of, controls_of
 from service.web.static_files import VERSION, get_static_file
 
 ENDPOINTS = 50  # on a page
@@ -52,6 +52,9 @@ POLICY = (
 )
 PAGE_POLICY = f"{POLICY}img-src 'self'; require-trusted-types-for 'script'; trusted-types 'none'"
 PAGE_HEADERS = {"referrer-policy": "same-origin", "content-security-policy": PAGE_POLICY}
+ICON_HEADERS = PAGE_HEADERS | {
+    "content-security-policy": PAGE_POLICY.replace("img-src 'self'", "img-src 'self' https:")
+}
 DOCS_POLICY = f"{POLICY}connect-src 'self'; img-src 'self' data:"
 DOCS_HEADERS = PAGE_HEADERS | {"content-security-policy": DOCS_POLICY}
 """Swagger UI calls the API, draws its icons from data: URLs and assigns markup to innerHTML."""
@@ -139,7 +142,7 @@ async def service_page(request: Request, search: BrowseService) -> Cacheable:
         "service.html",
         card=card_of(snapshot.summaries.text(service)),
         endpoints=details_of(snapshot, endpoints),
-        demand=demand_facts(snapshot.ecosystem, service),
+        demand=demand_shown(snapshot.ecosystem, service),
         profile=describe(snapshot.endpoints.profile_of(service)),
         beyond=snapshot.resources.beyond(service),
         words=search.q,
@@ -181,7 +184,9 @@ async def docs_page(request: Request) -> Cacheable:
 
 def error_page(request: Request, error: RatecardError) -> HTMLResponse:
     """Render the page for an error."""
-    page = _page(request, "error.html", error=error)
+    snapshot: Snapshot | None = request.scope.get(SNAPSHOT)
+    categories = categories_of(snapshot.filters.columns["category"]) if snapshot else []
+    page = _page(request, "error.html", error=error, categories=categories)
     return HTMLResponse(page.content, error.status, PAGE_HEADERS)
 
 
@@ -244,11 +249,15 @@ def _page(
     """Render a template."""
     root = root_of(request.scope)
     snapshot: Snapshot | None = request.scope.get(SNAPSHOT)
+    settings = context_of(request).settings
+    if settings.icons and headers is PAGE_HEADERS:
+        headers = ICON_HEADERS
     text = _templates.get_template(template).render(
         root=root,
         assets=f"{root}/assets/{VERSION}",
         manifest=snapshot.manifest if snapshot else None,
-        has_mcp=context_of(request).settings.mcp,
+        has_mcp=settings.mcp,
+        has_icons=settings.icons,
         **values,
     )
     return Cacheable(text.encode("utf-8", "replace"), "text/html", headers)
