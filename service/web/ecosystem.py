@@ -8,14 +8,20 @@ from decimal import Decimal
 from typing import Any, NamedTuple
 
 import msgspec
+import numpy as np
 
+from service.networks import network_label
 from service.schema.demand import Demand, PopularService
 from service.schema.ecosystem import Bucket, Overview, Transaction
+from service.snapshot import Snapshot
 from service.snapshot.payments import Ecosystem
 from service.web.card import quantity
 
 HEIGHT, TOP = 142, 10
 """Pixels of the plot area of a chart, and of the space above it."""
+MAX_SHARES = 8  # of a facet
+PRICE_STEPS = (0.001, 0.01, 0.1, 1.0)
+PRICE_LABELS = ("below 0.001", "from 0.001", "from 0.01", "from 0.1", "from 1")
 MAX_LABELS = 5  # below a chart; more would overlap on a telephone
 GAP = 0.12  # of a column, on either side of its bar
 CENT = 10_000  # millionths of a US dollar
@@ -86,6 +92,28 @@ def demand_shown(tables: Ecosystem, service: int) -> ShownDemand | None:
         days = (last - timedelta(days) for days in reversed(range(len(demand.daily))))
         chart = _chart("day", [*map(_date, days)], "Payments", demand.daily, format_count)
     return ShownDemand(f"{quantity(demand.payments, 'payment')} in 30 days", facts, chart)
+
+
+def shares_of(snapshot: Snapshot) -> list[tuple[str, list[tuple[str, int]], int]]:
+    """Return the counts by network, category and price, each with its title and number of all."""
+    services = snapshot.manifest.counts.services
+    shares = [
+        (
+            f"Services by {name}",
+            [
+                (label(str(each["value"])) or "None", int(each["count"]))
+                for each in snapshot.filters.columns[name].count(None)[:MAX_SHARES]
+            ],
+            services,
+        )
+        for name, label in (("network", network_label), ("category", str))
+    ]
+    prices = snapshot.offers.arrays["usd_price"]
+    known = prices[~np.isnan(prices)]
+    places = np.searchsorted(PRICE_STEPS, known, side="right")
+    counts = np.bincount(places, minlength=len(PRICE_LABELS)).tolist()
+    labels = zip(PRICE_LABELS, counts, strict=True)
+    return [*shares, ("Ways to pay by price of a call, in US dollars", [*labels], len(known))]
 
 
 def popular_services(tables: Ecosystem) -> list[PopularService]:

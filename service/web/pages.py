@@ -37,6 +37,7 @@ from service.web.ecosystem import (
     format_units,
     payments_of,
     popular_services,
+    shares_of,
     statistics_of,
 )
 from service.web.endpoint_rows import best_of, details_of, format_value, format_values, result_of
@@ -160,6 +161,7 @@ async def ecosystem_page(request: Request, operation: BrowsePayments) -> Cacheab
         statistics=statistics_of(tables, operation.timeframe),
         payments=payments_of(tables, operation.page, PAYMENTS),
         popular=popular_services(snapshot.ecosystem),
+        shares=shares_of(snapshot),
         days=operation.timeframe,
         **_paging(operation, "page", 1, -(-tables.payments // PAYMENTS)),
     )
