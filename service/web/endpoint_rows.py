@@ -81,7 +81,8 @@ def details_of(snapshot: Snapshot, ordinals: Sequence[int]) -> list[SimpleNamesp
     sign_in: the methods of what has to be done before paying
     profile: the labels and the words of the operator
     """
-    details, room = [], MAX_DETAILED
+    details: list[SimpleNamespace] = []
+    room = MAX_DETAILED
     for ordinal in ordinals:
         text = snapshot.endpoints.text(ordinal)
         room -= len(text)
