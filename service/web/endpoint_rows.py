@@ -27,7 +27,7 @@ from service.web.card import MAX_TEXT, quantity, short_label
 
 MAX_VALUES = 50
 """Allowed values shown of a parameter."""
-MAX_CODE = 5
+MAX_CODE = 1
 """Endpoints of a page whose calls are shown in other languages than curl, too."""
 MAX_DETAILED = 1 << 18
 """Bytes of the endpoints of a page that are shown with all details, in some 30 ms."""
@@ -96,7 +96,7 @@ def details_of(snapshot: Snapshot, ordinals: Sequence[int]) -> list[SimpleNamesp
                 **row,
                 curl="" if is_brief or tool else curl(endpoint),
                 code={} if is_brief or tool or len(details) >= MAX_CODE else snippets(endpoint),
-                reference=json.dumps({"endpoint": endpoint.url}),
+                reference="" if details else json.dumps({"endpoint": endpoint.url}),
                 body_type=media_type_of(endpoint.body_type) if endpoint.body_type else "",
                 no_curl="" if is_brief or tool else explain_body(endpoint),
                 tool=_tool(tool) if tool else "",
