@@ -44,6 +44,10 @@ class Settings(Struct, frozen=True, kw_only=True):
     page: Annotated[
         bool, Meta(description="serve the pages for people; `false` leaves the JSON API alone")
     ] = True
+    icons: Annotated[
+        bool,
+        Meta(description="let browsers load the icons of services, which tells sellers who looks"),
+    ] = False
     downloads: Annotated[
         bool, Meta(description="serve the files that `ratecard fetch` and mirrors copy")
     ] = True

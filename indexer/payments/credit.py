@@ -90,8 +90,8 @@ FROM recent SEMI JOIN recent AS back
     ON back.sender = recent.recipient AND back.recipient = recent.sender
 """
 # The payments of each payer to each seller; `seller` is null where they are shared. A payment of
-# a claimant fits by the exact price, by any, or not at all. Bit n of `days` is set for payments on
-# the n-th UTC day of the 30 x 24 hours, which touch 31 days.
+# a claimant fits by the exact price, by any, or not at all. A row has the payments of one UTC day,
+# counted from the first of the 31 that the 30 x 24 hours touch.
 CREDITS = f"""
 CREATE OR REPLACE TABLE credits AS
 WITH claimants AS (
@@ -124,7 +124,7 @@ fitted AS (
 SELECT fitted.sender, seller, fitted.sender = fitted.recipient AS is_self,
     returned.sender IS NOT NULL AS is_returned,
     count(*) AS calls, sum(atto) AS volume, max(paid_at) AS last,
-    bit_or(1::BIGINT << (paid_at // {DAY} - $start // {DAY})) AS days,
+    paid_at // {DAY} - $start // {DAY} AS day,
     count(*) FILTER (fit_low IS NULL) AS unmatched
 FROM fitted LEFT JOIN returned
     ON returned.sender = fitted.sender AND returned.recipient = fitted.recipient

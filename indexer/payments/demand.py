@@ -31,6 +31,8 @@ if TYPE_CHECKING:  # a catalogue without payments is built without DuckDB
     from duckdb import DuckDBPyConnection
 
 BATCH = 10_000
+DAYS = 31
+"""UTC days that the 30 x 24 hours touch."""
 ENDPOINT_BITS = 32
 ENDPOINT_MASK = 2**ENDPOINT_BITS - 1
 SERVICE_MASK = ~ENDPOINT_MASK
@@ -45,7 +47,8 @@ WITH paid AS (
 ),
 payers AS (
     SELECT seller, sum(calls) AS calls, sum(volume) AS volume, max(last) AS last,
-        bit_or(days) AS days, coalesce(bit_or(days) FILTER (NOT is_returned), 0) AS counted_days,
+        bit_or(1::BIGINT << day) AS days,
+        coalesce(bit_or(1::BIGINT << day) FILTER (NOT is_returned), 0) AS counted_days,
         coalesce(sum(calls) FILTER (is_returned), 0) AS returned, sum(unmatched) AS unmatched
     FROM paid WHERE NOT is_self
     GROUP BY seller, sender
@@ -59,11 +62,20 @@ shape AS (
         sum(returned)::BIGINT AS cycle_payments, sum(unmatched)::BIGINT AS price_unmatched
     FROM payers GROUP BY seller
 ),
+daily AS (
+    SELECT seller, list(calls ORDER BY day) AS daily, list(day ORDER BY day) AS on_days
+    FROM (
+        SELECT seller, day, sum(calls)::BIGINT AS calls FROM paid
+        WHERE NOT is_self AND seller & {ENDPOINT_MASK} = 0
+        GROUP BY seller, day
+    )
+    GROUP BY seller
+),
 selves AS (
     SELECT seller, sum(calls)::BIGINT AS self_payments FROM paid WHERE is_self GROUP BY seller
 )
-SELECT seller, coalesce(COLUMNS(* EXCLUDE (seller)), 0)
-FROM shape FULL JOIN selves USING (seller)
+SELECT seller, daily, on_days, coalesce(COLUMNS(* EXCLUDE (seller, daily, on_days)), 0)
+FROM shape FULL JOIN selves USING (seller) LEFT JOIN daily USING (seller)
 ORDER BY seller
 """  # noqa: S608  # made of constants
 COUNTS = [
@@ -87,11 +99,13 @@ FROM payments WHERE paid_at > $start
 class CreditedDemand(Struct, frozen=True):
     """The payments of 30 days to a service or an endpoint, without payments to oneself.
 
+    daily: the payments of a service on each of the DAYS, empty without payments
     counted: the payers that count for the order, but for those whose money comes back to them
     last: the time of the newest payment, in milliseconds since 1970
     """
 
     figures: DemandFigures
+    daily: list[int]
     counted: Payers
     last: int
 
@@ -111,7 +125,8 @@ class ServiceDemand(Struct, frozen=True):
             )
             for number, own in self.endpoints.items()
         ]
-        stored = StoredDemand(endpoints=endpoints, **asdict(self.whole.figures))
+        whole = self.whole
+        stored = StoredDemand(endpoints=endpoints, daily=whole.daily, **asdict(whole.figures))
         payers = self.whole.counted if self.whole.figures.payments else None
         own = {n: each.counted for n, each in self.endpoints.items() if each.figures.payments}
         return CountedDemand(msgspec.json.encode(stored), payers, own)
@@ -180,6 +195,8 @@ def read_inputs(connection: DuckDBPyConnection, start: int | None) -> DemandInpu
 
 def _credited(
     _seller: int,
+    calls: list[int] | None,
+    on_days: list[int] | None,
     last: int,
     counted_returning: int,
     counted: int,
@@ -196,7 +213,9 @@ def _credited(
         without_top_payer=Amounts(payments - top_payments, _micro(volume - top_volume)),
         **dict(zip(COUNTS, counts, strict=True)),
     )
-    return CreditedDemand(figures, Payers(counted_returning, counted), last)
+    by_day = dict(zip(on_days or (), calls or (), strict=True))
+    daily = [by_day.get(day, 0) for day in range(DAYS)] if by_day else []
+    return CreditedDemand(figures, daily, Payers(counted_returning, counted), last)
 
 
 def _add_quality(record: dict[str, Raw], **usage: int | str) -> Raw:

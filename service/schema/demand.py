@@ -68,8 +68,12 @@ class DemandInputs(Struct, kw_only=True, rename="camel"):
 
 
 class StoredDemand(DemandFigures, kw_only=True, rename="camel"):
-    """The payments for a service, and those of its endpoints that have payments of their own."""
+    """The payments for a service, and those of its endpoints that have payments of their own.
 
+    daily: payments on the 31 UTC days up to that of the newest payment of all, oldest first
+    """
+
+    daily: list[Whole] = []
     endpoints: list[EndpointDemand] = []
 
 

@@ -12,6 +12,7 @@ from msgspec import UNSET
 from service.networks import network_label
 from service.prices import service_price
 from service.schema.records import Service, ServiceQuality
+from service.urls import MAX_URL
 
 # Link to HTTP URLs only, and to none with user information: a record may hold a `javascript:` URL,
 # or disguise the host.
@@ -38,13 +39,18 @@ def card_of(summary: bytes | memoryview, limit: int | None = None) -> SimpleName
     price = service_price(service.price_summary)
     networks = [short_label(name[:MAX_TEXT]) for name in (service.networks or [])[:MAX_NAMES]]
     website = _website.fullmatch(service.provider_url or "")
+    low, dash, _ = price.amount.partition("–")
+    icon = service.icon_url or ""
+    is_icon = icon[:6].lower() == "https:" and _website.fullmatch(icon) and len(icon) <= MAX_URL
     texts = {
         "id": service.id,
         "name": service.name,
         "provider": service.provider or service.domain or "",
         "category": service.category or "",
         "networks": ", ".join(dict.fromkeys(networks)),
+        "letter": next(filter(str.isalnum, service.name), "·").upper(),
         "price": price.amount,
+        "lowest": f"from {low}" if dash else price.amount,
         "currency": price.currency,
         "description": service.description,
         "calls": "" if calls is UNSET else quantity(calls, "call"),
@@ -57,6 +63,7 @@ def card_of(summary: bytes | memoryview, limit: int | None = None) -> SimpleName
     return SimpleNamespace(
         **{name: text[:limit] for name, text in texts.items()},
         curated=service.enriched is True,
+        icon=icon if is_icon else "",
         last_called=quality.last_called_at,
         tags=(service.tags or [])[:MAX_NAMES],
     )

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from decimal import Decimal
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
+import numpy as np
 
-from service.schema.demand import PopularService, StoredDemand
+from service.networks import network_label
+from service.schema.demand import Demand, PopularService
 from service.schema.ecosystem import Bucket, Overview, Transaction
+from service.snapshot import Snapshot
 from service.snapshot.payments import Ecosystem
+from service.web.card import quantity
 
 HEIGHT, TOP = 142, 10
 """Pixels of the plot area of a chart, and of the space above it."""
+MAX_SHARES = 8  # of a facet
+PRICE_STEPS = (0.001, 0.01, 0.1, 1.0)
+PRICE_LABELS = ("below 0.001", "from 0.001", "from 0.01", "from 0.1", "from 1")
 MAX_LABELS = 5  # below a chart; more would overlap on a telephone
 GAP = 0.12  # of a column, on either side of its bar
 CENT = 10_000  # millionths of a US dollar
@@ -24,7 +31,7 @@ ADDRESS_LENGTH = 14  # characters above which an address is abbreviated
 _overview = msgspec.json.Decoder(Overview)
 _buckets = msgspec.json.Decoder(list[Bucket])
 _transactions = msgspec.json.Decoder(list[Transaction])
-_demand = msgspec.json.Decoder(StoredDemand)
+_demand = msgspec.json.Decoder(Demand)
 _popular = msgspec.json.Decoder(list[PopularService])
 
 
@@ -50,24 +57,63 @@ def payments_of(tables: Ecosystem, page: int, limit: int) -> list[Transaction]:
     return _transactions.decode(b"[%b]" % items)
 
 
-def demand_facts(tables: Ecosystem, service: int) -> list[tuple[str, str]]:
-    """Return the facts of the payments for a service in 30 days, each with its label."""
-    demand = _demand.decode(tables.demand_of(service))
+class ShownDemand(NamedTuple):
+    """The payments for a service in 30 days: facts with their labels, and a chart by day."""
+
+    used: str
+    facts: list[tuple[str, str]]
+    chart: dict[str, Any] | None
+
+
+def demand_shown(tables: Ecosystem, service: int) -> ShownDemand | None:
+    """Return the payments for a service, None without any."""
+    demand = _demand.decode(tables.demand(service))
     if not demand.payments and not demand.self_payments:
-        return []
+        return None
     rest = demand.without_top_payer
     returning = f"{format_count(demand.returning_payers)} came again"
     facts = [
-        ("Payments", f"{format_count(demand.payments)}, {format_money(demand.volume)}"),
+        ("Paid", format_money(demand.volume)),
         ("Payers", f"{format_count(demand.payers)}, {returning}"),
-        ("Without the top payer", f"{format_count(rest.calls)}, {format_money(rest.volume)}"),
+        (
+            "Without its largest payer",
+            f"{quantity(rest.calls, 'payment')}, {format_money(rest.volume)}",
+        ),
     ]
     apart = (
-        ("From itself", demand.self_payments),
-        ("Also paid back", demand.cycle_payments),
-        ("Of another price", demand.price_unmatched),
+        ("Paid to itself", demand.self_payments),
+        ("To payers who were paid back", demand.cycle_payments),
+        ("Of an amount that no endpoint asks", demand.price_unmatched),
     )
-    return facts + [(label, format_count(count)) for label, count in apart if count]
+    facts += [(label, quantity(count, "payment")) for label, count in apart if count]
+    chart = None
+    if demand.daily and demand.inputs.end:
+        last = datetime.fromisoformat(demand.inputs.end)
+        days = (last - timedelta(days) for days in reversed(range(len(demand.daily))))
+        chart = _chart("day", [*map(_date, days)], "Payments", demand.daily, format_count)
+    return ShownDemand(f"{quantity(demand.payments, 'payment')} in 30 days", facts, chart)
+
+
+def shares_of(snapshot: Snapshot) -> list[tuple[str, list[tuple[str, int]], int]]:
+    """Return the counts by network, category and price, each with its title and number of all."""
+    services = snapshot.manifest.counts.services
+    shares = [
+        (
+            f"Services by {name}",
+            [
+                (label(str(each["value"])) or "None", int(each["count"]))
+                for each in snapshot.filters.columns[name].count(None)[:MAX_SHARES]
+            ],
+            services,
+        )
+        for name, label in (("network", network_label), ("category", str))
+    ]
+    prices = snapshot.offers.arrays["usd_price"]
+    known = prices[~np.isnan(prices)]
+    places = np.searchsorted(PRICE_STEPS, known, side="right")
+    counts = np.bincount(places, minlength=len(PRICE_LABELS)).tolist()
+    labels = zip(PRICE_LABELS, counts, strict=True)
+    return [*shares, ("Ways to pay by price of a call, in US dollars", [*labels], len(known))]
 
 
 def popular_services(tables: Ecosystem) -> list[PopularService]:
@@ -90,7 +136,11 @@ def format_money(millionths: float) -> str:
 
 def _label(bucket: Bucket, unit: str) -> str:
     start = datetime.fromisoformat(bucket.bucket_start)
-    return f"{start:%H:%M}" if unit == "hour" else f"{start:%b} {start.day}"
+    return f"{start:%H:%M}" if unit == "hour" else _date(start)
+
+
+def _date(moment: datetime) -> str:
+    return f"{moment:%b} {moment.day}"
 
 
 def _chart(

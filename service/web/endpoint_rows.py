@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
 from decimal import Decimal
@@ -12,6 +13,7 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from service.api.documents.curl import curl
+from service.api.documents.snippets import snippets
 from service.api.endpoints import EndpointSummary
 from service.bodies import explain_body, media_type_of
 from service.prices import describe_offer, endpoint_price, is_ceiling, offer_pricing
@@ -25,6 +27,8 @@ from service.web.card import MAX_TEXT, quantity, short_label
 
 MAX_VALUES = 50
 """Allowed values shown of a parameter."""
+MAX_CODE = 1
+"""Endpoints of a page whose calls are shown in other languages than curl, too."""
 MAX_DETAILED = 1 << 18
 """Bytes of the endpoints of a page that are shown with all details, in some 30 ms."""
 
@@ -40,7 +44,8 @@ _encoder = msgspec.json.Encoder(decimal_format="number")
 def best_of(snapshot: Snapshot, ordinal: int) -> SimpleNamespace:
     """Return the texts of the endpoint that is shown below its service in a list."""
     endpoint = _summary.decode(snapshot.endpoints.text(ordinal))
-    return SimpleNamespace(**_call_of(snapshot, ordinal, endpoint))
+    call = _call_of(snapshot, ordinal, endpoint)
+    return SimpleNamespace(**call, description=(endpoint.description or "")[:MAX_TEXT])
 
 
 def result_of(snapshot: Snapshot, ordinal: int, offer: int) -> SimpleNamespace:
@@ -69,12 +74,15 @@ def details_of(snapshot: Snapshot, ordinals: Sequence[int]) -> list[SimpleNamesp
     tool: how it is called as an MCP tool, empty for any other endpoint
     example: a URL that can be called in place of a template
     body_type: the media type of the body, where it is not JSON
+    code: programs that call and pay, by language
+    reference: the arguments of the tool `how_to_call`
     no_curl: why there is no command, empty where there is another reason
     offers: ways to pay that documents state
     sign_in: the methods of what has to be done before paying
     profile: the labels and the words of the operator
     """
-    details, room = [], MAX_DETAILED
+    details: list[SimpleNamespace] = []
+    room = MAX_DETAILED
     for ordinal in ordinals:
         text = snapshot.endpoints.text(ordinal)
         room -= len(text)
@@ -87,6 +95,8 @@ def details_of(snapshot: Snapshot, ordinals: Sequence[int]) -> list[SimpleNamesp
             SimpleNamespace(
                 **row,
                 curl="" if is_brief or tool else curl(endpoint),
+                code={} if is_brief or tool or len(details) >= MAX_CODE else snippets(endpoint),
+                reference="" if details else json.dumps({"endpoint": endpoint.url}),
                 body_type=media_type_of(endpoint.body_type) if endpoint.body_type else "",
                 no_curl="" if is_brief or tool else explain_body(endpoint),
                 tool=_tool(tool) if tool else "",

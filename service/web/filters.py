@@ -22,6 +22,9 @@ PRICES = (0.001, 0.01, 0.1, 1.0)
 MAX_CHIPS = 20
 """Selected filters with a link that removes one: each link has all others, which is quadratic."""
 
+MAX_CATEGORIES = 16
+"""Categories that have a link."""
+
 FORM_BLANKS = frozenset({"q", "maxPrice"})
 """Parameters for which the forms send blank text where none is chosen."""
 
@@ -86,18 +89,24 @@ def controls_of(
 
     hidden_fields: the parameters that the form has no control for
     chips: the label of each selected filter, and the query string of the page without it
+    categories: the most frequent of the matches, or of the catalogue where none match
+    kept: the query string of the page without its categories
     other: the query string of the page of endpoints for that of services, and vice versa
     """
     pairs = format_pairs(replace(listing, offset=0))
     selected = listing.max_price
     prices = sorted({*PRICES, *([] if selected is None else [selected])})
     filters = [at for at, (name, _) in enumerate(pairs) if name not in ("q", "sort")]
+    choices = {
+        name: choices_of(facets[name], getattr(listing, name), counts[name])
+        for name in listing.facets
+    }
+    categories = choices["category"][:MAX_CATEGORIES] or categories_of(facets["category"])
     return {
         "listing": listing,
-        "facets": {
-            name: choices_of(facets[name], getattr(listing, name), counts[name])
-            for name in listing.facets
-        },
+        "facets": choices,
+        "categories": categories,
+        "kept": urlencode([pair for pair in pairs if pair[0] != "category"]),
         "prices": [
             Choice("", "Any price", None, selected is None),
             *(
@@ -114,6 +123,11 @@ def controls_of(
         ],
         "other": urlencode([pair for pair in pairs if pair[0] in SHARED and pair != BY_NAME]),
     }
+
+
+def categories_of(facet: TextColumn) -> list[Choice]:
+    """Return the most frequent categories of the catalogue, with their counts."""
+    return choices_of(facet, (), facet.count(None))[:MAX_CATEGORIES]
 
 
 def label_of(name: str, value: str) -> str:

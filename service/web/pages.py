@@ -32,16 +32,17 @@ from service.snapshot.alternatives import describe_alternatives
 from service.web.card import MAX_TEXT, card_of, quantity
 from service.web.ecosystem import (
     abbreviate,
-    demand_facts,
+    demand_shown,
     format_count,
     format_money,
     format_units,
     payments_of,
     popular_services,
+    shares_of,
     statistics_of,
 )
 from service.web.endpoint_rows import best_of, details_of, format_value, format_values, result_of
-from service.web.filters import BrowseEndpoints, BrowseServices, controls_of
+from service.web.filters import BrowseEndpoints, BrowseServices, categories_of, controls_of
 from service.web.static_files import VERSION, get_static_file
 
 ENDPOINTS = 50  # on a page
@@ -54,6 +55,9 @@ POLICY = (
 )
 PAGE_POLICY = f"{POLICY}img-src 'self'; require-trusted-types-for 'script'; trusted-types 'none'"
 PAGE_HEADERS = {"referrer-policy": "same-origin", "content-security-policy": PAGE_POLICY}
+ICON_HEADERS = PAGE_HEADERS | {
+    "content-security-policy": PAGE_POLICY.replace("img-src 'self'", "img-src 'self' https:")
+}
 DOCS_POLICY = f"{POLICY}connect-src 'self'; img-src 'self' data:"
 DOCS_HEADERS = PAGE_HEADERS | {"content-security-policy": DOCS_POLICY}
 """Swagger UI calls the API, draws its icons from data: URLs and assigns markup to innerHTML."""
@@ -147,7 +151,7 @@ async def service_page(request: Request, search: BrowseService) -> Cacheable:
         },
         card=card_of(snapshot.summaries.text(service)),
         endpoints=details_of(snapshot, endpoints),
-        demand=demand_facts(snapshot.ecosystem, service),
+        demand=demand_shown(snapshot.ecosystem, service),
         profile=describe(snapshot.endpoints.profile_of(service)),
         beyond=snapshot.resources.beyond(service),
         words=search.q,
@@ -165,6 +169,7 @@ async def ecosystem_page(request: Request, operation: BrowsePayments) -> Cacheab
         statistics=statistics_of(tables, operation.timeframe),
         payments=payments_of(tables, operation.page, PAYMENTS),
         popular=popular_services(snapshot.ecosystem),
+        shares=shares_of(snapshot),
         days=operation.timeframe,
         **_paging(operation, "page", 1, -(-tables.payments // PAYMENTS)),
     )
@@ -189,7 +194,9 @@ async def docs_page(request: Request) -> Cacheable:
 
 def error_page(request: Request, error: RatecardError) -> HTMLResponse:
     """Render the page for an error."""
-    page = _page(request, "error.html", error=error)
+    snapshot: Snapshot | None = request.scope.get(SNAPSHOT)
+    categories = categories_of(snapshot.filters.columns["category"]) if snapshot else []
+    page = _page(request, "error.html", error=error, categories=categories)
     return HTMLResponse(page.content, error.status, PAGE_HEADERS)
 
 
@@ -252,11 +259,15 @@ def _page(
     """Render a template."""
     root = root_of(request.scope)
     snapshot: Snapshot | None = request.scope.get(SNAPSHOT)
+    settings = context_of(request).settings
+    if settings.icons and headers is PAGE_HEADERS:
+        headers = ICON_HEADERS
     text = _templates.get_template(template).render(
         root=root,
         assets=f"{root}/assets/{VERSION}",
         manifest=snapshot.manifest if snapshot else None,
-        has_mcp=context_of(request).settings.mcp,
+        has_mcp=settings.mcp,
+        has_icons=settings.icons,
         **values,
     )
     return Cacheable(text.encode("utf-8", "replace"), "text/html", headers)

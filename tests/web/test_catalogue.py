@@ -135,10 +135,28 @@ def test_pages_follow_each_other(page: Page, client: httpx.Client) -> None:
     shows(page, client.get(SEARCH, params={"q": "weather"}))
 
 
+def test_seven_services_are_on_the_first_screen_with_prices_per_call(
+    browser: Browser, client: httpx.Client
+) -> None:
+    with visit(browser, client, viewport={"width": 1280, "height": 800}) as page:
+        page.goto("/")
+        expect(page.locator("#results > li").nth(6)).to_be_in_viewport(ratio=0.99)
+        expect(page.locator(".card > .price").first).to_have_text("from 0.0002 USDC per call")
+
+
+def test_a_category_is_the_way_in(page: Page, client: httpx.Client) -> None:
+    page.goto("/?q=data")
+    link = page.get_by_role("navigation", name="Categories").get_by_role("link").first
+    name = link.locator("bdi").text_content() or ""
+    link.click()
+    shows(page, client.get(SEARCH, params={"q": "data", "category": name}))
+
+
 def test_a_search_without_matches_leads_to_all_services(page: Page, client: httpx.Client) -> None:
     page.goto("/?q=zzzzzz")
     expect(page.get_by_role("heading", name="No services match")).to_be_visible()
     expect(page.get_by_role("status")).to_have_text("No services")
+    expect(page.locator(".nothing .categories a").first).to_be_visible()
     page.get_by_role("link", name="See all 184 services").click()
     shows(page, client.get("/v1/services"))
 

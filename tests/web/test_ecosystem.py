@@ -61,6 +61,22 @@ def test_a_chart_is_described_and_drawn_to_scale(page: Page, client: httpx.Clien
     assert heights == pytest.approx([scale * each for each in payments], abs=0.01)
 
 
+def test_shares_are_those_of_the_facets_and_prices_are_counted(
+    page: Page, client: httpx.Client
+) -> None:
+    page.goto("/ecosystem")
+    for facet in ("network", "category"):
+        answer = client.get("/v1/services", params={"facets": facet}).json()
+        counts = [each["count"] for each in answer["facets"][facet]][:8]
+        section = page.get_by_role("region", name=f"Services by {facet}")
+        shares = [f"{each} {100 * each / answer['total']:.0f} %" for each in counts]
+        expect(section.locator(".number")).to_have_text(shares)
+    prices = page.get_by_role("region", name="Ways to pay by price")
+    expect(prices.locator("bdi")).to_have_text(
+        ["below 0.001", "from 0.001", "from 0.01", "from 0.1", "from 1"]
+    )
+
+
 def test_payments_have_ages_and_pages(browser: Browser, client: httpx.Client) -> None:
     transactions = "/v1/ecosystem/transactions"
     first = client.get(transactions, params={"limit": 12}).json()["transactions"]["json"]["items"]

@@ -122,7 +122,8 @@ def test_a_row_has_the_terms_and_leads_to_the_service_and_to_the_endpoint(page: 
     page.goto("/endpoints?q=wind+maps")
     row = page.locator(".card").first
     assert " ".join(row.inner_text().split()) == (
-        "GET /maps/wind at most 0.05 USDC Owl Curated Wind maps owl.example upto, from 0.01 Base"
+        "GET /maps/wind at most 0.05 USDC per call Owl Curated Wind maps owl.example upto,"
+        " from 0.01 Base"
     )
     expect(row.get_by_role("link", name="Owl")).to_have_attribute("href", "/services/owl")
     row.get_by_role("link", name="/maps/wind").click()
@@ -202,9 +203,9 @@ def test_nothing_found_leads_to_all_endpoints(page: Page) -> None:
 def test_a_service_shows_the_endpoint_that_matches_best_with_its_price(page: Page) -> None:
     for order in ("relevance", "popularity", "price", "name"):
         page.goto(f"/?q=moon+tides&sort={order}")
-        assert best(page, "Owl") == ["GET /tides/moon 0.01 USDC"], order
+        assert best(page, "Owl") == ["GET /tides/moon 0.01 USDC The moon and its tides"], order
     page.goto("/?q=wind+maps&category=Data")
-    assert best(page, "Owl") == ["GET /maps/wind at most 0.05 USDC"]
+    assert best(page, "Owl") == ["GET /maps/wind at most 0.05 USDC Wind maps"]
     page.get_by_role("link", name="Endpoint that matches best: /maps/wind").click()
     page.wait_for_url("/services/owl?offset=50#endpoint-65")
     expect(page.locator(".endpoint[open] .path")).to_have_text("/maps/wind")

@@ -87,7 +87,7 @@ def test_hostile_services_are_text(scripts: bool, browser: Browser, client: http
             assert foreign(page) == []
             assert page.locator("h1").text_content() == text
             assert page.locator("#tags li").all_text_contents() == [text]
-            descriptions = page.locator(".endpoint > .description").all_text_contents()
+            descriptions = page.locator(".endpoint .description").all_text_contents()
             assert descriptions == [text] * (len(ADDRESSES) + 1)
             text_of_page = page.locator("main").text_content() or ""
             assert not set(text_of_page) & set(map(chr, BIDI_CONTROLS))

@@ -74,6 +74,8 @@ def test_errors_are_json_to_programs_and_pages_to_browsers(
     assert f"<h1>{heading}</h1>" in person.text
     assert text in person.text
     assert '<a href="/">See all services</a>' in person.text
+    assert 'role="search"' in person.text
+    assert 'href="/?category=Weather"' in person.text
 
 
 def test_the_api_answers_browsers_in_json(client: httpx.Client) -> None:
@@ -182,6 +184,25 @@ def test_an_empty_catalogue_says_how_to_fill_it(
             "<code>make index SOURCE=services.jsonl TRANSACTIONS=payments.csv</code></pre>" in page
         )
         assert "<svg" not in page
+
+
+ICON = "https://icons.example/one.png"
+
+
+def test_icons_are_loaded_only_where_the_operator_allows(artifacts: Path, build: Build) -> None:
+    records = [
+        service("one", name="One", iconUrl=ICON),
+        service("two", name="Two", iconUrl="http://icons.example/two.png"),
+    ]
+    assert build(records) == 0
+    for options in ([], ["--icons"]):
+        with serve(artifacts, *options) as client:
+            response = client.get("/").raise_for_status()
+            policy = response.headers["content-security-policy"]
+            images = re.findall('<img src="(http.*?)"', response.text)
+            assert images == ([ICON] if options else [])
+            assert ("img-src 'self' https:;" in policy) == bool(options)
+            assert re.findall('class="icon" aria-hidden="true">(.)', response.text) == ["O", "T"]
 
 
 def test_amounts_of_payments_are_shown_unrounded(artifacts: Path, build: Build) -> None:

@@ -115,6 +115,30 @@ def test_without_a_clipboard_the_command_is_selected(
         assert page.evaluate("getSelection().toString()") == command(page)
 
 
+@pytest.mark.parametrize("scripts", [True, False])
+def test_a_call_is_shown_in_other_languages(
+    scripts: bool, browser: Browser, client: httpx.Client
+) -> None:
+    with visit(browser, client, java_script_enabled=scripts) as page:
+        page.goto("/services/folioscope-example")
+        shown = page.locator(".endpoint").first
+        expect(shown.locator(".curl")).to_be_visible()
+        shown.locator("label", has_text="Python").click()
+        expect(shown.locator(".curl")).to_be_hidden()
+        program = shown.get_by_role("group", name="Python").text_content() or ""
+        compile(program, "program", "exec")
+        assert '"GET", "https://api.folioscope.example/papers?q=harbour+bridge"' in program
+
+
+def test_payments_are_drawn_by_day_and_use_has_its_period(page: Page, client: httpx.Client) -> None:
+    page.goto("/services/switchyard-example")
+    demand = client.get("/v1/services/switchyard-example/demand").json()["demand"]
+    used = f"{demand['payments']} payments in 30 days from the payment files of this catalogue"
+    expect(page.locator("aside dd", has_text="30 days")).to_have_text(used)
+    titles = page.locator("aside svg title").all_text_contents()
+    assert [int(title.rpartition(": ")[2]) for title in titles] == demand["daily"]
+
+
 LARGE = "data-porthalden-example"
 
 

@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from itertools import chain
 from types import MappingProxyType
+from typing import NamedTuple
 from urllib.parse import quote, unquote_plus, urlencode
 
 import msgspec
@@ -36,20 +37,25 @@ WORD = re.compile(r"[A-Z]+")
 _array = msgspec.json.Decoder(list[Raw])
 
 
-def curl(endpoint: Endpoint, values: Mapping[str, Raw] = NO_VALUES) -> str:
-    """Return a curl command, or an empty string.
+class Call(NamedTuple):
+    """The request of a call; a body has the values of its parameters."""
 
-    There is none if the URL is not HTTP, the call too long, or the body in an unknown form.
+    method: str
+    url: str
+    content: dict[str, Raw]
 
-    The command sends these values of parameters as they are, and examples of the other required
+
+def call_of(endpoint: Endpoint, values: Mapping[str, Raw] = NO_VALUES) -> Call | None:
+    """Return the request of a call, None if the URL is not HTTP or the call too long.
+
+    The request has these values of parameters as they are, and examples of the other required
     parameters, or of all of a body that requires none.
     """
     if not endpoint.url.lower().startswith(("http://", "https://")):
-        return ""
+        return None
     parameters = endpoint.parameters or []
     content = body_of(parameters, values)
-    default_method = "POST" if content else "GET"
-    method = next(iter(known_methods(endpoint.method)), default_method)
+    method = next(iter(known_methods(endpoint.method)), "POST" if content else "GET")
     query = {
         each.name: _value(each, values)
         for each in parameters
@@ -59,14 +65,22 @@ def curl(endpoint: Endpoint, values: Mapping[str, Raw] = NO_VALUES) -> str:
     placeholders = [path[name] for name in path_parameters(endpoint.url) if name in path]
     size = sum(map(len, chain(content, content.values(), query, query.values(), placeholders)))
     if len(endpoint.url) + size > MAX_CALL:
+        return None
+    return Call(method, _url(endpoint.url, path, query, values), content)
+
+
+def curl(endpoint: Endpoint, values: Mapping[str, Raw] = NO_VALUES) -> str:
+    """Return the curl command of a call, or an empty string without one or for an unknown body."""
+    call = call_of(endpoint, values)
+    if call is None:
         return ""
-    url = _url(endpoint.url, path, query, values)
+    method, url, content = call
     words = ["curl", "-i"]
     if set(url) & set("[]{}"):
         words.append("--globoff")
     if method == "HEAD":
         words.append("--head")
-    elif method != default_method:
+    elif method != ("POST" if content else "GET"):
         words += ["-X", method]
     words.append(url)
     if content:

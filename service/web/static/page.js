@@ -1,4 +1,4 @@
-// Submits forms on a choice, closes filters, copies curl commands, and shows ages of times. Pages
+// Submits forms on a choice, closes filters, copies commands, and shows ages of times. Pages
 // work without it.
 const find = (selector) => [...document.querySelectorAll(selector)];
 
@@ -41,7 +41,7 @@ for (const leaving of ["pointerdown", "focusin"]) {
   });
 }
 
-for (const button of find(".curl button")) {
+for (const button of find(":is(.curl, .code) button")) {
   button.addEventListener("click", async () => {
     const command = button.previousElementSibling;
     try {

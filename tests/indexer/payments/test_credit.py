@@ -152,7 +152,7 @@ def usage(demand: CreditedDemand) -> Usage:
 
 
 def demand(payments: int, payers: int, last: int) -> CreditedDemand:
-    return CreditedDemand(DemandFigures(payments=payments, payers=payers), Payers(0, 0), last)
+    return CreditedDemand(DemandFigures(payments=payments, payers=payers), [], Payers(0, 0), last)
 
 
 def calls(

@@ -128,6 +128,8 @@ def test_each_figure_of_a_service_equals_the_slow_reference(
         stored = describe(demand)
         expected = figures(whole, pairs, len(unmatched), len(selves))
         assert only_figures(stored) == expected
+        assert sum(stored.daily) == expected.payments
+        assert sum(count > 0 for count in stored.daily) == expected.active_days
         of_endpoints = {int(each.method): each for each in stored.endpoints if each.payments}
         assert of_endpoints.keys() == parts.keys()
         for number, own in of_endpoints.items():

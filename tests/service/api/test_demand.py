@@ -87,6 +87,8 @@ def test_the_figures_of_a_service_and_of_its_endpoints_are_served(client: httpx.
     demand = response.json()["demand"]
     endpoints = demand.pop("endpoints")
     inputs = demand.pop("inputs")
+    daily = demand.pop("daily")
+    assert (len(daily), sum(daily), sum(count > 0 for count in daily)) == (31, 10, 2)
     assert demand == {
         "payments": 10,
         "volume": 550_000,

@@ -1,0 +1,65 @@
+"""Programs that call an endpoint and pay, in Python and TypeScript, to paste and run."""
+
+from __future__ import annotations
+
+import json
+
+from service.api.documents.curl import call_of
+from service.bodies import encode_body, media_type_of
+from service.schema.records import Endpoint
+
+PYTHON = """\
+# pip install "x402[httpx,evm]"
+import asyncio, os
+from eth_account import Account
+from x402 import x402Client
+from x402.http.clients import x402HttpxClient
+from x402.mechanisms.evm import EthAccountSigner
+from x402.mechanisms.evm.exact import ExactEvmScheme
+
+async def main():
+    signer = EthAccountSigner(Account.from_key(os.environ["EVM_PRIVATE_KEY"]))
+    client = x402Client().register("eip155:*", ExactEvmScheme(signer=signer))
+    async with x402HttpxClient(client) as http:
+        response = await http.request({arguments})
+        print(response.status_code, response.text)
+
+asyncio.run(main())
+"""
+TYPESCRIPT = """\
+// npm install @x402/fetch @x402/evm viem
+import {{ wrapFetchWithPaymentFromConfig }} from "@x402/fetch";
+import {{ ExactEvmScheme }} from "@x402/evm";
+import {{ privateKeyToAccount }} from "viem/accounts";
+
+const account = privateKeyToAccount(process.env.EVM_PRIVATE_KEY as `0x${{string}}`);
+const pay = wrapFetchWithPaymentFromConfig(fetch, {{
+  schemes: [{{ network: "eip155:*", client: new ExactEvmScheme(account) }}],
+}});
+const response = await pay({arguments});
+console.log(response.status, await response.text());
+"""
+
+
+def snippets(endpoint: Endpoint) -> dict[str, str]:
+    """Return programs by language, none where the call or its body cannot be written.
+
+    Texts of sellers are in ASCII literals: they end no literal, and hide no character.
+    """
+    call = call_of(endpoint)
+    if call is None:
+        return {}
+    words, options = "", ""
+    if call.content:
+        media_type = media_type_of(endpoint.body_type)
+        body = encode_body(media_type, call.content, is_whole=endpoint.whole_body is True)
+        if body is None:
+            return {}
+        header, text = f'{{"Content-Type": "{media_type}"}}', body.decode()
+        words = f", headers={header}, content={text!a}"
+        options = f", headers: {header}, body: {json.dumps(text)}"
+    url = json.dumps(call.url)
+    return {
+        "Python": PYTHON.format(arguments=f'"{call.method}", {url}{words}'),
+        "TypeScript": TYPESCRIPT.format(arguments=f'{url}, {{ method: "{call.method}"{options} }}'),
+    }
