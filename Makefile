@@ -8,7 +8,7 @@ PROBES ?=
 TRANSACTIONS ?= $(if $(filter seeds/services.jsonl,$(SOURCE)),seeds/transactions.jsonl)
 SERVE = $(BIN)/python -m service $(if $(PORT),--port $(PORT)) $(if $(MCP),--mcp)
 TESTS ?= tests
-EXTRAS ?= indexer,mcp,opensearch,dev
+EXTRAS ?= indexer,deliveries,mcp,opensearch,dev
 
 # In memory where there is room for 6 GB: the tests publish hundreds of snapshots, each with its
 # fsyncs. Two processes more than there are cores, as tests also wait for those that they started.
@@ -108,7 +108,7 @@ clean:
 	@touch $@
 
 .venv/installed-dev: .venv/installed
-	@$(BIN)/python $(PIP_INSTALL) --editable '.[indexer,mcp,opensearch,dev]'
+	@$(BIN)/python $(PIP_INSTALL) --editable '.[indexer,deliveries,mcp,opensearch,dev]'
 	@touch $@
 
 .venv/installed-bench: .venv/installed-dev

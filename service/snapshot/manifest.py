@@ -15,7 +15,7 @@ from service.errors import REBUILD, SnapshotDamaged, SnapshotUnsupported
 from service.schema.status import Counts
 from service.schema.values import GivenTime, Whole
 
-FORMAT = 15
+FORMAT = 16
 """Version of the files of a snapshot: raise it when an older service could not read them."""
 MANIFEST = "manifest.json"
 ID_DIGITS = 20

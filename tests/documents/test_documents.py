@@ -199,6 +199,7 @@ def test_the_catalogue_files_of_the_indexing_document_are_valid(
         ["directory"],
         ["manifest"],
         ["own", "payai", "payments"],
+        ["vet402"],
         ["weather", "partners"],
     ]
 
