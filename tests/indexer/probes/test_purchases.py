@@ -160,7 +160,10 @@ SIGNED = {name: each for name, each in SAMPLE.items() if name not in {"anchor", 
 TEXT = msgspec.json.encode(SAMPLE)
 
 
-@given(place=st.sampled_from(leaves(SIGNED)), data=st.data())
+PLACES = [each for each in leaves(SIGNED) if each != ("signature", "format")]
+
+
+@given(place=st.sampled_from(PLACES), data=st.data())
 def test_any_other_value_of_a_signed_field_counts_nothing(
     place: tuple[Any, ...], data: st.DataObject
 ) -> None:
