@@ -9,7 +9,7 @@ TRANSACTIONS ?= $(if $(filter seeds/services.jsonl,$(SOURCE)),seeds/transactions
 SERVE = $(BIN)/python -m service $(if $(PORT),--port $(PORT)) $(if $(MCP),--mcp)
 ADDRESS = $(or $(UVICORN_HOST),127.0.0.1):$(or $(PORT),$(UVICORN_PORT),8000)
 TESTS ?= tests
-EXTRAS ?= indexer,mcp,opensearch,dev
+EXTRAS ?= indexer,deliveries,mcp,opensearch,dev
 
 # In memory where there is room for 6 GB: the tests publish hundreds of snapshots, each with its
 # fsyncs. Two processes more than there are cores, as tests also wait for those that they started.
@@ -110,7 +110,7 @@ clean:
 	@touch $@
 
 .venv/installed-dev: .venv/installed
-	@$(BIN)/python $(PIP_INSTALL) --editable '.[indexer,mcp,opensearch,dev]'
+	@$(BIN)/python $(PIP_INSTALL) --editable '.[indexer,deliveries,mcp,opensearch,dev]'
 	@touch $@
 
 .venv/installed-bench: .venv/installed-dev

@@ -43,6 +43,7 @@ CHOICES = {"kind": [*Kind], "on_error": [*OnError]}
 
 _scheme = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 _host = re.compile(r"[a-z0-9*_-]+(?:\.[a-z0-9*_-]+)*|[0-9a-f]*:[0-9a-f:.]+")
+_address = re.compile("0x[0-9a-fA-F]{40}")
 _header = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _header_value = re.compile(r"[!-~](?:[ -~]*[!-~])?")
 
@@ -146,11 +147,6 @@ def _complete(
     else:
         defaults = {"trust": 1, "curated": True, "on_error": OnError.LAST}
         source = replace(source, path=_join(folder, source.path))
-    for host in source.hosts:
-        if not _host.fullmatch(fold_host(host)):
-            raise Misuse(
-                f"{where}: `hosts`: {shorten(host)} is no host name; leave scheme and port out"
-            )
     for key in ("headers", "params"):
         places = {name: f"{where}: `{key}`: `{shorten(name)}`" for name in getattr(source, key)}
         values = {name: _resolve(getattr(source, key)[name], places[name]) for name in places}
@@ -164,7 +160,7 @@ def _complete(
 
 
 def _check_keys(source: SourceOptions, table: Collection[str], where: str) -> None:
-    """Raise Misuse for a key that means nothing for this source."""
+    """Raise Misuse for a key that means nothing for this source, and for a faulty value."""
     kinds = {source.kind} if source.kind else LISTINGS - ({Kind.RECORDS} if source.url else set())
     for key in table:
         if key in OF_URLS and not source.url:
@@ -172,6 +168,14 @@ def _check_keys(source: SourceOptions, table: Collection[str], where: str) -> No
         if not kinds & SCOPES.get(key, kinds):
             meant = " and ".join(kind for kind in Kind if kind in SCOPES[key])
             raise Misuse(f"{where}: `{key}` is for sources of {meant} only; remove it")
+    for host in source.hosts:
+        if not _host.fullmatch(fold_host(host)):
+            raise Misuse(
+                f"{where}: `hosts`: {shorten(host)} is no host name; leave scheme and port out"
+            )
+    for address in source.observers:
+        if not _address.fullmatch(address):
+            raise Misuse(f"{where}: `observers`: {shorten(address)} is not 0x and 40 hex digits")
 
 
 def _resolve(given: str | int, where: str) -> str:

@@ -39,6 +39,7 @@ def write_index(
         encoder,
         payers=stored.endpoint_payers,
         alive=stored.probed.verdicts,
+        delivered=stored.probed.deliveries,
     )
     release_memory()
     others = [pool.submit(_write_listing, built, kept, popularity)]
@@ -57,7 +58,7 @@ def write_index(
         columns,
         stored.named,
         stored.places,
-        stored.probed.drifted,
+        stored.probed.advice,
         context.findings.fates,
     )
     for each in others:

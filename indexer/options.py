@@ -80,6 +80,7 @@ SCOPES = (
     | dict.fromkeys(("trust", "max_items"), LISTINGS | {Kind.PROBES})
     | dict.fromkeys(("curated", "on_error", "max_age", "max_removed"), LISTINGS)
     | {"hosts": DOCUMENTS, "hides": frozenset((Kind.RECORDS,))}
+    | {"observers": frozenset((Kind.PROBES,))}
 )
 """Keys of SourceOptions that are for sources of some kinds alone."""
 OF_URLS = ("every", "headers", "params")
@@ -126,6 +127,7 @@ class SourceOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     params: parameters of the URL; `env:NAME` as value likewise
     columns: columns of payments by their names in the files, such as `sender = "payer"`
     chain: network of payments that have no column of it
+    observers: addresses of the keys by which those who buy from endpoints sign their records
     """
 
     name: Annotated[str, Meta(min_length=1, max_length=100)]
@@ -145,6 +147,7 @@ class SourceOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     params: dict[str, str | int] = {}
     columns: dict[str, str] = {}
     chain: str = ""
+    observers: tuple[str, ...] = ()
 
     @property
     def is_listed(self) -> bool:

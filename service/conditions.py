@@ -45,9 +45,9 @@ def fold_name(name: str) -> str:
     return name.lower().replace("_", "").replace("-", "")
 
 
-def has_verdict(alive: Any, wanted: bool) -> Any:
-    """Return which verdicts of probers are that documents are alive, or that they are dead."""
-    return alive > 0 if wanted else alive < 0
+def has_verdict(verdicts: Any, wanted: bool) -> Any:
+    """Return which verdicts of probers or observers are good, or which are bad."""
+    return verdicts > 0 if wanted else verdicts < 0
 
 
 def _methods(text: str) -> Strings:
@@ -146,6 +146,7 @@ INTEGRATION_TYPE = Column("integrationType", ("integration_type",))
 # Of endpoints.
 METHOD = Column("method", ("method",), split=_methods)
 SERVICE = Column("service", key=str)
+DELIVERED = Column("delivered", holds=has_verdict)
 REGISTRATION = Column("registration", holds=operator.eq)  # and of listed resources
 # Of offers.
 OFFER_NETWORK = Column("network", ("network",), network_key, split=_labels, of_offer=True)
@@ -244,6 +245,10 @@ class EndpointConditions(SearchConditions, frozen=True, kw_only=True):
         PriceBound | None, about("The most that an offer may cost in US dollars.", USD_PRICE)
     ] = None
     registration: Annotated[bool | None, about(REGISTERED, REGISTRATION)] = None
+    delivered: Annotated[
+        bool | None,
+        about("Only those that delivered to an observer who paid, or never did.", DELIVERED),
+    ] = None
 
 
 def text_columns(*kinds: type[Conditions], of_offer: bool = False) -> dict[str, Column]:

@@ -26,6 +26,15 @@ def describe_liveness(facts: ProbeFacts) -> str:
     return "dead" if facts.since is UNSET else f"dead since {facts.since[DATE]}"
 
 
+def describe_deliveries(facts: ProbeFacts) -> str:
+    """Return how many purchases of observers were delivered, and the date; may be empty."""
+    counts = facts.deliveries
+    if counts is UNSET:
+        return ""
+    last = counts.last[DATE]
+    return f"delivered {counts.delivered} of {counts.purchases} purchases, last on {last}"
+
+
 def describe_drift(drift: Drift) -> str:
     """Return how the 402 differs from the listing, and since when.
 

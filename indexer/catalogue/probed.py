@@ -46,10 +46,14 @@ _accepts = msgspec.json.Decoder(_Accepts)
 
 
 class ProbedCatalogue:
-    """The endpoints of all services with their facts; without observations there are none."""
+    """The endpoints of all services with their facts; without observations there are none.
+
+    paid: the payees of the endpoints of catalogue records, as entries of `accepts`
+    """
 
     def __init__(self) -> None:
         self.targets, self.verdicts = Targets(), ProbeVerdicts()
+        self.paid: dict[int, list[dict[str, str]]] = {}
         self._services: dict[str, _Service] = {}
 
     def of_endpoints(self, services: Iterable[ListedService]) -> Iterator[ProbeFacts]:
@@ -67,18 +71,21 @@ class ProbedCatalogue:
         number = self.targets.find(listing.url, listing.method)
         return self._facts(number, is_tool=bool(listing.tool))
 
-    def add_record(self, service_id: str, text: bytes) -> array[int]:
+    def add_record(self, service_id: str, text: bytes, *, discovered: bool) -> array[int]:
         """Add the endpoints of a record; returns their numbers."""
         endpoints = decode_endpoints(text)
         numbers = array("i", [self.targets.add(each.url, each.method) for each in endpoints])
         tools = frozenset(index for index, each in enumerate(endpoints) if each.has_tool)
         self._services[service_id] = _Service(numbers, tools)
+        for number, each in () if discovered else zip(numbers, endpoints, strict=True):
+            if each.payee and not each.has_tool:
+                self.paid.setdefault(number, []).append({"payTo": each.payee})
         return numbers
 
     def _facts(self, number: int, *, is_tool: bool) -> ProbeFacts:
         """Return the facts of an endpoint; the URL of a tool does not identify what is bought."""
         facts = self.verdicts.facts.get(number, NO_PROBE_FACTS)
-        return replace(facts, drift=UNSET) if is_tool else facts
+        return replace(facts, drift=UNSET, deliveries=UNSET) if is_tool else facts
 
 
 def probe_catalogue(
@@ -100,7 +107,8 @@ def probe_catalogue(
     listed: dict[int, int] = {}
     numbers: dict[str, array[int]] = {}
     for each in catalogue.services.values():
-        own = array("i", probed.add_record(each.id, catalogue.text(each)))
+        text = catalogue.text(each)
+        own = array("i", probed.add_record(each.id, text, discovered=each.discovered))
         for row, listing in catalogue.table.listings(each.number):
             own.append(probed.targets.add(listing.url, listing.method, listing.stated_url))
             if not listing.tool:
@@ -109,12 +117,12 @@ def probe_catalogue(
 
     @lru_cache(maxsize=MAX_TERMS)
     def terms_of(target: int) -> list[Terms]:
-        number = listed.get(target)
+        number, own = listed.get(target), probed.paid.get(target, [])
         if number is None:
-            return []
+            return listed_terms(own)
         listing = decode_resource(catalogue.table.resource(number))
         offers = (each.to_offer() for each in listing.offers)
-        return listed_terms(_accepts.decode(listing.text).accepts, offers)
+        return listed_terms([*own, *_accepts.decode(listing.text).accepts], offers)
 
     probed.verdicts = read_probes(
         inputs,

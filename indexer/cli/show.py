@@ -22,7 +22,7 @@ from service.api.query_string import MAX_QUERY
 from service.bodies import explain_body, media_type_of
 from service.networks import network_label
 from service.prices import endpoint_price
-from service.probes import describe_liveness, warnings_of
+from service.probes import describe_deliveries, describe_liveness, warnings_of
 from service.schema.probes import ProbeFacts
 from service.schema.profiles import Profile, describe
 from service.schema.records import Endpoint, ParameterDescriptor, Pricing, Service
@@ -128,6 +128,8 @@ def _draw_endpoint(console: Console, endpoint: Endpoint, facts: ProbeFacts) -> N
     draw_text(console, 2, (_describe_price(endpoint.pricing), "green"))
     if facts.alive is not False and (liveness := describe_liveness(facts)):
         draw_text(console, 2, liveness)
+    if deliveries := describe_deliveries(facts):
+        draw_text(console, 2, deliveries)
     for warning in warnings_of(facts):
         draw_text(console, 2, (warning, "yellow"))
     if endpoint.description:

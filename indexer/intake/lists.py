@@ -146,7 +146,7 @@ def _records(
 ) -> Iterator[SourceRecord]:
     """Yield the records of a list or of a document; raises NoList for one of another kind."""
     if found.kind is None:
-        if kind is not None and kind not in LIST_KINDS:
+        if kind is not None and kind not in (*LIST_KINDS, Kind.PROBES):
             raise NoList(f"is not {describe_kind(kind)}; correct its `kind`")
         for position, text in found.items:
             if len(text) > MAX_RECORD:
@@ -176,6 +176,8 @@ def open_list(file: io.BufferedReader, max_bytes: int, kind: Kind | None = None)
         raise NoList(advice)
     lines = _lines(file)
     number, line = next(lines, (0, b""))
+    if not number and kind is Kind.PROBES:
+        return open_lines(file)
     if not number:
         raise DamagedText("is empty; a list of nothing is written as []")
     is_cut = len(line) > MAX_RECORD  # reading on would skip the rest of the line
@@ -256,6 +258,8 @@ def _join(pieces: list[bytes], file: io.BufferedReader, max_bytes: int) -> bytes
 
 
 def _open_text(text: bytes, first_line: int, kind: Kind | None) -> ItemList:
+    if kind is Kind.PROBES and not text.lstrip().startswith(b"["):
+        return ItemList(iter([(f"line {first_line}", text.strip())]))
     try:
         masked = _check(text, first_line)
         if text.lstrip().startswith(b"["):

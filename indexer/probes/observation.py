@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from decimal import Decimal
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Any, ClassVar
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType, field
@@ -56,7 +56,12 @@ class Observation(Struct, kw_only=True):
     quotes: all entries of the 402; a line with a single `quote` gets a list of one
     prober: the name that the prober gives itself
     wildcard: whether the host answers 402 to a path that cannot exist, None where nobody asked
+    bought: observer, id, payment, hash and delivery of a purchase
     """
+
+    URL: ClassVar[str] = "$.url"
+    TIME: ClassVar[str] = "$.observed_at"
+    bought: ClassVar[tuple[Any, ...]] = (None,) * 5
 
     url: Annotated[str, Meta(min_length=1, max_length=MAX_URL)]
     method: ShortText = "GET"

@@ -1,4 +1,4 @@
-"""Reading observations: each line is checked, and found to be of listed endpoints or left out."""
+"""Reading observations: each is checked, and found to be of listed endpoints or left out."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from fractions import Fraction
 from functools import lru_cache
-from itertools import chain
+from itertools import chain, groupby
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +17,12 @@ from indexer.endpoints import split_methods
 from indexer.errors import InvalidRecord, LeftOut
 from indexer.intake.findings import Findings
 from indexer.intake.lists import read_records
-from indexer.intake.rules import Rules
+from indexer.intake.rules import Rules, fold_address
 from indexer.intake.sources import Input
+from indexer.options import Kind
 from indexer.probes.drift import DRIFTED, Comparison, compare_terms, quoted_terms
 from indexer.probes.observation import Observation, Outcome, Quote, decode_observation
+from indexer.probes.purchases import Purchase, PurchaseReader, is_purchase
 from indexer.probes.verdicts import ProbeVerdicts, judge
 from indexer.progress import Stage
 from indexer.untrusted import NEVER, url_or_invalid
@@ -30,6 +32,7 @@ from service.urls import find_url
 UNDATED = "undated observations"
 FUTURE = "observations in the future"
 UNLISTED = "observations of URLs that are not listed"
+MOVED = "purchases whose payee is not listed"
 MAX_CACHED = 2**16
 """URLs, and quotes of endpoints, that are kept: lines repeat those of the days before."""
 NO_TARGET = -1
@@ -104,25 +107,34 @@ def read_probes(
     """
     reader = _LineReader(targets, terms_of, rules)
 
-    def read(source: Input) -> Iterator[tuple[Any, ...]]:
-        tally = findings.tally(source.name)
-        tally.file, tally.read_at = source.shown_file, source.read_at or now
-        if source.failure is not None:
-            raise source.failure
-        max_items = source.options.max_items
-        for record in read_records(source.path, source.name, is_lines=True, max_items=max_items):
-            progress.advance(len(record.text) + 1)
-            tally.records += 1
-            url = None
-            try:
-                if record.fault:
-                    raise record.fault
-                observation = decode_observation(record.text)
-                url = observation.url
-                yield from reader.rows(observation, source.source_name)
-                tally.published += 1
-            except InvalidRecord as fault:
-                findings.refuse(tally, record.position, url, fault)
+    def read(name: str, files: list[Input]) -> Iterator[tuple[Any, ...]]:
+        tally, purchases = findings.tally(name), PurchaseReader(files[0].options.observers)
+        for source in files:
+            tally.file, tally.read_at = source.shown_file, source.read_at or now
+            if source.failure is not None:
+                raise source.failure
+            records = read_records(
+                source.path,
+                source.name,
+                is_lines=not source.options.observers,
+                kind=Kind.PROBES,
+                max_items=source.options.max_items,
+            )
+            place = "" if source.name == name else f"{source.name}:"  # one of several files
+            for record in records:
+                progress.advance(len(record.text) + 1)
+                tally.records += 1
+                url = None
+                try:
+                    if record.fault:
+                        raise record.fault
+                    decode = purchases.read if is_purchase(record.text) else decode_observation
+                    observation = decode(record.text)
+                    url = observation.url
+                    yield from reader.rows(observation, name)
+                    tally.published += 1
+                except InvalidRecord as fault:
+                    findings.refuse(tally, f"{place}{record.position}", url, fault)
         findings.check(tally, max_rejects)
 
     trusted = [each for each in inputs if each.options.trust > 0]
@@ -132,7 +144,8 @@ def read_probes(
         for each in inputs
         if each not in trusted
     )
-    lines = chain.from_iterable(map(read, trusted))
+    sources = groupby(trusted, lambda each: each.source_name)
+    lines = chain.from_iterable(read(name, [*files]) for name, files in sources)
     verdicts = judge(lines, spool, now, rules.policy.probe_max_age)
     if verdicts.holds_until is not None:
         rules.hold_until(verdicts.holds_until)
@@ -144,7 +157,7 @@ class _LineReader:
         self, targets: Targets, terms_of: Callable[[int], list[Terms]], rules: Rules
     ) -> None:
         self._hosts, self._rules = targets.hosts, rules
-        self._find = lru_cache(MAX_CACHED)(targets.matching)
+        self._find, self._terms_of = lru_cache(MAX_CACHED)(targets.matching), terms_of
 
         @lru_cache(MAX_CACHED)
         def compare(target: int, quotes: tuple[Quote, ...]) -> Comparison:
@@ -160,18 +173,23 @@ class _LineReader:
         """
         numbers, moment = self._find(seen.url, seen.method), self._moment(seen)
         if not numbers:
-            raise LeftOut(UNLISTED, "$.url", "is listed by no source with this method")
+            raise LeftOut(UNLISTED, seen.URL, "is listed by no source with this method")
+        if isinstance(seen, Purchase):
+            payees = [{fold_address(each.pay_to) for each in self._terms_of(n)} for n in numbers]
+            numbers = [n for n, paid in zip(numbers, payees, strict=True) if seen.payee in paid]
+            if not numbers:
+                raise LeftOut(MOVED, "$.payment.payTo", "is no payee of the listing")
         quotes = tuple(seen.quotes) if seen.outcome is Outcome.QUOTED else ()
         answer = seen.outcome.value, seen.status, seen.latency_ms, seen.wildcard
         for number in numbers:
             drift, *sides = self._compare(number, quotes)
             terms = msgspec.json.encode(sides).decode() if drift == DRIFTED else None
-            yield number, self._hosts[number], moment, prober, *answer, drift, terms
+            yield number, self._hosts[number], moment, prober, *answer, drift, terms, *seen.bought
 
     def _moment(self, seen: Observation) -> int:
         moment = self._rules.read_time(seen.given_time)
         if moment != NEVER:
             return moment
         if seen.moment == NEVER:
-            raise LeftOut(UNDATED, "$.observed_at", "is no time")
-        raise LeftOut(FUTURE, "$.observed_at", "is more than an hour in the future")
+            raise LeftOut(UNDATED, seen.TIME, "is no time")
+        raise LeftOut(FUTURE, seen.TIME, "is more than an hour in the future")

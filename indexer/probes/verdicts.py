@@ -15,7 +15,7 @@ from msgspec import UNSET, Struct
 from indexer.errors import IndexerError
 from indexer.untrusted import MICROSECOND, SECOND, since_epoch
 from service.errors import needs_extra
-from service.schema.probes import NO_PROBE_FACTS, Drift, Probe, ProbeFacts, Terms
+from service.schema.probes import NO_PROBE_FACTS, Deliveries, Drift, Probe, ProbeFacts, Terms
 from service.schema.values import EPOCH, Timestamp, format_timestamp
 
 if TYPE_CHECKING:  # a catalogue without observations is built without DuckDB
@@ -37,7 +37,13 @@ COLUMNS = {
     "wildcard": "BOOLEAN",
     "drift": "TINYINT",
     "terms": "VARCHAR",
+    "observer": "VARCHAR",
+    "id": "VARCHAR",
+    "payment": "VARCHAR",
+    "digest": "VARCHAR",
+    "delivered": "BOOLEAN",
 }
+"""The last five are `Observation.bought`."""
 # `state` tells the best last: silent, as the visitor was refused or did not ask; failed; answered;
 # and quoted, which is 402 with a price.
 SCHEMA = f"""
@@ -47,7 +53,7 @@ CREATE VIEW seen AS SELECT *, CASE
     WHEN outcome = 'unreachable' THEN 1
     WHEN outcome <> 'answered' OR status IN (401, 403, 405, 429) THEN 0
     WHEN status IN (404, 410) OR status >= 500 THEN 1 ELSE 2 END AS state
-FROM lines
+FROM lines WHERE digest IS NULL
 """  # noqa: S608  # made of constants
 # A run is the lines of one kind after the last line of the other kind, which wins at the same
 # moment.
@@ -74,6 +80,16 @@ SELECT target, latest, quoted, CASE WHEN latest[3] <> 3 THEN -coalesce(failures.
     failures.since, coalesce(wild.on_two_days, false), drifts.since
 FROM newest LEFT JOIN failures USING (target) LEFT JOIN drifts USING (target)
 LEFT JOIN wild USING (host)
+"""  # noqa: S608  # made of constants
+# Of records with the same id, and then of those with the same payment, the newest one counts; the
+# same record in several files is one.
+NEWEST = "QUALIFY rank() OVER (PARTITION BY {} ORDER BY moment DESC, digest) = 1"
+DELIVERIES = f"""
+WITH records AS (SELECT * FROM lines WHERE digest IS NOT NULL {NEWEST.format("observer, id")}),
+purchases AS (SELECT * FROM records {NEWEST.format("payment")})
+SELECT target, count(DISTINCT digest), count(DISTINCT digest) FILTER (delivered),
+    max(moment), count(DISTINCT observer)
+FROM purchases GROUP BY target
 """  # noqa: S608  # made of constants
 
 _drifted_terms = msgspec.json.Decoder(tuple[list[Terms], list[Terms]])
@@ -123,10 +139,15 @@ def judge(
         connection.execute(SCHEMA)
         insert_rows(connection, "INSERT INTO lines FROM batch", COLUMNS, lines)
         rows = connection.execute(FACTS, {"oldest": oldest}).fetchall()
+        bought = connection.execute(DELIVERIES).fetchall()
     spool.unlink()
     alive = [latest[1] for _, latest, _, verdict, *_ in rows if verdict == ALIVE]
     holds_until = min(alive) + max_age * SECOND if alive else None
-    return ProbeVerdicts({target: _facts(*rest) for target, *rest in rows}, holds_until)
+    facts = {target: _facts(*rest) for target, *rest in rows}
+    for target, purchases, delivered, last, observers in bought:
+        counts = Deliveries(purchases, delivered, _timestamp(last), observers)
+        facts.setdefault(target, ProbeFacts()).deliveries = counts
+    return ProbeVerdicts(facts, holds_until)
 
 
 def insert_rows(

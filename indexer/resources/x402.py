@@ -67,6 +67,8 @@ MAX_ICON_URL = 2048
 MAX_REQUIREMENTS = 20
 MAX_METHODS = 10
 MAX_COUNT = 2**63 - 1
+MAX_SETTLED = 500
+"""Characters of a description, beyond which facilitators were seen to refuse a payment."""
 OF_EXTENSION = frozenset((*SPELLINGS["category"], *SPELLINGS["tags"]))
 """Facts for which the extension counts, of which other members describe the call alone."""
 NO_SIGN_IN = frozenset(("none", "no", "public", "free", "x402", "payment", "false"))
@@ -337,6 +339,9 @@ def advise(
         Advice.EXTERNAL_REF: refers and _refers_outside([extension, *schemas]),
         Advice.WRONG_VERSION: _mixes_versions(merged, entries),
         Advice.NO_TEXT: not is_own_text(description, url),
+        Advice.LONG_DESCRIPTION: any(
+            len(text(each.get("description"))) > MAX_SETTLED for each in (merged, *entries)
+        ),
     }
     return Advice(sum(advice for advice, is_met in faults.items() if is_met))
 

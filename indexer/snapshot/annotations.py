@@ -21,12 +21,13 @@ from msgspec import UNSET
 from msgspec.structs import asdict
 
 from indexer.derive.records import decode_annotations
+from indexer.probes.observation import Outcome
 from indexer.probes.verdicts import verdict_of
 from service.arrays.container import writing_arrays
 from service.arrays.texts import write_texts
+from service.schema.listings import Advice
 from service.schema.probes import NO_PROBE_FACTS, ProbeFacts
 from service.schema.profiles import EndpointFacts, Profile
-from service.search.postings import Mask
 
 _encode = msgspec.json.Encoder().encode
 
@@ -36,12 +37,14 @@ class AnnotatedServices(NamedTuple):
 
     profiles: those of services, by ordinal
     verdicts: int8[endpoints], of probers
-    drifted: bool[endpoints], whether the 402 has other terms than the listing
+    deliveries: int8[endpoints], of observers who bought
+    advice: uint16[endpoints], bits of `Advice` that follow from what probers saw
     """
 
     profiles: dict[int, Profile]
     verdicts: npt.NDArray[np.int8]
-    drifted: Mask
+    deliveries: npt.NDArray[np.int8]
+    advice: npt.NDArray[np.uint16]
 
 
 def write_annotations(
@@ -53,7 +56,7 @@ def write_annotations(
     probed: the observations of the endpoints
     """
     profiles: dict[int, Profile] = {}
-    verdicts, drifted = array("b"), bytearray()
+    seen = array("h")
 
     def endpoints() -> Iterator[bytes]:
         for ordinal, (text, count) in enumerate(zip(annotations, counts, strict=True)):
@@ -61,8 +64,7 @@ def write_annotations(
             if annotated.profile is not None:
                 profiles[ordinal] = annotated.profile
             for number, facts in enumerate(islice(probed, count)):
-                verdicts.append(verdict_of(facts))
-                drifted.append(facts.drift is not UNSET)
+                seen.extend(_summarise(facts))
                 profile = annotated.endpoint_profiles.get(number)
                 if profile is annotated.profile is None and facts == NO_PROBE_FACTS:
                     yield b""
@@ -74,6 +76,17 @@ def write_annotations(
         write_texts(writer, "endpoints", endpoints())
         services = map(profiles.get, range(len(counts)))
         write_texts(writer, "services", (_encode(each) if each else b"" for each in services))
+    verdicts, deliveries, advice = np.asarray(seen).reshape(-1, 3).T
     return AnnotatedServices(
-        profiles, np.asarray(verdicts, np.int8), np.frombuffer(drifted, np.bool_)
+        profiles, verdicts.astype(np.int8), deliveries.astype(np.int8), advice.astype(np.uint16)
     )
+
+
+def _summarise(facts: ProbeFacts) -> tuple[int, int, int]:
+    """Return the verdicts of probers and of observers, and advice."""
+    probe, bought = facts.probe or None, facts.deliveries or None
+    delivered = 0 if bought is None else 1 if bought.delivered else -1
+    advice = 0 if facts.drift is UNSET else Advice.OTHER_TERMS
+    if probe is not None and (probe.outcome, probe.status) == (Outcome.ANSWERED, 200):
+        advice |= Advice.ANSWERS_UNPAID
+    return verdict_of(facts), delivered, advice

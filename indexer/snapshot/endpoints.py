@@ -66,11 +66,12 @@ def write_endpoints(
     *,
     payers: Sequence[Mapping[int, Payers]],
     alive: Verdicts,
+    delivered: Verdicts,
 ) -> IndexedEndpoints:
     """Write the facts and the filters of the endpoints of the stored services, and the offers.
 
     payers: of each service, the payers of the endpoints that have payments
-    alive: the verdicts of probers on the endpoints
+    alive, delivered: the verdicts of probers and of observers on the endpoints
     encoder: the folder of the `Encoder` of their texts, if there is one
     """
     join = _Join(built, columns, listed)
@@ -88,6 +89,7 @@ def write_endpoints(
     popularity = _popularity(columns, payers, alive)
     of_listings["registration"] = registration = np.zeros(len(columns.endpoints), np.bool_)
     registration[join.owners[listed.registration & (join.owners != NONE)]] = True
+    of_listings["delivered"] = delivered
     write_table(built / "endpoints.arrays", columns, popularity, of_listings)
     texts = _analyse(join, others.tolist(), other_documents, encoder)
     enriched, deprecated = (

@@ -15,7 +15,7 @@ from indexer.derive.ragged import first_equal, is_first
 from indexer.intake.findings import NO_HOST, FateRows, FateSpool, Subject
 from service.arrays.container import narrow, writing_arrays
 from service.arrays.texts import write_texts
-from service.schema.listings import FATES, Advice, Fate, ListingFate
+from service.schema.listings import FATES, Fate, ListingFate
 from service.search.postings import Integers, Mask
 from service.snapshot.listings import NO_PLACE
 
@@ -70,13 +70,13 @@ def write_listings(
     columns: RecordColumns,
     urls: NamedUrls,
     records: RecordPlaces,
-    drifted: Mask,
+    seen: npt.NDArray[np.uint16],
     fates: FateSpool,
 ) -> None:
     """Write the file for the stored services, in listing order.
 
     urls: those of the published resources
-    drifted: bool[endpoints], whether the 402 of an endpoint has other terms than its listing
+    seen: uint16[endpoints], advice that follows from what probers saw
     """
     endpoints, named, unlisted = columns.endpoints, urls.rows(), fates.rows()
     services = np.repeat(np.arange(len(columns.services)), columns.services["endpoints"])
@@ -97,7 +97,7 @@ def write_listings(
     known = known[is_first(known)]  # np.unique takes seconds to hash them
     others = unlisted[~_is_in(unlisted["url"], np.concatenate((named["url"], address[is_url])))]
     own_advice = np.where(records.sources[services] == NO_SOURCE, 0, endpoints["advice"])
-    own_advice[drifted] |= np.uint32(Advice.OTHER_TERMS)
+    own_advice |= seen
     advice = np.zeros(len(known), np.uint16)
     for url, bits in (
         (address[is_url], own_advice[is_url]),

@@ -36,6 +36,8 @@ class Advice(IntFlag):
     WRONG_VERSION = 16
     NO_TEXT = 32
     OTHER_TERMS = 64
+    ANSWERS_UNPAID = 128
+    LONG_DESCRIPTION = 256
 
 
 NOT_NAMED = "not_named"
@@ -76,6 +78,14 @@ ADVICE = {
     Advice.OTHER_TERMS: (
         "the 402 of the endpoint asks for another amount or payee than its listing, as a prober "
         "saw; list what it asks for"
+    ),
+    Advice.ANSWERS_UNPAID: (
+        "the endpoint answers 200 without a payment, as a prober saw, so that no facilitator "
+        "catalogues it; answer 402 with the price until a payment is there"
+    ),
+    Advice.LONG_DESCRIPTION: (
+        "a description has more than 500 characters, beyond which a facilitator may refuse to "
+        "settle; shorten it in the 402, and keep the rest in the document of the API"
     ),
 }
 """The texts of advice."""

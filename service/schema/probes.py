@@ -42,6 +42,18 @@ class Drift(Struct, frozen=True, kw_only=True):
     since: Timestamp
 
 
+class Deliveries(Struct, frozen=True):
+    """The purchases that observers signed, to a payee that the listing names.
+
+    `delivered` are those that were served as declared; `last` is the date of the newest record.
+    """
+
+    purchases: int
+    delivered: int
+    last: Timestamp
+    observers: int
+
+
 class ProbeFacts(Struct, kw_only=True):
     """The observations of an endpoint: the verdict of probers, and the last one.
 
@@ -56,6 +68,7 @@ class ProbeFacts(Struct, kw_only=True):
     probe: Probe | UnsetType = UNSET
     wildcard: bool | UnsetType = UNSET
     drift: Drift | UnsetType = UNSET
+    deliveries: Deliveries | UnsetType = UNSET
 
 
 NO_PROBE_FACTS = ProbeFacts()

@@ -17,7 +17,7 @@ from service.api.documents.snippets import snippets
 from service.api.endpoints import EndpointSummary
 from service.bodies import explain_body, media_type_of
 from service.prices import describe_offer, endpoint_price, is_ceiling, offer_pricing
-from service.probes import describe_liveness, warnings_of
+from service.probes import describe_deliveries, describe_liveness, warnings_of
 from service.schema.discovery import ToolFacts
 from service.schema.profiles import describe
 from service.schema.records import Endpoint, ParameterDescriptor, Pricing
@@ -146,6 +146,7 @@ def _row_of(
         "network": short_label(pricing.network[:MAX_TEXT]) if pricing.network else "",
         "calls": f"{quantity(int(calls), 'call')} in 30 days" if calls else "",
         "liveness": "" if observed.alive is False else describe_liveness(observed),
+        "deliveries": describe_deliveries(observed),
         "warnings": [*map(_sentence, warnings_of(observed))],
     }
 

@@ -59,6 +59,8 @@ LABELS = {
     ("registration", "false"): "Without registration",
     ("alive", "true"): "Alive",
     ("alive", "false"): "Dead",
+    ("delivered", "true"): "Delivered",
+    ("delivered", "false"): "Never delivered",
     ("match", "all"): "All words",
     ("perService", "0"): "All of each service",
 }

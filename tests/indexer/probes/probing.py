@@ -49,12 +49,20 @@ def quoted(observed_at: object, **members: Any) -> dict[str, Any]:
     return seen("quoted", observed_at, status=402, quotes=[QUOTE | members])
 
 
-def source(path: Path, lines: Iterable[Line | bytes], name: str = "", trust: int = 1) -> Input:
+def source(
+    path: Path,
+    lines: Iterable[Line | bytes],
+    name: str = "",
+    trust: int = 1,
+    observers: Sequence[str] = (),
+) -> Input:
     """Write observations to a file, as a source."""
     texts = [each if isinstance(each, bytes) else msgspec.json.encode(each) for each in lines]
     path.write_bytes(b"\n".join(texts) + b"\n")
     named = name or path.name
-    options = SourceOptions(name=named, path=str(path), kind=Kind.PROBES, trust=trust)
+    options = SourceOptions(
+        name=named, path=str(path), kind=Kind.PROBES, trust=trust, observers=tuple(observers)
+    )
     return Input(options, named, str(path))
 
 
