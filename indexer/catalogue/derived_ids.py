@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from msgspec import Struct
 
@@ -52,7 +52,7 @@ def derive_ids(
             decisions.own(service_id, domain)
             owners[service_id] = domain
     ids = [each.given or "" for each in services]
-    held, taken = {*ids, *owners}, {*ids}
+    assigned, taken = {*ids}, {*ids}
     names: dict[tuple[str, bool], str] = {}
     # Rests come last: another service of their domain has the plain id if there is one.
     for number in sorted(range(len(services)), key=lambda number: services[number].is_rest):
@@ -61,8 +61,8 @@ def derive_ids(
         if each.given is None and key not in names:
             is_plain = owners[base] == host and _valid.search(base) is not None
             is_free = not each.is_rest or base not in taken
-            names[key] = base if is_plain and is_free else _suffixed(host, held)
-            held.add(names[key])
+            names[key] = base if is_plain and is_free else _suffixed(host, assigned, owners)
+            assigned.add(names[key])
         if each.given is None:
             ids[number] = names[key]
             taken.add(names[key])
@@ -87,7 +87,7 @@ def can_be_id(domain: str) -> bool:
         host = ascii_domain(domain)
     except ValueError:
         return False
-    return bool(host) and "/" not in host and _valid.search(_suffixed(host, ())) is not None
+    return bool(host) and "/" not in host and _valid.search(_suffixed(host, (), {})) is not None
 
 
 def _host(record: Identity) -> str:
@@ -111,14 +111,16 @@ def _find_owners(
     return owners | {each.given: host for each, host in own if each.given in owners and each.domain}
 
 
-def _suffixed(domain: str, held: Collection[str]) -> str:
-    """Return the id of a domain with as much of its hash as no other id has."""
+def _suffixed(domain: str, assigned: Collection[str], owners: Mapping[str, str]) -> str:
+    """Return the id of a domain with as much of its hash as no id of another service has."""
     digest = hashlib.sha256(domain.encode()).hexdigest()
     candidates = (
         f"{_base(domain)[: MAX_ID - digits - 1]}-{digest[:digits]}"
         for digits in range(HASH_DIGITS, len(digest) + 1, HASH_DIGITS)
     )
-    return next(each for each in candidates if each not in held)
+    return next(
+        each for each in candidates if each not in assigned and owners.get(each, domain) == domain
+    )
 
 
 def _base(domain: str) -> str:

@@ -105,6 +105,16 @@ def test_a_build_that_keeps_to_its_own_ids_repeats_them_in_any_order(
     assert ids_by_domain(shuffled, served(table)) == ids
 
 
+@given(derived, rests)
+def test_ids_that_nobody_may_take_over_stay_with_the_services_that_had_them(
+    services: list[Identity], others: list[Identity]
+) -> None:
+    services = services + others
+    ids = derive_ids(services, Decisions())
+    table = {key: each.domain for each, key in zip(services, ids, strict=True)}
+    assert derive_ids(services, served(table), table.keys()) == ids
+
+
 def test_without_a_served_snapshot_the_more_trusted_then_the_first_has_the_plain_id() -> None:
     services = [Identity(None, host, trust) for host, trust in zip(HOSTS, (0, 1, 1), strict=False)]
     ids = derive_ids(services, Decisions())
