@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterable
 from functools import reduce
 from typing import Annotated, Any, ClassVar, Literal
@@ -82,12 +83,15 @@ class PurchaseReader:
         self._observers = frozenset(map(str.lower, observers))
         if not self._observers:
             return
+        limit = sys.getrecursionlimit()
         try:
             import rfc8785  # noqa: PLC0415  # optional
             from eth_account import Account, messages  # noqa: PLC0415
             from eth_hash.auto import keccak  # noqa: PLC0415
         except ImportError as error:
             raise IndexerError(needs_extra("checking `observers`", "deliveries")) from error
+        finally:  # py_ecc raises it to 100,000: nested JSON would overflow the stack
+            sys.setrecursionlimit(limit)
         self._canonical, self._keccak = rfc8785.dumps, keccak
         self._encode, self._recover = messages.encode_typed_data, Account.recover_message
 

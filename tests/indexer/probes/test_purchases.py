@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -315,6 +316,15 @@ def test_missing_libraries_are_named_where_observers_are(
         count(tmp_path, [])
     (tmp_path / "spool").unlink()  # of the build that failed
     assert count(tmp_path, [bought()], observers=()) is None
+
+
+def test_libraries_of_signatures_leave_the_recursion_limit_as_it_is() -> None:
+    program = (
+        "import sys; from indexer.probes.purchases import PurchaseReader; "
+        "limit = sys.getrecursionlimit(); PurchaseReader(['0xa']); "
+        "assert 'eth_account' in sys.modules and sys.getrecursionlimit() == limit"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
 
 
 def test_the_date_of_a_record_is_in_seconds(tmp_path: Path) -> None:

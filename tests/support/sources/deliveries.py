@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import sys
 from datetime import datetime
 from typing import Any
 
@@ -10,7 +11,9 @@ import pytest
 
 from tests.support.running import Json
 
+LIMIT = sys.getrecursionlimit()
 eth_account = pytest.importorskip("eth_account", reason="needs the extra `deliveries`")
+sys.setrecursionlimit(LIMIT)  # py_ecc raises it, and tests of deep nesting would end the process
 rfc8785 = pytest.importorskip("rfc8785", reason="needs the extra `deliveries`")
 
 STRINGS = {
