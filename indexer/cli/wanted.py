@@ -62,7 +62,8 @@ def run(options: argparse.Namespace) -> int:
         for log in options.logs:
             database.executemany("INSERT INTO log VALUES (?, ?)", read_searches(log, tally))
         ((total, clients),) = database.execute("SELECT count(*), count(DISTINCT client) FROM log")
-        rows = [*find_wanted(snapshot, database.execute(FREQUENT, (options.at_least,)))]
+        least = min(options.at_least, sys.maxsize)  # the largest integer of SQLite
+        rows = [*find_wanted(snapshot, database.execute(FREQUENT, (least,)))]
     except sqlite3.Error as error:
         raise IndexerError(f"the searches cannot be kept on disk: {error}") from error
     note = f"{total:,} searches of {clients:,} clients; "

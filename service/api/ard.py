@@ -102,6 +102,8 @@ async def search_ard(request: Request, search: SearchArd) -> Response:
     is_excluded = False
     for key, given in search.query.filter.items():
         values = [*map(_text_of, given if isinstance(given, list) else [given])]
+        if not values:
+            raise InvalidParameter("query.filter", f"query.filter has no value of `{key[:100]}`")
         if key in own:
             is_excluded |= own[key] not in values
         elif key in FILTERS:

@@ -105,7 +105,7 @@ class EmbeddedEngine:
         is_explained, fit = filters.explain or filters.best_endpoints, None
         if is_ranked:
             total, documents, similar = ranking.page(search.limit, search.offset)
-            fit = None if search.offset else self.fit_of(query, ranking.fit())
+            fit = None if search.offset else self.fit_of(query, ranking.fit(), filters)
             page = (documents if groups is None else groups.of_document.take(documents)).tolist()
         else:
             matches, similar = unpack(ranking.matches(), len(services)), 0
@@ -156,7 +156,7 @@ class EmbeddedEngine:
             listed = total
         facets = _count(self._endpoints, filters.facets, ranking)
         explanations = ranking.explain(page, self.parser.term) if filters.explain else None
-        fit = self.fit_of(query, ranking.fit()) if is_ranked and not offset else None
+        fit = self.fit_of(query, ranking.fit(), filters) if is_ranked and not offset else None
         similar_rows = ranking.similar_rows(page) if similar else ()
         page = page.tolist()
         return Answer(total, page, listed, similar, facets, (), explanations, fit, similar_rows)
@@ -175,14 +175,24 @@ class EmbeddedEngine:
             is_filled=not filters.has_conditions,
         )
         total, documents, similar = ranking.page(search.limit, search.offset)
-        fit = None if search.offset else self.fit_of(query, ranking.fit())
+        fit = None if search.offset else self.fit_of(query, ranking.fit(), filters)
         page = self._resources.of_documents(documents).tolist()
         return Answer(total, page, total, similar, fit=fit)
 
-    def fit_of(self, query: ParsedQuery, fit: float | None) -> float | None:
-        """Return `Answer.fit`, given the fit of the first row, None without a row."""
+    def fit_of(
+        self,
+        query: ParsedQuery,
+        fit: float | None,
+        filters: Filters | EndpointFilters | ResourceFilters,
+    ) -> float | None:
+        """Return `Answer.fit`, given the fit of the first row, None without a row.
+
+        Where filters leave no row, the words are not to blame.
+        """
         has_meaning = query.vector is not None or self.index.vectors is None
         if self._threshold is None or not (has_meaning or fit is None):
+            return None
+        if fit is None and filters.has_conditions:
             return None
         return self._threshold.share(fit or 0.0, query.words)
 

@@ -219,7 +219,7 @@ class ClusterEngine:
         listed, fit = listed if per_service else total, None
         if order is RELEVANCE and not search.offset:
             first = self._embedded.index.fit(query, int(page[0])) if len(page) else None
-            fit = self._embedded.fit_of(query, first)
+            fit = self._embedded.fit_of(query, first, search.filters)
         return Answer(total, rows.tolist(), listed, facets=counted, best_endpoints=best, fit=fit)
 
     def _words(self, query: ParsedQuery, *, match_all: bool) -> Json:

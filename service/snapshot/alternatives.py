@@ -1,12 +1,14 @@
 """Who else sells what an endpoint does: endpoints of other sellers that do the same.
 
 Two descriptions say the same where one has every word of the other, and not many more: that of
-another function has a word that the first lacks, and lacks one of the first. Vectors find the
-candidates, or words in a snapshot without vectors.
+another function has a word that the first lacks, and lacks one of the first. Numbers, negations and
+the order about "to" and "from" may not contradict each other. Vectors find the candidates, or words
+in a snapshot without vectors.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from math import inf
 from typing import NamedTuple
@@ -28,7 +30,12 @@ CANDIDATES, PER_SERVICE, LEAST_SIMILARITY = 50, 3, 0.25
 LEAST_WORDS, LEAST_FIT = 3, 0.5
 """Fewer words, without stop words and numbers, name no function."""
 
+DIRECTIONS = frozenset(("to", "from", "into"))
+NEGATIONS = frozenset(("no", "not", "non", "never", "without"))
+READING = frozenset(("GET", "HEAD", ""))
+
 _endpoint = msgspec.json.Decoder(Endpoint)
+_word = re.compile(r"\w+")
 
 
 class Alternative(NamedTuple):
@@ -51,7 +58,7 @@ def find_alternatives(
     """
     endpoints, own = data.endpoints, _endpoint.decode(data.endpoints.text(ordinal))
     sellers, words = endpoints.sellers, _words_of(engine, own)
-    if len(words) < LEAST_WORDS:
+    if len({*words}) < LEAST_WORDS:
         return []
     allowed = np.zeros(engine.index.documents, np.bool_)
     is_alive = endpoints.filters.arrays["alive"] >= 0
@@ -60,9 +67,13 @@ def find_alternatives(
     for candidate in _candidates(engine, words, ordinal, allowed):
         endpoint = _endpoint.decode(endpoints.text(candidate))
         others = _words_of(engine, endpoint)
-        shared, fit = words & others, len(words & others) / len(words | others)
-        is_same = len(shared) >= LEAST_WORDS and shared in (words, others) and fit >= LEAST_FIT
-        if is_same and _names_of(endpoint, only_required=True) <= named:
+        shared, every = {*words} & {*others}, {*words} | {*others}
+        fit = len(shared) / len(every)
+        has_all = len(shared) in (len(words), len(others))
+        is_same = len(shared) >= LEAST_WORDS and has_all and fit >= LEAST_FIT
+        if not is_same or _contradict(own, endpoint, words, others):
+            continue
+        if _names_of(endpoint, only_required=True) <= named:
             terms = data.offers.cheapest_terms(candidate, EndpointFilters())
             price = min(inf, terms.usd_price if terms else inf)  # NaN is no less
             found.append(Alternative(candidate, round(fit, 2), price))
@@ -82,7 +93,27 @@ def describe_alternatives(found: Sequence[Alternative]) -> str:
     return f"{count}, from {format_decimal(price)} USD" if price < inf else count
 
 
-def _candidates(engine: EmbeddedEngine, words: set[int], ordinal: int, allowed: Mask) -> list[int]:
+def _contradict(
+    own: Endpoint, other: Endpoint, words: Sequence[int], others: Sequence[int]
+) -> bool:
+    """Return whether two endpoints of the same words do different things."""
+    if (own.method.upper() in READING) != (other.method.upper() in READING):
+        return True
+    texts = [{*_word.findall((each.description or "").casefold())} for each in (own, other)]
+    numbers = [{word for word in text if word.isdecimal()} for text in texts]
+    if all(numbers) and numbers[0] != numbers[1]:
+        return True
+    if NEGATIONS.isdisjoint(texts[0]) != NEGATIONS.isdisjoint(texts[1]):
+        return True
+    if any(DIRECTIONS.isdisjoint(text) for text in texts):
+        return False
+    shared = {*words} & {*others}
+    return [each for each in words if each in shared] != [each for each in others if each in shared]
+
+
+def _candidates(
+    engine: EmbeddedEngine, words: Sequence[int], ordinal: int, allowed: Mask
+) -> list[int]:
     """Return the nearest allowed documents that have enough of the words."""
     index, weighted = engine.index, [(term, FULL_WEIGHT) for term in words]
     scorer = Scorer(index.postings.of_terms(weighted), index.documents, mask=allowed)
@@ -95,11 +126,11 @@ def _candidates(engine: EmbeddedEngine, words: set[int], ordinal: int, allowed: 
     return likely
 
 
-def _words_of(engine: EmbeddedEngine, endpoint: Endpoint) -> set[int]:
-    """Return the terms of a description without stop words and numbers."""
+def _words_of(engine: EmbeddedEngine, endpoint: Endpoint) -> list[int]:
+    """Return the distinct terms of a description, in order, without stop words and numbers."""
     words = engine.parser.parse(endpoint.description or "").expansions
     telling = (each for each in words if each.required and not each.word.isdecimal())
-    return {each.terms[0][0] for each in telling if each.is_known}
+    return [each.terms[0][0] for each in telling if each.is_known]
 
 
 def _names_of(endpoint: Endpoint, *, only_required: bool = False) -> set[str]:

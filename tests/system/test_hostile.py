@@ -624,8 +624,9 @@ def file_names(artifacts: Path) -> set[str]:
 # `facets=` can mean an empty list (valid) or a list of an empty name (invalid): skip both. OpenAPI
 # cannot say that a query is required unless there is a filter, nor which cursors there are: give
 # all requests a query, and none a cursor that might be one. Nor can OpenAPI say that listings are
-# asked for by one of three parameters, of which only an address has no form. The keys of ARD
-# filters and which identifiers there are it cannot say either: ARD has properties of its own.
+# asked for by one of three parameters, of which only an address has no form, nor which URLs are
+# listed. The keys of ARD filters and which identifiers there are it cannot say either: ARD has
+# properties of its own.
 HOOKS = """
 import schemathesis
 
@@ -646,6 +647,8 @@ def before_call(context, case, kwargs):
         case.query = {"payTo": "0x12"} | (case.query or {})
         for name in ("url", "host"):
             case.query.pop(name, None)
+    if case.operation.path == "/v1/endpoints/alternatives" and "url" in (case.query or {}):
+        case.query |= {"url": "https://inkreader.example/v1/ocr", "method": "POST"}
 """
 
 

@@ -229,7 +229,7 @@ def document(root_path: str, query: str = QUERY, service_id: str | None = None) 
                 "headers": {
                     name: {
                         "description": text,
-                        "required": name != "Ratecard-Snapshot",
+                        "required": name not in ("Ratecard-Snapshot", "Ratecard-Fit"),
                         "schema": {"type": "integer"} if name == "Retry-After" else TEXT,
                     }
                     for name, text in HEADERS.items()

@@ -165,11 +165,10 @@ def test_an_entry_has_price_networks_and_the_openapi_document_of_its_service(
         ({"metadata.network": "solana", "type": TYPE}, {"network": "solana"}),
         ({"metadata.maxPrice": 0.0005}, {"maxPrice": "0.0005"}),
         ({"metadata.maxPrice": [1e-05]}, {"maxPrice": "0.00001"}),
-        ({"metadata.maxPrice": "1", "tags": []}, {"maxPrice": "1"}),
+        ({"metadata.maxPrice": "1", "tags": "weather"}, {"maxPrice": "1", "tag": "weather"}),
         ({"metadata.enriched": True, "publisher": "x.example"}, None),
         ({"metadata.enriched": True, "publisher": "ratecard.localhost"}, {"enriched": "true"}),
         ({"type": ["application/a2a-agent-card+json", TYPE]}, {}),
-        ({"type": []}, None),
     ],
 )
 def test_filters_find_what_the_parameters_of_a_search_find(

@@ -173,7 +173,7 @@ def test_the_pages_show_payments_with_and_without_the_top_payer(client: httpx.Cl
     assert "/v1/services/loyal/demand" in page
     assert "Payments of 30 days" not in client.get("/services/unused", headers=html).text
     page = client.get("/ecosystem", headers=html).raise_for_status().text
-    assert "<span>200 payments</span><span>199 without the top payer</span>" in page
+    assert "<span>200 payments</span><span>199 without the largest payer</span>" in page
 
 
 def test_an_agent_that_gets_a_service_sees_who_paid(published: Path) -> None:

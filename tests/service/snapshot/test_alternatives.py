@@ -175,8 +175,11 @@ def test_a_url_is_found_in_any_spelling_and_a_method_chooses_among_endpoints(
     both = sells("a.com")
     post = both["endpoints"][0] | {"method": "POST", "description": f"{TIDES} for bulk orders"}
     both["endpoints"].append(post)
+    bulk = sells("g.com", f"{TIDES} for orders, bulk")
+    bulk["endpoints"][0]["method"] = "POST"  # one that reads does not stand in for it
     records = [
         both,
+        bulk,
         sells("b.org", f"{TIDES} for bulk orders", parameters=[parameter("port")]),
         sells("c.net", f"{TIDES} for orders, bulk"),
         sells("d.io", "Tell the weather of any town by street", url="https://d.io/v1/{town}"),
@@ -219,3 +222,22 @@ def test_one_line_counts_the_others_and_names_the_lowest_known_price() -> None:
     assert describe_alternatives([]) == ""
     assert describe_alternatives([unknown]) == "1 other does this"
     assert describe_alternatives([unknown, known]) == "2 others do this, from 0.001 USD"
+
+
+def test_the_same_words_in_another_sense_are_another_function(tmp_path: Path) -> None:
+    spoken, days = "Convert written text to spoken audio", "Forecast of rain for the next 7 days"
+    records = [
+        sells("a.com", spoken),
+        sells("b.org", "Convert spoken audio to written text"),
+        sells("c.net", f"{spoken}, but not for free"),
+        sells("d.io", f"{spoken} quickly"),
+        sells("e.com", days),
+        sells("f.org", days.replace("7", "1")),
+    ]
+    with serve(build_records(tmp_path, records, *WORDS_ALONE)) as client:
+        found = {
+            name: client.get(FOUND, params={"url": f"https://{name}/v1"}).json()["endpoints"]
+            for name in ("a.com", "e.com")
+        }
+    assert [each["url"] for each in found["a.com"]] == ["https://d.io/v1"]
+    assert found["e.com"] == []
