@@ -21,7 +21,7 @@ ENTRY_OVERHEAD = 1024
 MAX_SHARE = 8
 """The largest response is 1/8 of the cache, so that one request cannot evict the rest."""
 
-BODY_SETTINGS = ("mcp", "page", "downloads", "opensearch_url")
+BODY_SETTINGS = ("mcp", "page", "icons", "downloads", "opensearch_url")
 """Names of the settings that bodies depend on."""
 
 CacheKey = tuple[bytes, str, bytes, bytes, str]
