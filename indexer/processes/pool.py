@@ -117,7 +117,9 @@ def wait_for(future: Future[T], others: Iterable[Future[Any]] = ()) -> T:
 def _ends_reported() -> Iterator[None]:
     try:
         yield
-    except BrokenProcessPool as error:
+    except (BrokenProcessPool, OSError) as error:
+        if isinstance(error, OSError) and str(error) != "handle is closed":
+            raise  # that is of an executor that has not yet noticed the end of a process
         raise IndexerError(
             "a process of this build ended before its work was done; is there enough memory for it?"
         ) from error

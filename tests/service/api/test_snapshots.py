@@ -34,12 +34,17 @@ REMOVED = (
     "/v1/snapshots/patches/{id}-{id}.zst",
 )
 UNKNOWN = "0" * 20
-VALUES = {"id": "tidewatch-example", "file:path": "style.css"}
+VALUES = {
+    "id": "tidewatch-example",
+    "file": "style.css",
+    "identifier": "urn:air:ratecard.localhost:service:tidewatch-example",
+}
 TARGETS = {
     "/v1/search/services": "q=weather",
     "/v1/search/endpoints": "q=weather",
     "/v1/services/search": "q=weather",
     "/discovery/search": "query=weather",
+    "/v1/endpoints/alternatives": "url=https://inkreader.example/v1/ocr",
     "/discovery/merchant": "payTo=0x0",
     "/v1/listings": "host=tidewatch.example",
 }
@@ -138,8 +143,9 @@ def test_a_path_of_an_earlier_release_is_410_with_the_new_address(
 def targets() -> list[str]:
     """Return a target of each path that answers GET requests."""
     routes = [*ROUTES, Route(PATH, ROUTES[0].endpoint), *PAGES]
-    paths = [route.path for route in routes if route.path != "/metrics"]
-    filled = [re.sub(r"\{(.+?)\}", lambda match: VALUES[match[1]], path) for path in paths]
+    gets = (route for route in routes if "GET" in (route.methods or ()))
+    paths = [route.path for route in gets if route.path != "/metrics"]
+    filled = [re.sub(r"\{(\w+).*?\}", lambda match: VALUES[match[1]], path) for path in paths]
     return [f"{path}?{TARGETS.get(re.sub('.*/v2/x402', '', path), '')}" for path in filled]
 
 
