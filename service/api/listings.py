@@ -1,4 +1,4 @@
-"""What a URL, a host or a payee has: why it is listed or not, and who else sells the same."""
+"""Listings of a URL, a host or a payee: why it is listed or not, and who else sells the same."""
 
 from __future__ import annotations
 

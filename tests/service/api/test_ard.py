@@ -87,7 +87,7 @@ def ids(answer: Json) -> list[str]:
 def test_the_requests_of_the_conformance_tool_are_answered_as_it_expects(
     client: httpx.Client,
 ) -> None:
-    """What `conformance-test registry` and `manifest` of version 0.91 send and check."""
+    """Send and check as `conformance-test registry` and `manifest` of version 0.91 do."""
     assert client.get("/ard/agents").status_code in {404, 501}
     assert client.post("/ard/explore", json=QUERY).status_code in {404, 501}
     only = {"type": ["application/mcp-server-card+json"]}
