@@ -94,7 +94,7 @@ def read_searches(log: str, tally: Counter[str]) -> Iterator[tuple[str, bytes]]:
         tally["lines"] += 1
         try:
             entry = msgspec.json.decode(record.text, type=LogEntry)
-        except (ValueError, RecursionError):
+        except (msgspec.MsgspecError, ValueError, RecursionError):
             tally["others"] += 1
             continue
         if entry.status == 200 and entry.route in SEARCHES:

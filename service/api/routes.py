@@ -62,7 +62,7 @@ class BodyRoute(Route):
             body = await _read_json(request)
             try:
                 content = msgspec.json.decode(body, type=kind)
-            except (ValueError, RecursionError) as error:
+            except (msgspec.MsgspecError, ValueError, RecursionError) as error:
                 raise RatecardError(
                     f"the body is not as described: {error}", "bad_request"
                 ) from error
