@@ -121,7 +121,9 @@ def open_whoosh_index(artifacts: Path, snapshot_id: str) -> index.FileIndex:
     """Open the index to be read; raises IndexerError unless it is whole and of this snapshot."""
     folder = artifacts / WHOOSH
     if (state := _read_state(folder)) != snapshot_id:
-        found = f"is behind: it has the snapshot {state}" if state else "has no whole Whoosh index"
+        found = "has no whole Whoosh index of this release"
+        if state:
+            found = f"is behind: it has the snapshot {state}"
         raise IndexerError(f"{folder} {found}; a build brings it up to date with {snapshot_id}")
     return index.open_dir(str(folder), readonly=True, schema=SCHEMA)
 
