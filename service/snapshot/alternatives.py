@@ -60,10 +60,10 @@ def find_alternatives(
     Returns the best of each seller, the best fit first, then the cheapest. None is dead.
     """
     endpoints, found = data.endpoints, list[Alternative]()
-    own = _endpoint.decode(endpoints.text(ordinal))
+    own, payees = _endpoint.decode(endpoints.text(ordinal)), data.offers.payees(ordinal)
     for candidate in _candidates(data, engine, ordinal, own.description or ""):
         other = _endpoint.decode(endpoints.text(candidate))
-        fit = _fit(own, other)
+        fit = _fit(own, other) if payees.isdisjoint(data.offers.payees(candidate)) else 0.0
         if fit >= LEAST_FIT and _can_stand_in(own, other):
             terms = data.offers.cheapest_terms(candidate, EndpointFilters())
             price = terms.usd_price if terms else 0.0
@@ -119,17 +119,16 @@ def _words_of(text: str) -> Counter[str]:
 
 
 def _can_stand_in(own: Endpoint, other: Endpoint) -> bool:
-    """Return whether the other can be called with the parameters of an endpoint, and reads, too."""
-    names, others = _names_of(own), _names_of(other)
-    if not others and _names_of(own, only_required=True):
-        return False
-    if (own.method.upper() in READING) != (other.method.upper() in READING):
-        return False
-    return _names_of(other, only_required=True) <= names
+    """Return whether the parameters of an endpoint fill the other, which reads if it does."""
+    given, wanted = _names_of(own), _names_of(other)
+    is_filled = all(name in given for name in wanted if wanted[name])
+    is_known = bool(wanted) or not any(given.values())
+    reads = [each.method.upper() in READING for each in (own, other)]
+    return is_filled and is_known and reads[0] == reads[1]
 
 
-def _names_of(endpoint: Endpoint, *, only_required: bool = False) -> set[str]:
-    """Return the folded names of the parameters of an endpoint."""
-    parameters = endpoint.parameters or []
-    names = (each.name for each in parameters if each.required is True or not only_required)
-    return {*map(fold_name, [*names, *path_parameters(endpoint.url)])}
+def _names_of(endpoint: Endpoint) -> dict[str, bool]:
+    """Return the folded names of the parameters of an endpoint, and whether they are required."""
+    named = [(fold_name(each.name), each.required is True) for each in endpoint.parameters or []]
+    in_url = ((fold_name(name), True) for name in path_parameters(endpoint.url))
+    return dict(sorted([*named, *in_url]))  # of one name in two groups, True comes last

@@ -76,6 +76,12 @@ def test_subdomains_of_one_registrable_domain_are_one_seller(tmp_path: Path) -> 
     assert hosts_of(tmp_path, *records) == ["eu.lake.co.uk", "one.vercel.app"]
 
 
+def test_endpoints_that_are_paid_to_one_address_are_of_one_seller(tmp_path: Path) -> None:
+    payees = {"b.org": "0xAB", "c.net": "0xcd", "d.io": "0xef"}
+    records = [sells(host, payTo=payee) for host, payee in payees.items()]
+    assert hosts_of(tmp_path, sells("a.com", payTo="0xab"), *records) == ["c.net", "d.io"]
+
+
 def test_a_seller_of_many_endpoints_hides_no_other(tmp_path: Path) -> None:
     many = (sells(f"api{number}.b.org") for number in range(70))
     assert hosts_of(tmp_path, sells("a.com"), *many, sells("c.net", f"{TIDES} and year"))[1:] == [
