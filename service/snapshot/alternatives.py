@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import compress, pairwise
 from math import inf
 from typing import NamedTuple
 
@@ -20,7 +20,7 @@ from service.conditions import EndpointFilters, fold_name
 from service.engines.embedded import EmbeddedEngine
 from service.prices import format_decimal
 from service.schema.records import Endpoint
-from service.search.analysis import term_of, words_of
+from service.search.analysis import query_words, term_of, words_of
 from service.search.groups import is_among_first
 from service.search.stopwords import STOP_WORDS
 from service.search.top_k import Scorer
@@ -61,18 +61,17 @@ def find_alternatives(
     """
     endpoints, found = data.endpoints, list[Alternative]()
     own, payees = _endpoint.decode(endpoints.text(ordinal)), data.offers.payees(ordinal)
+    words = _words_of(own)
     for candidate in _candidates(data, engine, ordinal, own.description or ""):
         other = _endpoint.decode(endpoints.text(candidate))
-        fit = _fit(own, other) if payees.isdisjoint(data.offers.payees(candidate)) else 0.0
-        if fit >= LEAST_FIT and _can_stand_in(own, other):
+        is_other = payees.isdisjoint(data.offers.payees(candidate)) and _can_stand_in(own, other)
+        if is_other and (fit := _fit(words, _words_of(other))) >= LEAST_FIT:
             terms = data.offers.cheapest_terms(candidate, EndpointFilters())
             price = terms.usd_price if terms else 0.0
             found.append(Alternative(candidate, round(fit, 2), price if price > 0 else inf))
     found.sort(key=lambda each: (-each.fit, each.usd_price))
-    first = is_among_first(endpoints.sellers[[each.ordinal for each in found]], 1)
-    return [each for each, is_first in zip(found, first, strict=True) if is_first][
-        :MAX_ALTERNATIVES
-    ]
+    is_first = is_among_first(endpoints.sellers[[each.ordinal for each in found]], 1)
+    return [*compress(found, is_first)][:MAX_ALTERNATIVES]
 
 
 def describe_alternatives(found: Sequence[Alternative]) -> str:
@@ -90,7 +89,7 @@ def _candidates(data: SnapshotData, engine: EmbeddedEngine, ordinal: int, text: 
     allowed = np.zeros(index.documents, np.bool_)
     is_alive = data.endpoints.filters.arrays["alive"] >= 0
     allowed[: len(sellers)] = is_alive & (sellers != sellers[ordinal])
-    expansions = engine.parser.parse(text[:MAX_TEXT]).expansions
+    expansions = engine.parser.expand(query_words(text[:MAX_TEXT]))
     lists = index.postings.of_terms([term for each in expansions for term in each.terms])
     scorer = Scorer(lists, index.documents, mask=allowed)
     best = scorer.top(CANDIDATES).ordinals
@@ -99,9 +98,8 @@ def _candidates(data: SnapshotData, engine: EmbeddedEngine, ordinal: int, text: 
     return likely
 
 
-def _fit(own: Endpoint, other: Endpoint) -> float:
+def _fit(first: Counter[str], second: Counter[str]) -> float:
     """Return the share of the words that both have, 0.0 where neither has all of the other."""
-    first, second = (_words_of(each.description or "") for each in (own, other))
     shared, every = first & second, first | second
     is_negated = not NEGATIONS.isdisjoint(every - shared)
     telling = sum(not _untelling.fullmatch(each) for each in shared)
@@ -110,9 +108,10 @@ def _fit(own: Endpoint, other: Endpoint) -> float:
     return shared.total() / every.total()
 
 
-def _words_of(text: str) -> Counter[str]:
-    """Return the terms of a description without stop words, one after "to" together with it."""
-    words = [each.text for each in words_of(text[:MAX_TEXT]) if not each.redundant]
+def _words_of(endpoint: Endpoint) -> Counter[str]:
+    """Return the terms of a description but stop words; "to" belongs to the term after it."""
+    text = (endpoint.description or "")[:MAX_TEXT]
+    words = [each.text for each in words_of(text) if not each.redundant]
     kept = ["", *(each for each in words if each not in IGNORED)]
     terms = ((before, term_of(each)) for before, each in pairwise(kept) if each not in DIRECTIONS)
     return Counter(f"{before} {term}" if before in DIRECTIONS else term for before, term in terms)
