@@ -39,10 +39,7 @@ _service = msgspec.json.Decoder(Service)
 
 
 class EndpointRow(BaseModel):
-    """An endpoint in a list; `price` is that of one without a known price in US dollars.
-
-    delivered: of how many purchases of observers, such as `6 of 7`
-    """
+    """An endpoint in a list; `price` is that of one without a known price in US dollars."""
 
     id: str
     method: str
@@ -54,7 +51,7 @@ class EndpointRow(BaseModel):
     network: str = ""
     scheme: str = "exact"
     calls_30d: int = 0
-    delivered: str = ""
+    delivered: str = ""  # such as `6 of 7`, by observers who bought
 
 
 class ServiceRow(BaseModel):
