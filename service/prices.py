@@ -38,13 +38,14 @@ def endpoint_price(pricing: Pricing) -> Price:
     ceiling = pricing.max_amount or pricing.amount
     if is_ceiling(pricing) and ceiling:
         return Price(f"at most {ceiling}", pricing.currency)
+    given = pricing.unit_amount
+    per_unit = given if isinstance(given, str) and given else pricing.amount
+    if is_of_unit(pricing.unit_type) and per_unit:
+        return Price(per_unit, f"{pricing.currency} per {pricing.unit_type}".strip())
     if pricing.amount and not is_fixed(pricing):
         return Price(pricing.amount, f"{pricing.currency} by {pricing.scheme}".strip())
     if amount := pricing.amount or _range(pricing.min_amount, pricing.max_amount):
         return Price(amount, pricing.currency)
-    per_unit, unit = pricing.unit_amount, pricing.unit_type
-    if isinstance(per_unit, str) and isinstance(unit, str) and per_unit and unit:
-        return Price(per_unit, f"{pricing.currency} per {unit}".strip())
     is_exact = (pricing.scheme or EXACT).casefold() == EXACT
     return Price(NOT_LISTED if is_exact else NOT_FIXED, "")
 
@@ -95,6 +96,11 @@ def offer_pricing(
         return pricing
     amount, currency = format_decimal(price[0]), price[1] or pricing.currency
     return replace(pricing, amount=amount, currency=currency, min_amount="", max_amount="")
+
+
+def is_of_unit(unit: object) -> bool:
+    """Return whether a unit, of any JSON type, is another one than the request."""
+    return isinstance(unit, str) and unit.strip().casefold() not in ("", "request")
 
 
 def is_ceiling(pricing: Pricing) -> bool:

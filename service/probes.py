@@ -31,8 +31,9 @@ def describe_deliveries(facts: ProbeFacts) -> str:
     counts = facts.deliveries
     if counts is UNSET:
         return ""
-    last = counts.last[DATE]
-    return f"delivered {counts.delivered} of {counts.purchases} purchases, last on {last}"
+    noun = "purchase" if counts.purchases == 1 else "purchases"
+    delivered = f"delivered {counts.delivered} of {counts.purchases} {noun}"
+    return f"{delivered}, last on {counts.last[DATE]}"
 
 
 def describe_drift(drift: Drift) -> str:

@@ -18,6 +18,7 @@ from indexer.intake.rules import fold_address
 from indexer.resources.assets import mainnet_prices
 from indexer.text import check_depth, check_digits, decode_or_invalid
 from indexer.untrusted import raw_items, raw_members
+from service.prices import is_of_unit
 from service.schema.records import CatalogueRecord, Endpoint, EndpointQuality, PriceSummary, Pricing
 from service.urls import find_url
 
@@ -221,7 +222,9 @@ def _domain(record: CatalogueRecord) -> str:
 
 
 def _amounts(pricing: Pricing) -> list[Decimal]:
-    """Return the amounts of a price, the fixed one first."""
+    """Return the amounts of a price of a request, the fixed one first."""
+    if is_of_unit(pricing.unit_type):
+        return []
     given = (pricing.amount, pricing.min_amount, pricing.max_amount)
     return [_decimal(amount) for amount in given if amount]
 

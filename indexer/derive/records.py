@@ -22,7 +22,7 @@ from service.conditions import (
     folded,
     text_columns,
 )
-from service.prices import CEILINGS
+from service.prices import CEILINGS, is_of_unit
 from service.schema.listings import Advice
 from service.schema.profiles import Profile, searched_text
 from service.schema.values import NULL
@@ -78,7 +78,7 @@ class Contents(NamedTuple):
 
 
 class IndexedPrice(Struct, rename="camel", gc=False):
-    """The price of an endpoint; amounts are empty where there are none."""
+    """The price of an endpoint; amounts are empty where there are none for a request."""
 
     amount: str
     currency: str
@@ -86,6 +86,11 @@ class IndexedPrice(Struct, rename="camel", gc=False):
     scheme: str = ""
     min_amount: str = ""
     max_amount: str = ""
+    unit_type: Any = ""
+
+    def __post_init__(self) -> None:
+        if is_of_unit(self.unit_type):
+            self.amount = self.min_amount = self.max_amount = ""
 
     @property
     def compared(self) -> str:

@@ -18,6 +18,7 @@ from service.http.context import snapshot_of
 from service.http.responses import JSON, Cacheable
 from service.schema.listings import ListingReport
 from service.snapshot import Snapshot
+from service.snapshot.alternatives import MAX_ALTERNATIVES
 from service.snapshot.data import EndpointHits
 from service.snapshot.listings import host_hash, payee_hash
 from service.urls import MAX_HOST, MAX_URL, ParsedUrl, parse_url
@@ -79,7 +80,7 @@ async def find_alternatives(request: Request, wanted: FindAlternatives) -> Cache
     rows = await snapshot.find_alternatives(found[0])
     total, ordinals = len(rows), [each.ordinal for each in rows]
     hits = EndpointHits(total, ordinals, total, offers=[NONE] * total, data=snapshot)
-    page = page_of_endpoints(snapshot, total, 0, hits)
+    page = page_of_endpoints(snapshot, MAX_ALTERNATIVES, 0, hits)
     fits = [each.fit for each in rows][: page["limit"]]
     return Cacheable(splice(page | {"listed": total, "similar": 0, "fits": fits}))
 

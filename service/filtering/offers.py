@@ -13,6 +13,7 @@ from service.conditions import (
     CURRENCY,
     OFFER_COLUMNS,
     OFFER_NETWORK,
+    PAYEE,
     PRICE,
     Conditions,
     EndpointConditions,
@@ -95,6 +96,10 @@ class Offers(Table):
         """Return where the entry of `accepts` stands in the stored resources, if there is one."""
         start = int(self.arrays["start"][offer])
         return None if start < 0 else (start, int(self.arrays["stop"][offer]))
+
+    def payees(self, endpoint: int) -> set[str]:
+        """Return the addresses that an endpoint names to be paid."""
+        return {self._text(PAYEE.name, each) for each in self.of_endpoint(endpoint)} - {""}
 
     def of_endpoint(self, endpoint: int) -> range:
         """Return the offers of an endpoint, cheapest first."""

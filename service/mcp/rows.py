@@ -51,6 +51,7 @@ class EndpointRow(BaseModel):
     network: str = ""
     scheme: str = "exact"
     calls_30d: int = 0
+    delivered: str = ""  # such as `6 of 7`, by observers who bought
 
 
 class ServiceRow(BaseModel):
@@ -73,7 +74,8 @@ def endpoint_row(
     """Return the row of an endpoint, with the cheapest terms that satisfy the filters."""
     listed = _summary.decode(snapshot.endpoints.text(ordinal))
     calls = listed.quality and listed.quality.l30_days_total_calls
-    profile = snapshot.endpoints.facts_of(ordinal).profile
+    facts = snapshot.endpoints.facts_of(ordinal)
+    profile, bought = facts.profile, facts.deliveries
     return EndpointRow(
         id=f"{listed.service.id}/{snapshot.endpoints.place_of(ordinal)}-{_digest(listed)}",
         method=", ".join(known_methods(listed.method)),
@@ -81,6 +83,7 @@ def endpoint_row(
         seller_says=clean(listed.description or listed.service.name, max_says),
         operator_says=_operator_text(profile, max_says) if profile else "",
         calls_30d=int(calls or 0),
+        delivered=f"{bought.delivered} of {bought.purchases}" if bought else "",
         **_terms(snapshot, ordinal, listed.pricing, filters),
     )
 
@@ -136,6 +139,7 @@ def line_of(row: EndpointRow | ServiceRow) -> str:
         if row.price_usd is not None:
             ceiling = "at most " if row.scheme in CEILINGS else ""
             facts.append(f"{ceiling}${format_decimal(row.price_usd)}")
+        facts += [f"delivered {row.delivered}"] if row.delivered else []
     words.append(clean(row.seller_says, MAX_LINE_SAYS))
     line = " ".join(filter(None, (f"[{row.id}]", *facts)))
     operator = f"; operator: {clean(row.operator_says, MAX_LINE_SAYS)}" if row.operator_says else ""

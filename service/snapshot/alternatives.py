@@ -1,15 +1,15 @@
 """Who else sells what an endpoint does: endpoints of other sellers that do the same.
 
 Two descriptions say the same where one has every word of the other, and not many more: that of
-another function has a word that the first lacks, and lacks one of the first. Numbers, negations and
-the order about "to" and "from" may not contradict each other. Vectors find the candidates, or words
-in a snapshot without vectors.
+another function has a word that the first lacks, and lacks one of the first.
 """
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
+from itertools import compress, pairwise
 from math import inf
 from typing import NamedTuple
 
@@ -20,26 +20,29 @@ from service.conditions import EndpointFilters, fold_name
 from service.engines.embedded import EmbeddedEngine
 from service.prices import format_decimal
 from service.schema.records import Endpoint
-from service.search.postings import FULL_WEIGHT, Mask
+from service.search.analysis import query_words, term_of, words_of
+from service.search.groups import is_among_first
+from service.search.stopwords import STOP_WORDS
 from service.search.top_k import Scorer
 from service.snapshot.data import SnapshotData
 from service.urls import path_parameters
 
 MAX_ALTERNATIVES = 10
-CANDIDATES, PER_SERVICE, LEAST_SIMILARITY = 50, 3, 0.25
+CANDIDATES, PER_SELLER, COMPARED = 1000, 3, 50
+MAX_TEXT = 2000  # characters of a description that are compared
 LEAST_WORDS, LEAST_FIT = 3, 0.5
-"""Fewer words, without stop words and numbers, name no function."""
-
-DIRECTIONS = frozenset(("to", "from", "into"))
+DIRECTIONS = frozenset(("to", "from", "into", "before", "after", "above", "below"))
 NEGATIONS = frozenset(("no", "not", "non", "never", "without"))
+IGNORED = STOP_WORDS - DIRECTIONS - NEGATIONS
 READING = frozenset(("GET", "HEAD", ""))
 
 _endpoint = msgspec.json.Decoder(Endpoint)
-_word = re.compile(r"\w+")
+_untelling = re.compile(r"\d+|access|api|content|paid|pai|payment|protect|resourc|servic|usdc")
+"""Terms that name no function: any paid endpoint may have them."""
 
 
 class Alternative(NamedTuple):
-    """An endpoint of another seller; an unknown price in US dollars is infinite.
+    """An endpoint of another seller; a price in US dollars that is unknown or 0 is infinite.
 
     fit: the share of the words of both descriptions that both have
     """
@@ -56,32 +59,19 @@ def find_alternatives(
 
     Returns the best of each seller, the best fit first, then the cheapest. None is dead.
     """
-    endpoints, own = data.endpoints, _endpoint.decode(data.endpoints.text(ordinal))
-    sellers, words = endpoints.sellers, _words_of(engine, own)
-    if len({*words}) < LEAST_WORDS:
-        return []
-    allowed = np.zeros(engine.index.documents, np.bool_)
-    is_alive = endpoints.filters.arrays["alive"] >= 0
-    allowed[: len(endpoints)] = is_alive & (sellers != sellers[ordinal])
-    found, named = [], _names_of(own)
-    for candidate in _candidates(engine, words, ordinal, allowed):
-        endpoint = _endpoint.decode(endpoints.text(candidate))
-        others = _words_of(engine, endpoint)
-        shared, every = {*words} & {*others}, {*words} | {*others}
-        fit = len(shared) / len(every)
-        has_all = len(shared) in (len(words), len(others))
-        is_same = len(shared) >= LEAST_WORDS and has_all and fit >= LEAST_FIT
-        if not is_same or _contradict(own, endpoint, words, others):
-            continue
-        if _names_of(endpoint, only_required=True) <= named:
+    endpoints, found = data.endpoints, list[Alternative]()
+    own, payees = _endpoint.decode(endpoints.text(ordinal)), data.offers.payees(ordinal)
+    words = _words_of(own)
+    for candidate in _candidates(data, engine, ordinal, own.description or ""):
+        other = _endpoint.decode(endpoints.text(candidate))
+        is_other = payees.isdisjoint(data.offers.payees(candidate)) and _can_stand_in(own, other)
+        if is_other and (fit := _fit(words, _words_of(other))) >= LEAST_FIT:
             terms = data.offers.cheapest_terms(candidate, EndpointFilters())
-            price = min(inf, terms.usd_price if terms else inf)  # NaN is no less
-            found.append(Alternative(candidate, round(fit, 2), price))
+            price = terms.usd_price if terms else 0.0
+            found.append(Alternative(candidate, round(fit, 2), price if price > 0 else inf))
     found.sort(key=lambda each: (-each.fit, each.usd_price))
-    of_seller: dict[int, Alternative] = {}
-    for each in found:
-        of_seller.setdefault(int(sellers[each.ordinal]), each)
-    return [*of_seller.values()][:MAX_ALTERNATIVES]
+    is_first = is_among_first(endpoints.sellers[[each.ordinal for each in found]], 1)
+    return [*compress(found, is_first)][:MAX_ALTERNATIVES]
 
 
 def describe_alternatives(found: Sequence[Alternative]) -> str:
@@ -93,48 +83,51 @@ def describe_alternatives(found: Sequence[Alternative]) -> str:
     return f"{count}, from {format_decimal(price)} USD" if price < inf else count
 
 
-def _contradict(
-    own: Endpoint, other: Endpoint, words: Sequence[int], others: Sequence[int]
-) -> bool:
-    """Return whether two endpoints of the same words do different things."""
-    if (own.method.upper() in READING) != (other.method.upper() in READING):
-        return True
-    texts = [{*_word.findall((each.description or "").casefold())} for each in (own, other)]
-    numbers = [{word for word in text if word.isdecimal()} for text in texts]
-    if all(numbers) and numbers[0] != numbers[1]:
-        return True
-    if NEGATIONS.isdisjoint(texts[0]) != NEGATIONS.isdisjoint(texts[1]):
-        return True
-    if any(DIRECTIONS.isdisjoint(text) for text in texts):
-        return False
-    shared = {*words} & {*others}
-    return [each for each in words if each in shared] != [each for each in others if each in shared]
-
-
-def _candidates(
-    engine: EmbeddedEngine, words: Sequence[int], ordinal: int, allowed: Mask
-) -> list[int]:
-    """Return the nearest allowed documents that have enough of the words."""
-    index, weighted = engine.index, [(term, FULL_WEIGHT) for term in words]
-    scorer = Scorer(index.postings.of_terms(weighted), index.documents, mask=allowed)
-    if index.vectors and (vector := index.vectors.of_document(ordinal)):
-        nearest = index.vectors.nearest(vector, CANDIDATES, PER_SERVICE, LEAST_SIMILARITY, allowed)
-    else:
-        nearest = scorer.top(CANDIDATES).ordinals
-    shared = np.count_nonzero(scorer.impacts_at(nearest), axis=0)
-    likely: list[int] = nearest[shared >= LEAST_FIT * len(words)].tolist()
+def _candidates(data: SnapshotData, engine: EmbeddedEngine, ordinal: int, text: str) -> list[int]:
+    """Return the living endpoints of other sellers that match the words best."""
+    sellers, index = data.endpoints.sellers, engine.index
+    allowed = np.zeros(index.documents, np.bool_)
+    is_alive = data.endpoints.filters.arrays["alive"] >= 0
+    allowed[: len(sellers)] = is_alive & (sellers != sellers[ordinal])
+    expansions = engine.parser.expand(query_words(text[:MAX_TEXT]))
+    lists = index.postings.of_terms([term for each in expansions for term in each.terms])
+    scorer = Scorer(lists, index.documents, mask=allowed)
+    best = scorer.top(CANDIDATES).ordinals
+    best = best[np.count_nonzero(scorer.impacts_at(best), axis=0) >= LEAST_FIT * len(lists)]
+    likely: list[int] = best[is_among_first(sellers[best], PER_SELLER)][:COMPARED].tolist()
     return likely
 
 
-def _words_of(engine: EmbeddedEngine, endpoint: Endpoint) -> list[int]:
-    """Return the distinct terms of a description, in order, without stop words and numbers."""
-    words = engine.parser.parse(endpoint.description or "").expansions
-    telling = (each for each in words if each.required and not each.word.isdecimal())
-    return [each.terms[0][0] for each in telling if each.is_known]
+def _fit(first: Counter[str], second: Counter[str]) -> float:
+    """Return the share of the words that both have, 0.0 where neither has all of the other."""
+    shared, every = first & second, first | second
+    is_negated = not NEGATIONS.isdisjoint(every - shared)
+    telling = sum(not _untelling.fullmatch(each) for each in shared)
+    if shared not in (first, second) or is_negated or telling < LEAST_WORDS:
+        return 0.0
+    return shared.total() / every.total()
 
 
-def _names_of(endpoint: Endpoint, *, only_required: bool = False) -> set[str]:
-    """Return the folded names of the parameters of an endpoint."""
-    parameters = endpoint.parameters or []
-    names = (each.name for each in parameters if each.required is True or not only_required)
-    return {*map(fold_name, [*names, *path_parameters(endpoint.url)])}
+def _words_of(endpoint: Endpoint) -> Counter[str]:
+    """Return the terms of a description but stop words; "to" belongs to the term after it."""
+    text = (endpoint.description or "")[:MAX_TEXT]
+    words = [each.text for each in words_of(text) if not each.redundant]
+    kept = ["", *(each for each in words if each not in IGNORED)]
+    terms = ((before, term_of(each)) for before, each in pairwise(kept) if each not in DIRECTIONS)
+    return Counter(f"{before} {term}" if before in DIRECTIONS else term for before, term in terms)
+
+
+def _can_stand_in(own: Endpoint, other: Endpoint) -> bool:
+    """Return whether the parameters of an endpoint fill the other, which reads if it does."""
+    given, wanted = _names_of(own), _names_of(other)
+    is_filled = all(name in given for name in wanted if wanted[name])
+    is_known = bool(wanted) or not any(given.values())
+    reads = [each.method.upper() in READING for each in (own, other)]
+    return is_filled and is_known and reads[0] == reads[1]
+
+
+def _names_of(endpoint: Endpoint) -> dict[str, bool]:
+    """Return the folded names of the parameters of an endpoint, and whether they are required."""
+    named = [(fold_name(each.name), each.required is True) for each in endpoint.parameters or []]
+    in_url = ((fold_name(name), True) for name in path_parameters(endpoint.url))
+    return dict(sorted([*named, *in_url]))  # of one name in two groups, True comes last

@@ -57,7 +57,7 @@ TERMS: Json = {
     "scheme": "exact",
     "network": "eip155:8453",
     "asset": "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913",
-    "payTo": "0x72f9fb8a6542241fbc5ee791ce59331381a364b4",
+    "payTo": "0x04314146cdcef10837de56e4dc30ccd77b892761",
     "maxTimeoutSeconds": 60,
     "extra": {"name": "USDC", "version": "2"},
 }

@@ -14,6 +14,7 @@ import pytest
 from indexer.__main__ import main
 from service.schema.values import format_timestamp
 from tests.support.artifacts import current
+from tests.support.clients.mcp import call_in_process, structured, text_of
 from tests.support.intake import CatalogueFolder, source
 from tests.support.running import Json, endpoint, serve, service
 from tests.support.sources.deliveries import Observer
@@ -121,6 +122,21 @@ def test_pages_and_the_terminal_say_how_often_an_endpoint_delivered(
         assert words in published.client.get(path, headers={"accept": "text/html"}).text
     assert main(["show", "listed-example", "--artifacts", str(published.artifacts)]) == 0
     assert words in capsys.readouterr().out
+
+
+def test_rows_of_mcp_say_how_often_an_endpoint_delivered(published: Published) -> None:
+    result = call_in_process(published.artifacts, "search_endpoints", query="tide", limit=20)
+    content: Json = result.structured_content
+    rows = {each["url"]: each.get("delivered") for each in content["endpoints"]}
+    assert (rows[url("listed")], rows[url("never")], rows[url("moved")]) == (
+        "6 of 7",
+        "0 of 1",
+        None,
+    )
+    told = structured(published.artifacts, "how_to_call", endpoint=url("listed"))
+    assert told["delivered"] == "6 of 7"
+    (line,) = (each for each in text_of(result).splitlines() if url("listed") in each)
+    assert "delivered 6 of 7; seller: " in line
 
 
 def test_advice_names_what_keeps_facilitators_from_a_listing(published: Published) -> None:

@@ -11,12 +11,24 @@ from tests.support.clients.mcp import structured
 from tests.support.running import build_records, endpoint, service
 
 PRICE = {"amount": "", "currency": "USD", "unitType": "token", "unitAmount": "0.002"}
+AMOUNTS = {
+    "token": {"amount": "0.003", "unitAmount": ""},
+    "both": {"amount": "0.004", "maxAmount": "0.1"},
+    "request": {"amount": "0.005", "unitType": "Request"},
+}
 RECORDS = [
     service("aged", name="Soil", description="Soil survey", status="deprecated"),
     service("fresh", name="Soil", description="Soil survey", status="Active"),
     service("trial", description="Beta thing", status="beta"),
     service("odd", description="Odd thing", status={"a": 1}),
     service("units", endpoints=[endpoint() | {"url": "https://u.example/t", "pricing": PRICE}]),
+    service(
+        "amounts",
+        endpoints=[
+            endpoint() | {"url": f"https://{name}.example/t", "pricing": PRICE | own}
+            for name, own in AMOUNTS.items()
+        ],
+    ),
     service("calls", endpoints=[endpoint() | {"url": "https://c.example/t"}]),
 ]
 
@@ -49,10 +61,17 @@ def test_a_status_other_than_active_is_shown(client: httpx.Client, published: Pa
 def test_the_price_of_a_unit_is_shown_and_never_compared(
     client: httpx.Client, published: Path
 ) -> None:
+    named = {f"https://{each}.example/t" for each in ("u", *AMOUNTS)}
     cheap = client.get("/v1/search/endpoints?maxPrice=1000&perService=0").json()["endpoints"]
-    assert "https://u.example/t" not in [each["url"] for each in cheap]
+    assert named & {each["url"] for each in cheap} == {"https://request.example/t"}
     ordered = client.get("/v1/search/endpoints?enriched=false&sort=price").json()["endpoints"]
-    assert ordered[-1]["url"] == "https://u.example/t"
+    assert {each["url"] for each in ordered[-3:]} == named - {"https://request.example/t"}
+    summary = client.get("/v1/services/amounts").json()["service"]["priceSummary"]
+    assert (summary["minAmount"], summary["maxAmount"]) == ("0.005", "0.005")
+    for most, is_found in (("0.005", True), ("0.0049", False)):
+        found = client.get(f"/v1/services?maxPrice={most}").json()["services"]
+        assert ("amounts" in [each["id"] for each in found]) == is_found
+    assert "0.003 <small>USD per token</small>" in client.get("/services/amounts").text
     assert "0.002 <small>USD per token</small>" in client.get("/services/units").text
     found = structured(published, "how_to_call", endpoint="https://u.example/t")
     assert found["price"] == "0.002 USD per token"

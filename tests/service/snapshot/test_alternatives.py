@@ -76,6 +76,19 @@ def test_subdomains_of_one_registrable_domain_are_one_seller(tmp_path: Path) -> 
     assert hosts_of(tmp_path, *records) == ["eu.lake.co.uk", "one.vercel.app"]
 
 
+def test_endpoints_that_are_paid_to_one_address_are_of_one_seller(tmp_path: Path) -> None:
+    payees = {"b.org": "0xAB", "c.net": "0xcd", "d.io": "0xef"}
+    records = [sells(host, payTo=payee) for host, payee in payees.items()]
+    assert hosts_of(tmp_path, sells("a.com", payTo="0xab"), *records) == ["c.net", "d.io"]
+
+
+def test_a_seller_of_many_endpoints_hides_no_other(tmp_path: Path) -> None:
+    many = (sells(f"api{number}.b.org") for number in range(70))
+    assert hosts_of(tmp_path, sells("a.com"), *many, sells("c.net", f"{TIDES} and year"))[1:] == [
+        "c.net"
+    ]
+
+
 @pytest.mark.parametrize(
     ("given_", "needed", "is_found"),
     [
@@ -84,9 +97,11 @@ def test_subdomains_of_one_registrable_domain_are_one_seller(tmp_path: Path) -> 
         ([parameter("port")], [parameter("port"), parameter("day")], False),
         ([], [parameter("day")], False),
         ([], [], True),
+        ([parameter("port")], [], False),
+        ([parameter("port", required=False)], [], True),
     ],
 )
-def test_an_alternative_needs_no_parameter_that_the_endpoint_has_not(
+def test_an_alternative_is_filled_from_the_parameters_of_the_endpoint(
     tmp_path: Path, given_: list[Json], needed: list[Json], *, is_found: bool
 ) -> None:
     records = [sells("a.com", parameters=given_), sells("b.org", parameters=needed)]
@@ -99,12 +114,12 @@ def test_a_placeholder_that_nobody_describes_is_a_required_parameter(tmp_path: P
     assert hosts_of(tmp_path, sells("a.com", parameters=[parameter("Port")]), template) == ["b.org"]
 
 
-def test_equal_fits_are_ordered_by_price_and_unknown_prices_come_last(tmp_path: Path) -> None:
-    prices = {"b.org": "0.03", "c.net": "0.002", "d.io": "", "e.dev": "0.5"}
+def test_equal_fits_are_ordered_by_price_and_unknown_ones_and_0_come_last(tmp_path: Path) -> None:
+    prices = {"b.org": "0.03", "c.net": "0.002", "d.io": "", "e.dev": "0.5", "g.fm": "0"}
     records = [sells(host, amount=amount) for host, amount in prices.items()]
     shorter = sells("f.app", "Predict the tide of a harbour by moon", "0.001")
     found = hosts_of(tmp_path, sells("a.com"), *records, shorter)
-    assert found == ["c.net", "b.org", "e.dev", "d.io", "f.app"]
+    assert found == ["c.net", "b.org", "e.dev", "d.io", "g.fm", "f.app"]
 
 
 def test_endpoints_that_probers_found_dead_are_left_out(tmp_path: Path) -> None:
@@ -119,7 +134,13 @@ def test_endpoints_that_probers_found_dead_are_left_out(tmp_path: Path) -> None:
     assert [host for host, _ in found_by(snapshot, "https://a.com/v1")] == ["c.net"]
 
 
-@pytest.mark.parametrize("text", ["", "Tides", "The 1 and 2 of 3", "🌊", "get get get get"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "Tides", "The 1 and 2 of 3", "🌊", "get get get get", "tide tide tide"),
+        *("Access to protected content", "Payment of 0.1 USDC for an API service"),
+    ],
+)
 def test_an_endpoint_whose_text_names_no_function_has_no_alternatives(
     tmp_path: Path, text: str
 ) -> None:
@@ -167,6 +188,7 @@ def test_alternatives_of_any_catalogue_keep_to_their_rules(
             for other in others:
                 needed = {each["name"] for each in parameters_of[other] if each["required"]}
                 assert needed <= {each["name"] for each in own}
+                assert parameters_of[other] or not any(each["required"] for each in own)
 
 
 def test_a_url_is_found_in_any_spelling_and_a_method_chooses_among_endpoints(
@@ -195,7 +217,9 @@ def test_a_url_is_found_in_any_spelling_and_a_method_chooses_among_endpoints(
         assert [each["url"] for each in found["endpoints"]] == ["https://c.net/v1"]
         assert found["endpoints"][0]["service"]["id"] == "c-net"
         assert found["endpoints"][0]["pricing"]["amount"] == "0.01"
-        assert (found["total"], len(found["fits"])) == (1, 1)
+        assert (found["total"], found["limit"], len(found["fits"])) == (1, 10, 1)
+        nothing = ask(url="https://d.io/v1/{town}")
+        assert (nothing["total"], nothing["limit"], nothing["fits"]) == (0, 10, [])
         for url in ("HTTPS://A.COM:443/x/../v1", "https://a.com/%761"):
             assert ask(url=url, method="get") == found
         assert ask(url="https://a.com/v1", method="post")["fits"][0] > found["fits"][0]
@@ -226,6 +250,7 @@ def test_one_line_counts_the_others_and_names_the_lowest_known_price() -> None:
 
 def test_the_same_words_in_another_sense_are_another_function(tmp_path: Path) -> None:
     spoken, days = "Convert written text to spoken audio", "Forecast of rain for the next 7 days"
+    names = "Names of fish, boats and ports by names of towns"
     records = [
         sells("a.com", spoken),
         sells("b.org", "Convert spoken audio to written text"),
@@ -233,11 +258,13 @@ def test_the_same_words_in_another_sense_are_another_function(tmp_path: Path) ->
         sells("d.io", f"{spoken} quickly"),
         sells("e.com", days),
         sells("f.org", days.replace("7", "1")),
+        sells("g.com", names),
+        sells("h.org", names.replace("Names", "Pictures")),
     ]
     with serve(build_records(tmp_path, records, *WORDS_ALONE)) as client:
         found = {
             name: client.get(FOUND, params={"url": f"https://{name}/v1"}).json()["endpoints"]
-            for name in ("a.com", "e.com")
+            for name in ("a.com", "e.com", "g.com")
         }
     assert [each["url"] for each in found["a.com"]] == ["https://d.io/v1"]
-    assert found["e.com"] == []
+    assert found["e.com"] == found["g.com"] == []
