@@ -46,7 +46,7 @@ from service.web.filters import BrowseEndpoints, BrowseServices, categories_of, 
 from service.web.static_files import VERSION, get_static_file
 
 ENDPOINTS = 50  # on a page
-COMPARED = 10  # whose alternatives are counted, in some milliseconds each
+COMPARED = 1
 PAYMENTS = 12  # on a page
 
 POLICY = (
