@@ -152,7 +152,7 @@ def _chart(
 ) -> dict[str, Any]:
     """Return a bar chart; `scale` has the labels of its highest value and of half of it.
 
-    A bar lies within its column: `x` and widths are percent, `y` and heights are pixels.
+    A bar lies within its column; `bars` have no text of others.
     """
     highest, step, interval = max(values), 100 / len(values), -(-len(values) // MAX_LABELS)
     maximum = _round_up(highest)
@@ -160,23 +160,20 @@ def _chart(
         f"{label}: {format_value(value)}" for label, value in zip(labels, values, strict=True)
     ]
     return {
-        "name": name,
-        "summary": f"{name} by {unit}, {labels[0]} to {labels[-1]}; most on "
+        "caption": (caption := f"{name} by {unit}"),
+        "summary": f"{caption}, {labels[0]} to {labels[-1]}; most on "
         f"{titles[values.index(highest)]}",
         "scale": (format_value(maximum), format_value(maximum / 2)),
-        "bars": [
-            {
-                "title": title,
-                "label": "" if index % interval else labels[index],
-                "column": round(step * index, 3),
-                "column_width": round(step, 3),
-                "x": round(step * (index + GAP), 3),
-                "width": round(step * (1 - 2 * GAP), 3),
-                "y": round(TOP + HEIGHT * (1 - value / maximum), 3),
-                "height": round(HEIGHT * value / maximum, 3),
-            }
+        "bars": "\n".join(
+            f'<g class="bar"><rect class="column" x="{step * index:.7g}%" y="{TOP}" '
+            f'width="{step:.7g}%" height="{HEIGHT}"/>'
+            f'<rect x="{step * (index + GAP):.7g}%" width="{step * (1 - 2 * GAP):.7g}%" '
+            f'y="{TOP + HEIGHT * (1 - value / maximum):.7g}" '
+            f'height="{HEIGHT * value / maximum:.7g}"/><title>{title}</title></g>'
+            + f'<text x="{step * (index + 0.5):.7g}%" y="172">{labels[index]}</text>'
+            * (index % interval == 0)
             for index, (title, value) in enumerate(zip(titles, values, strict=True))
-        ],
+        ),
     }
 
 

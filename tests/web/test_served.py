@@ -214,4 +214,4 @@ def test_amounts_of_payments_are_shown_unrounded(artifacts: Path, build: Build) 
     assert build([service()], payments=payments) == 0
     with serve(artifacts) as client:
         amounts = re.findall('class="amount">(.*?)<', client.get("/ecosystem?timeframe=1").text)
-    assert sorted(amounts) == ["0.000000000000000001", "123456789.012345", "5"]
+    assert sorted(amounts) == ["$0.000000000000000001", "$123456789.012345", "$5"]
