@@ -107,7 +107,7 @@ def _describe_machine(report: Report) -> Iterator[str]:
     if report.snapshot:
         yield f"{report.indexed:,} of {count_of(report.services, 'service')} indexed anew"
         yield f"encoder: {report.encoder or 'none; ranked by words alone'}"
-        downloads = _format_size(report.downloads)
+        downloads = _format_size(report.downloads) if report.downloads else "none"
         yield f"snapshot: {_format_size(report.bytes)}, downloads: {downloads}"
 
 
@@ -117,15 +117,15 @@ def _describe_outcome(report: Report, artifacts: Path) -> str:
     others = (report.endpoints, report.resources, report.payments)
     for number, noun in zip(others, ("endpoint", "listed resource", "payment"), strict=True):
         counts += f", {count_of(number, noun)}" if number else ""
-    if failed := sum(bool(tally.failure) for tally in report.sources):
-        counts += f"; {count_of(failed, 'source')} FAILED"
+    failed = sum(bool(tally.failure) for tally in report.sources)
+    end = f"; {count_of(failed, 'source')} FAILED" if failed else ""
     place, since = f"{artifacts}/snapshots/{report.snapshot}", ""
     if changes := report.changes:
         since = f" (+{changes.added:,} ~{changes.changed:,} −{changes.removed:,})"
     if not report.snapshot:
-        return f"{counts}{since}; nothing was published"
+        return f"{counts}{since}; nothing was published{end}"
     verb = "published" if report.changed else "nothing changed; still serving"
-    return f"{verb} {place}{since if report.changed else ''}: {counts}"
+    return f"{verb} {place}{since if report.changed else ''}: {counts}{end}"
 
 
 def _describe_source(tally: Tally) -> str:

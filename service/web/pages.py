@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
+from html import escape
 from typing import Any
 from urllib.parse import urlencode
 
@@ -236,6 +237,13 @@ def _strip_controls(value: object) -> object:
     return value.translate(_CONTROLS if type(value) is str else _C1)
 
 
+def row(element: str, texts: Iterable[str]) -> str:
+    """Return the markup of the non-empty texts in a row, which styles separate by dots."""
+    shown = f"</{element}><{element}>".join(escape(text, quote=False) for text in texts if text)
+    row = f'<p class="row"><{element}>{shown}</{element}></p>' if shown else ""
+    return row if row.isascii() else row.translate(_CONTROLS)
+
+
 _templates = Environment(
     loader=PackageLoader("service.web"),
     autoescape=True,
@@ -247,7 +255,7 @@ _templates = Environment(
 )
 _functions: tuple[Callable[..., str], ...] = (
     *(abbreviate, format_count, format_money, format_query, format_timestamp, format_units),
-    *(format_value, format_values, network_label, quantity),
+    *(format_value, format_values, network_label, quantity, row),
 )
 _templates.globals |= {each.__name__: each for each in _functions} | {"page_size": ENDPOINTS}
 
