@@ -72,14 +72,12 @@ def demand_shown(tables: Ecosystem, service: int) -> ShownDemand | None:
         return None
     rest = demand.without_top_payer
     returning = f"{format_count(demand.returning_payers)} came again"
+    without = f"{quantity(rest.calls, 'payment')}, {format_money(rest.volume)}"
     facts = [
         ("Paid", format_money(demand.volume)),
         ("Payers", f"{format_count(demand.payers)}, {returning}"),
-        (
-            "Without its largest payer",
-            f"{quantity(rest.calls, 'payment')}, {format_money(rest.volume)}",
-        ),
-    ]
+        ("Without its largest payer", without if rest.calls else "none"),
+    ][: 3 if demand.payments else 0]
     apart = (
         ("Paid to itself", demand.self_payments),
         ("To payers who were paid back", demand.cycle_payments),
@@ -87,7 +85,7 @@ def demand_shown(tables: Ecosystem, service: int) -> ShownDemand | None:
     )
     facts += [(label, quantity(count, "payment")) for label, count in apart if count]
     chart = None
-    if demand.daily and demand.inputs.end:
+    if demand.payments and demand.daily and demand.inputs.end:
         last = datetime.fromisoformat(demand.inputs.end)
         days = (last - timedelta(days) for days in reversed(range(len(demand.daily))))
         chart = _chart("day", [*map(_date, days)], "Payments", demand.daily, format_count)
