@@ -51,9 +51,12 @@ class Fingerprint:
         return BuildInputs(self.settings, digest.hexdigest(), hash_own_code(), program_versions())
 
     def contents(self) -> dict[str, str]:
-        """Return the hashes of inputs by name, without those that cannot be read twice."""
-        named = self._paths.items()
-        return {name: hashed for name, path in named if (hashed := self._contents.get(path))}
+        """Return the hashes of inputs by name, without those that `inputs` returns None for."""
+        return {
+            name: self._contents[path]
+            for name, path in self._paths.items()
+            if path in self._contents and self._states[path] == _state(path)
+        }
 
     @cached_property
     def _contents(self) -> dict[str, str]:
@@ -93,13 +96,11 @@ def hash_code(folders: Iterable[str]) -> str:
 
 def _hash_file(path: str) -> str:
     """Hash a regular file by BLAKE2b, which is faster than SHA-256 in software; "" for another."""
-    if path == STANDARD_INPUT or not Path(path).is_file():
-        return ""
-    try:
-        with Path(path).open("rb", buffering=0) as file:
-            return hashlib.file_digest(file, hashlib.blake2b).hexdigest()
-    except OSError:
-        return ""
+    with suppress(OSError):
+        if path != STANDARD_INPUT and Path(path).is_file():
+            with Path(path).open("rb", buffering=0) as file:
+                return hashlib.file_digest(file, hashlib.blake2b).hexdigest()
+    return ""
 
 
 def _state(path: str) -> tuple[int, ...]:
