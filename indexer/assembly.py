@@ -36,6 +36,7 @@ from indexer.processes.pool import Pool
 from indexer.progress import Progress
 from indexer.resources.assets import find_stablecoins
 from indexer.snapshot.ecosystem import count_payments, write_ecosystem
+from indexer.text import count_of
 from indexer.untrusted import MICROSECOND
 from service.errors import SnapshotUnavailable
 from service.schema.demand import DemandInputs
@@ -117,7 +118,7 @@ def _check_first(options: BuildOptions, accepted: Iterable[Reading]) -> None:
     names = list(dict.fromkeys(each.input.source_name for each in left_out))
     if options.accept.isdisjoint({*names, *(each.input.name for each in left_out)}) and names:
         reasons = "".join(
-            f"\n  {each.input.name}: left out: {count:,} × {rule}"
+            f"\n  {count:,} left out of {each.input.name} ({rule})"
             for each in left_out
             for rule, count in each.tally.left_out.items()
         )
@@ -246,8 +247,8 @@ class Assembler:
         credited = count_credits(payments, of_services, self._decisions)
         if credited.shared:
             self._findings.notes.append(
-                f"{credited.shared:,} payments of 30 days fit several services, and are "
-                f"credited to none; {credited.credited:,} are credited"
+                f"several services fit {count_of(credited.shared, 'payment')} of 30 days, "
+                f"credited to none; credited in all: {credited.credited:,}"
             )
         return credited.demand, credited.inputs
 

@@ -23,7 +23,7 @@ from indexer.encoder.packaged import StaticEncoder, load_encoder, write_encoder
 from indexer.index.fit import learn_threshold
 from indexer.indexing import write_index
 from indexer.intake.findings import collect_findings
-from indexer.intake.fingerprint import Fingerprint, take_fingerprint
+from indexer.intake.fingerprint import Fingerprint
 from indexer.intake.kept import take_over
 from indexer.intake.sources import Inputs, fetch_feeds, find_inputs
 from indexer.options import BuildOptions, ClusterOptions, RankingOptions
@@ -31,7 +31,7 @@ from indexer.payments.load import check_payment_files
 from indexer.processes.pool import Pool
 from indexer.processes.resources import available_cpus, plan_memory, release_memory
 from indexer.progress import Progress
-from indexer.report import Report, make_report, recall, remember, write_sources
+from indexer.report import Report, make_report, mark_unchanged, recall, remember, write_sources
 from indexer.snapshot.compare import compare_with_served
 from indexer.storing import StoredServices, store_services
 from indexer.whoosh_index import draft_whoosh_index, update_whoosh_index
@@ -86,7 +86,7 @@ def build_snapshot(options: BuildOptions, progress: Progress | None = None) -> R
         if obsolete := remove_obsolete(options.out):
             notes.append(f"removed {', '.join(obsolete)} of an earlier release")
         inputs = _gather(options, progress)
-        fingerprint = take_fingerprint(inputs, _settings(options))
+        fingerprint = Fingerprint(inputs, _settings(options))
         report = _repeat(options, fingerprint, cluster, progress)
         if report is not None:
             refresh_accepted(options.out, inputs.sources, datetime.now(UTC))
@@ -97,7 +97,8 @@ def build_snapshot(options: BuildOptions, progress: Progress | None = None) -> R
                 report, holds_until, draft = _build(context, inputs, encoder, fingerprint, cluster)
                 with progress.stage("write the Whoosh index"):
                     notes += update_whoosh_index(options.out, report.snapshot, draft)
-            remember(options.out, staging, options.rejects, report, holds_until)
+            contents = fingerprint.contents()
+            remember(options.out, staging, options.rejects, report, holds_until, contents)
         write_sources(options.out, staging, inputs, report)
         report.notes += notes
     report.stages, report.seconds = progress.seconds, time.monotonic() - started
@@ -115,6 +116,7 @@ def check_sources(options: BuildOptions, progress: Progress | None = None) -> Re
         inputs = _gather(options, progress)
         with _opened(staging, options, inputs, progress) as context:
             report = _check(context, inputs)
+        mark_unchanged(options.out, report, Fingerprint(inputs, None).contents())
     report.stages, report.seconds = progress.seconds, time.monotonic() - started
     return report
 
@@ -162,7 +164,7 @@ def _settings(options: BuildOptions) -> list[object]:
 
 def _repeat(
     options: BuildOptions,
-    fingerprint: Fingerprint | None,
+    fingerprint: Fingerprint,
     cluster: SearchCluster | None,
     progress: Progress,
 ) -> Report | None:
@@ -229,7 +231,7 @@ def _build(
     context: BuildContext,
     inputs: Inputs,
     encoder: StaticEncoder | None,
-    fingerprint: Fingerprint | None,
+    fingerprint: Fingerprint,
     cluster: SearchCluster | None,
 ) -> tuple[Report, datetime | None, Future[str]]:
     """Build and publish a snapshot; returns the report, until when it holds, and the Whoosh draft.
@@ -271,7 +273,7 @@ def _build(
     with progress.stage("learn when nothing fits"):
         manifest.threshold = learn_threshold(Snapshot(context.built, manifest, context.now, None))
     can_hold = holds_until is None or holds_until > context.now
-    if can_hold and fingerprint is not None:
+    if can_hold:
         manifest.inputs = fingerprint.inputs()
     if cluster is not None:
         data = SnapshotData(context.built, manifest, context.now)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -64,11 +65,13 @@ class LastBuild(Struct):
 
     rejects: the state of the file of rejects
     holds_until: until when a build of the same inputs is the same, None for ever
+    contents: hashes of what was last accepted, by source
     """
 
     rejects: str
     report: Report
     holds_until: datetime | None = None
+    contents: dict[str, str] = {}
 
 
 def make_report(
@@ -108,14 +111,14 @@ def make_report(
     )
 
 
-def recall(artifacts: Path, fingerprint: Fingerprint | None, rejects: Path | None) -> Report | None:
+def recall(artifacts: Path, fingerprint: Fingerprint, rejects: Path | None) -> Report | None:
     """Return the report of the last build if this one would repeat it and it holds, else None.
 
     The inputs are compared with those in the manifest of the served snapshot. A last build whose
     clock was ahead is not repeated: it may have accepted payments dated in the future.
     """
     last = read_json(artifacts / LAST, LastBuild)
-    if fingerprint is None or last is None:
+    if last is None:
         return None
     try:
         served = read_current(artifacts)
@@ -132,8 +135,21 @@ def recall(artifacts: Path, fingerprint: Fingerprint | None, rejects: Path | Non
     if fingerprint.settings != inputs.settings or fingerprint.inputs() != inputs:
         return None
     for tally in last.report.sources:
-        tally.read_at = None if tally.state is State.CURRENT else tally.read_at
+        tally.is_unchanged = tally.state is State.CURRENT
+        tally.read_at = None if tally.is_unchanged else tally.read_at
     return msgspec.structs.replace(last.report, changed=False, changes=None, indexed=0)
+
+
+def mark_unchanged(artifacts: Path, report: Report, contents: Mapping[str, str]) -> dict[str, str]:
+    """Mark sources whose content was accepted before; returns what is accepted now, by source."""
+    last = read_json(artifacts / LAST, LastBuild)
+    known = last.contents if last else {}
+    accepted = dict(known)
+    for tally in report.sources:
+        if tally.state is State.CURRENT:
+            accepted[tally.source] = content = contents.get(tally.source, "")
+            tally.is_unchanged = content != "" and content == known.get(tally.source)
+    return {tally.source: accepted.get(tally.source, "") for tally in report.sources}
 
 
 def write_sources(artifacts: Path, staging: Path, inputs: Inputs, report: Report) -> None:
@@ -164,12 +180,14 @@ def remember(
     rejects: Path | None,
     report: Report,
     holds_until: datetime | None,
+    contents: Mapping[str, str],
 ) -> None:
     """Keep the report for `recall`; errors are suppressed, since the snapshot is published."""
     path, staged = artifacts / LAST, staging / LAST
+    accepted = mark_unchanged(artifacts, report, contents)
     with suppress(OSError):
         path.unlink(missing_ok=True)
-        last = LastBuild(_state_of(rejects), report, holds_until)
+        last = LastBuild(_state_of(rejects), report, holds_until, accepted)
         staged.write_bytes(msgspec.json.encode(last))
         staged.replace(path)
 

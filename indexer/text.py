@@ -44,8 +44,8 @@ T = TypeVar("T")
 
 
 def printable(name: str) -> str:
-    """Return a file name as text that can be encoded, with bytes that are not UTF-8 escaped."""
-    return os.fsencode(name).decode("utf-8", "backslashreplace")
+    """Return a file name as text on one line, with bytes that are not UTF-8 escaped."""
+    return one_line(os.fsencode(name).decode("utf-8", "backslashreplace"))
 
 
 def is_own_text(description: str, url: str) -> bool:

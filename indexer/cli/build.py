@@ -82,11 +82,8 @@ def _report(
 
 def _describe(report: Report, artifacts: Path, *, is_verbose: bool) -> Iterator[Styled]:
     """Yield the sources, then what to look at, then the outcome."""
-    is_same = bool(report.snapshot) and not report.changed
-    states = [_describe_state(tally, is_same=is_same) for tally in report.sources]
-    width = max(map(len, states), default=0)
-    for state, tally in zip(states, report.sources, strict=True):
-        yield f"{state:<{width}}  {_count_fates(tally)}", FAILED if tally.failure else ""
+    for tally in report.sources:
+        yield _describe_source(tally), FAILED if tally.failure else ""
     for tally in report.sources:
         yield from _describe_findings(tally)
     yield from (f"  {finding.fate} {finding}" for finding in report.first_findings)
@@ -97,7 +94,7 @@ def _describe(report: Report, artifacts: Path, *, is_verbose: bool) -> Iterator[
     yield from _describe_some("unused denial:", report.unused_denials)
     if report.undescribed:
         endpoints = f"{report.undescribed:,} of {count_of(report.endpoints, 'endpoint')}"
-        yield f"without a text of their own: {endpoints}; an overlay can give one"
+        yield f"{endpoints} without a description; an overlay can give one"
     if is_verbose:
         yield from _describe_machine(report)
     yield _describe_outcome(report, artifacts), "bold"
@@ -110,48 +107,48 @@ def _describe_machine(report: Report) -> Iterator[str]:
     if report.snapshot:
         yield f"{report.indexed:,} of {count_of(report.services, 'service')} indexed anew"
         yield f"encoder: {report.encoder or 'none; ranked by words alone'}"
-        downloads = _format_size(report.downloads)
+        downloads = _format_size(report.downloads) if report.downloads else "none"
         yield f"snapshot: {_format_size(report.bytes)}, downloads: {downloads}"
 
 
 def _describe_outcome(report: Report, artifacts: Path) -> str:
     """Return what is served now, or would be, and how it differs from what was served before."""
-    counts = f"{count_of(report.services, 'service')}, {count_of(report.endpoints, 'endpoint')}"
-    if report.resources:
-        counts += f", {count_of(report.resources, 'listed resource')}"
-    counts += f", {count_of(report.payments, 'payment')}"
+    counts = count_of(report.services, "service")
+    others = (report.endpoints, report.resources, report.payments)
+    for number, noun in zip(others, ("endpoint", "listed resource", "payment"), strict=True):
+        counts += f", {count_of(number, noun)}" if number else ""
+    failed = sum(bool(tally.failure) for tally in report.sources)
+    end = f"; {count_of(failed, 'source')} FAILED" if failed else ""
     place, since = f"{artifacts}/snapshots/{report.snapshot}", ""
     if changes := report.changes:
         since = f" (+{changes.added:,} ~{changes.changed:,} −{changes.removed:,})"
     if not report.snapshot:
-        return f"{counts}{since}; nothing was published"
+        return f"{counts}{since}; nothing was published{end}"
     verb = "published" if report.changed else "nothing changed; still serving"
-    return f"{verb} {place}{since if report.changed else ''}: {counts}"
+    return f"{verb} {place}{since if report.changed else ''}: {counts}{end}"
 
 
-def _describe_state(tally: Tally, *, is_same: bool) -> str:
-    """Return the state of a source, in capitals where it has failed."""
-    if not tally.failure:
-        return "unchanged" if is_same else "fresh"
-    return "SKIPPED" if tally.state is State.SKIPPED else f"COPY of {tally.as_of}"
-
-
-def _count_fates(tally: Tally) -> str:
+def _describe_source(tally: Tally) -> str:
+    """Return the state of a source, in capitals where it has failed, and its counts."""
+    if tally.state is State.SKIPPED:
+        return f"SKIPPED    {tally.source}"
+    state = "COPY" if tally.failure else "unchanged" if tally.is_unchanged else "fresh"
+    some = "" if tally.published == tally.records else f"{tally.published:,} of "
     counts = {fate: sum(counted.values()) for fate, counted in tally.by_fate.items()}
     parts = [f"{count:,} {fate}" for fate, count in counts.items() if count]
-    fates = ", ".join([f"{tally.published:,} published", *parts])
-    since = f", as of {tally.as_of}" if tally.file and not tally.failure else ""
-    return f"{tally.source}: {count_of(tally.records, 'record')}: {fates}{since}"
+    parts += [f"as of {tally.as_of}"] if tally.file or tally.failure else []
+    start = f"{state:<9}  {some}{count_of(tally.records, 'record')} of {tally.source}"
+    return ", ".join([start, *parts])
 
 
 def _describe_findings(tally: Tally) -> Iterator[Styled]:
     """Yield why a source has failed, and the reasons of each fate of its records."""
     if tally.failure:
-        yield from ((line, FAILED) for line in f"failed: {tally.failure}".split("\n"))
+        yield from ((line, FAILED) for line in f"FAILED {tally.failure}".split("\n"))
     for fate, counted in tally.by_fate.items():
         for reason, count in sorted(counted.items(), key=lambda each: -each[1])[:MAX_EXAMPLES]:
             style = NOTEWORTHY if fate is Fate.REJECTED else ""
-            yield f"{fate}: {count:,} × {reason}, of {tally.source}", style
+            yield f"{count:,} {fate} of {tally.source} ({reason})", style
     if tally.file and any(tally.by_fate.values()):
         yield f"  positions of {tally.source} are lines of {tally.file}"
 

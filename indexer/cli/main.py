@@ -8,6 +8,7 @@ import gc
 import os
 import signal
 import sys
+from collections.abc import Sequence
 from io import TextIOWrapper
 
 from indexer.cli import build, evaluate, probe, query, search, show, snapshots, wanted, why
@@ -42,18 +43,22 @@ def main(arguments: list[str] | None = None, prog: str = "python -m indexer") ->
     gc.set_threshold(*GC_THRESHOLDS)
     if isinstance(sys.stdout, TextIOWrapper):  # a terminal may lack letters of a name
         sys.stdout.reconfigure(errors="backslashreplace")
-    options = parse_options(sys.argv[1:] if arguments is None else arguments, prog)
+    given = sys.argv[1:] if arguments is None else arguments
+    options = parse_options(given, prog)
     try:
         status: int = options.run(options)
     except IndexerError as error:
-        return _fail(str(error), error.status)
+        message, status = str(error), error.status
     except (SnapshotUnavailable, PublishingFailed) as error:
-        return _fail(str(error), 1)
+        message, status = str(error), 1
     except KeyboardInterrupt:
-        return _fail("interrupted", 128 + signal.SIGINT)
+        message, status = "interrupted", 128 + signal.SIGINT
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
-        return _fail(f"{where}{_reason(error)}; what was published before stays", 1)
+        message, status = f"{where}{_reason(error)}; what was published before stays", 1
+    else:
+        return status
+    _print_error(message, given)
     return status
 
 
@@ -96,8 +101,12 @@ def _reason(error: OSError) -> str:
     return error.strerror or str(error)
 
 
-def _fail(message: str, status: int) -> int:
-    """Print an error with control characters escaped: it may quote a file that others wrote."""
+def _print_error(message: str, arguments: Sequence[str]) -> None:
+    """Print an error with control characters escaped: it may quote a file that others wrote.
+
+    The lines of an error are its own: those of a file name that an argument has are joined.
+    """
+    for text in (text for each in arguments for text in (each, each.partition("=")[2])):
+        message = message.replace(text, one_line(text)) if "\n" in text else message
     lines = map(one_line, message.split("\n"))
     print("error: " + "\n".join(lines), file=sys.stderr)  # noqa: T201  # for a person to read
-    return status

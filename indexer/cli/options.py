@@ -40,7 +40,7 @@ from indexer.options import (
     read_quantity,
     read_value,
 )
-from indexer.text import shorten
+from indexer.text import printable, shorten
 from service.cli import Parser
 from service.opensearch import client_arguments
 from service.search.config import SEARCH_CONFIG, SearchConfig
@@ -202,7 +202,7 @@ def parse_reading(options: argparse.Namespace) -> dict[str, Any]:
     else:
         options.refuse("the following arguments are required: SOURCE")
     values = given(options, BuildOptions)
-    values["accept"] = frozenset(values.get("accept", ()))
+    values["accept"] = frozenset(map(printable, values.get("accept", ())))
     names = {source.name for source in catalogue.sources}
     if unknown := sorted(values["accept"] - names):
         raise Misuse(f"--accept {unknown[0]}: is no source; there are {', '.join(sorted(names))}")

@@ -41,10 +41,10 @@ def _describe(report: ProbeReport) -> str:
     total = f"observed {observed} of {count_of(report.hosts, 'host')}"
     lines = [f"{total}: {counts or 'none is due'}"]
     if report.recent:
-        lines.append(f"{report.recent:,} were observed by an earlier run, within --every")
+        lines.append(f"observed by an earlier run, within --every: {report.recent:,}")
     if report.postponed:
         lines.append(
-            f"{report.postponed:,} wait for the next run: their host asks to wait, "
+            f"left to the next run: {report.postponed:,}, whose host asks to wait, "
             "or has stopped answering"
         )
     return "\n".join(lines)

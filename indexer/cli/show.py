@@ -16,7 +16,7 @@ from indexer.cli.options import Command, add_artifacts_option, command_line
 from indexer.cli.search import calls_of, networks_of, price_of
 from indexer.cli.terminal import answer, answer_drawn, draw_text
 from indexer.errors import IndexerError
-from indexer.text import shorten
+from indexer.text import count_of, shorten
 from service.api.documents.curl import curl
 from service.api.query_string import MAX_QUERY
 from service.bodies import explain_body, media_type_of
@@ -100,7 +100,8 @@ def _draw_service(console: Console, snapshot: Snapshot, ordinal: int, service: S
         _draw_profile(console, 2, facts.profile)
     if beyond := snapshot.resources.beyond(ordinal):
         console.print()
-        more = f"{beyond:,} more endpoints are beyond the bounds of a record: /discovery has them"
+        more = f"{count_of(beyond, 'more endpoint')} {'is' if beyond == 1 else 'are'} beyond the"
+        more += " bounds of a record: /discovery has what is"
         draw_text(console, 0, (more, "dim"))
     if any(map(curl, service.endpoints)):
         console.print()

@@ -80,7 +80,10 @@ def draw_text(
     from rich.text import Text  # noqa: PLC0415  # an optional dependency
 
     width = UNBOUNDED if is_whole else max(console.width - indent, 10)
-    for line in Text.assemble(*parts).wrap(console, width):
+    pairs = [(each, "") if isinstance(each, str) else each for each in parts]
+    for line in Text.assemble(*((one_line(text), style) for text, style in pairs)).wrap(
+        console, width
+    ):
         line.rstrip()
         console.print(Text.assemble((f"{label:<{indent}}", "dim"), line), soft_wrap=True)
         label = ""

@@ -20,7 +20,7 @@ from indexer.cli.options import Command, add_artifacts_option
 from indexer.cli.terminal import answer
 from indexer.errors import IndexerError, Misuse
 from indexer.intake.lists import read_records
-from indexer.text import drop_ignorable
+from indexer.text import count_of, drop_ignorable
 from service.schema.discovery import PREFIXES
 from service.snapshot.snapshot import Snapshot, open_snapshot
 
@@ -66,7 +66,7 @@ def run(options: argparse.Namespace) -> int:
         rows = [*find_wanted(snapshot, database.execute(FREQUENT, (least,)))]
     except sqlite3.Error as error:
         raise IndexerError(f"the searches cannot be kept on disk: {error}") from error
-    note = f"{total:,} searches of {clients:,} clients; "
+    note = f"{count_of(total, 'search request')} of {count_of(clients, 'client')}; "
     note += "" if snapshot.manifest.threshold else "the catalogue is too small to judge what fits; "
     note += f"left out {tally['others']:,} of {tally['lines']:,} lines, which are of no access log"
     print(note, file=sys.stderr)  # noqa: T201  # standard output has the queries alone

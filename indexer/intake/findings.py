@@ -28,7 +28,7 @@ from msgspec import UNSET, Struct, field
 from indexer.errors import IndexerError, InvalidRecord, LeftOut, Misuse, TooManyRejects
 from indexer.intake.forms import mask_surrogates
 from indexer.record_store import Spool
-from indexer.text import check_depth, drop_ignorable, printable, shorten
+from indexer.text import check_depth, count_of, drop_ignorable, printable, shorten
 from indexer.untrusted import mapping, objects
 from service.arrays.texts import text_hash
 from service.schema.listings import FATES, Advice, Fate, ListingFate
@@ -179,6 +179,7 @@ class Tally(Struct):
     file: the text that positions of a feed are lines of, empty for files of the operator
     state: which copy was read, and why not the current one
     read_at: when that copy was read
+    is_unchanged: whether it is byte for byte what was last accepted
     """
 
     source: str = field(name="name")
@@ -192,6 +193,7 @@ class Tally(Struct):
     state: State = State.CURRENT
     failure: str = ""
     read_at: datetime | None = field(name="readAt", default=None)
+    is_unchanged: bool = field(name="unchanged", default=False)
 
     def __post_init__(self) -> None:
         self.source = printable(self.source)
@@ -394,9 +396,9 @@ class Findings:
         if tally.malformed > (allowed + Fraction(before)) * tally.records:
             lines = "".join(f"\n  {each}" for each in self.examples(tally, Fate.REJECTED))
             raise TooManyRejects(
-                f"{tally.source}: {tally.malformed:,} of {tally.records:,} records are "
-                f"malformed, more than the {float(allowed):.2%} that --max-rejects allows; "
-                f"nothing was published{lines}"
+                f"{tally.source}: {tally.malformed:,} of {count_of(tally.records, 'record')} "
+                f"{'is' if tally.malformed == 1 else 'are'} malformed, more than the "
+                f"{float(allowed):.2%} that --max-rejects allows; nothing was published{lines}"
             )
 
     def flush(self) -> None:

@@ -6,7 +6,7 @@ import hashlib
 import sys
 from collections.abc import Iterable
 from contextlib import suppress
-from functools import cache
+from functools import cache, cached_property
 from importlib import metadata
 from pathlib import Path
 
@@ -29,37 +29,39 @@ DEPENDENCIES = (
 class Fingerprint:
     """The inputs of a build; the contents of the sources are hashed when they are asked for.
 
-    settings: hash of the options, and of names and sizes of the sources
+    settings: hash of the options (encodable by msgspec), and of names and sizes of the sources
     """
 
     def __init__(self, inputs: Inputs, settings: object) -> None:
         names = [source.name for source in inputs.sources]
         kinds = (inputs.sources, inputs.payments, inputs.overlays, inputs.probes)
+        self._paths = {each.name: each.path for each in inputs.all}
         self._states = {path: _state(path) for path in inputs.paths}
-        sizes = [Path(path).stat().st_size for path in inputs.paths]
+        sizes = [self._states[path][2:3] for path in inputs.paths]
         outline = msgspec.json.encode([settings, names, [len(kind) for kind in kinds], sizes])
         self.settings = hashlib.sha256(outline).hexdigest()
-        self._paths, self._contents = inputs.paths, ""
 
     def inputs(self) -> BuildInputs | None:
-        """Return the inputs, None if a source was changed since it was found, or cannot be read."""
-        try:
-            self._contents = self._contents or _hash_files(self._paths)
-        except OSError:
-            return None
-        if any(_state(path) != state for path, state in self._states.items()):
-            return None
-        return BuildInputs(self.settings, self._contents, hash_own_code(), program_versions())
+        """Return the inputs, None if one has changed since it was found, or is read only once."""
+        digest = hashlib.sha256()
+        for path, state in self._states.items():
+            if path not in self._contents or state != _state(path):
+                return None
+            digest.update(f"{printable(path)} {self._contents[path]}\n".encode())
+        return BuildInputs(self.settings, digest.hexdigest(), hash_own_code(), program_versions())
 
+    def contents(self) -> dict[str, str]:
+        """Return the hashes of inputs by name, without those that `inputs` returns None for."""
+        return {
+            name: self._contents[path]
+            for name, path in self._paths.items()
+            if path in self._contents and self._states[path] == _state(path)
+        }
 
-def take_fingerprint(inputs: Inputs, settings: object) -> Fingerprint | None:
-    """Return the fingerprint of inputs, settings (encodable by msgspec), and this program.
-
-    Returns None when an input is no regular file, and so cannot be read twice.
-    """
-    if any(path == STANDARD_INPUT or not Path(path).is_file() for path in inputs.paths):
-        return None
-    return Fingerprint(inputs, settings)
+    @cached_property
+    def _contents(self) -> dict[str, str]:
+        """The hashes of regular files by path."""
+        return {path: hashed for path in self._states if (hashed := _hash_file(path))}
 
 
 @cache
@@ -92,14 +94,13 @@ def hash_code(folders: Iterable[str]) -> str:
     return digest.hexdigest()
 
 
-def _hash_files(paths: Iterable[str]) -> str:
-    """Hash files by BLAKE2b, which is faster than SHA-256 in software."""
-    digest = hashlib.sha256()
-    for path in paths:
-        with Path(path).open("rb", buffering=0) as file:
-            content = hashlib.file_digest(file, hashlib.blake2b).hexdigest()
-        digest.update(f"{printable(path)} {content}\n".encode())
-    return digest.hexdigest()
+def _hash_file(path: str) -> str:
+    """Hash a regular file by BLAKE2b, which is faster than SHA-256 in software; "" for another."""
+    with suppress(OSError):
+        if path != STANDARD_INPUT and Path(path).is_file():
+            with Path(path).open("rb", buffering=0) as file:
+                return hashlib.file_digest(file, hashlib.blake2b).hexdigest()
+    return ""
 
 
 def _state(path: str) -> tuple[int, ...]:

@@ -18,7 +18,7 @@ from service.conditions import (
     ResourceFilters,
     read_conditions,
 )
-from service.engines.embedded import THREAD_FROM, EmbeddedEngine, run
+from service.engines.embedded import EmbeddedEngine, run
 from service.engines.engine import Answer, Engine, Search
 from service.errors import REBUILD, SnapshotDamaged, SnapshotUnsupported
 from service.search.postings import read_header
@@ -31,6 +31,9 @@ from service.snapshot.data import EndpointHits, Hits, ResourceDocuments, Snapsho
 from service.snapshot.manifest import Manifest, verify
 from service.snapshot.publication import SNAPSHOTS, read_current
 from service.snapshot.resources import ResourcePage
+
+COMPARING = 16
+"""The cost of comparing an endpoint with another one, in postings."""
 
 
 class Connector(Protocol):
@@ -152,7 +155,7 @@ class Snapshot(SnapshotData):
     async def find_alternatives(self, endpoint: int) -> Sequence[Alternative]:
         """Return the endpoints of other sellers that do what an endpoint does."""
         find = partial(find_alternatives, self, self.embedded, endpoint)
-        return await run(find, THREAD_FROM)
+        return await run(find, COMPARING * len(self.endpoints))
 
     def _hits(self, answer: Answer) -> Hits:
         hits = Hits(**asdict(answer), data=self)

@@ -7,11 +7,11 @@ from functools import lru_cache
 from types import SimpleNamespace
 
 import msgspec
-from msgspec import UNSET
 
 from service.networks import network_label
 from service.prices import service_price
 from service.schema.records import Service, ServiceQuality
+from service.snapshot import Snapshot
 from service.urls import MAX_URL
 
 # Link to HTTP URLs only, and to none with user information: a record may hold a `javascript:` URL,
@@ -28,14 +28,14 @@ short_label = lru_cache(1024)(network_label)
 _service = msgspec.json.Decoder(Service)
 
 
-def card_of(summary: bytes | memoryview, limit: int | None = None) -> SimpleNamespace:
+def card_of(snapshot: Snapshot, ordinal: int, limit: int | None = None) -> SimpleNamespace:
     """Return the texts of a service, from its stored JSON without endpoints.
 
     limit: characters of each text; templates leave out the empty ones
     """
-    service = _service.decode(summary)
+    service = _service.decode(snapshot.summaries.text(ordinal))
     quality = service.quality or ServiceQuality()
-    calls, payers = quality.total_calls, quality.unique_payers
+    payers = int(snapshot.filters.arrays["payers"][ordinal])
     price = service_price(service.price_summary)
     networks = [short_label(name[:MAX_TEXT]) for name in (service.networks or [])[:MAX_NAMES]]
     website = _website.fullmatch(service.provider_url or "")
@@ -53,9 +53,8 @@ def card_of(summary: bytes | memoryview, limit: int | None = None) -> SimpleName
         "lowest": f"from {low}" if dash else price.amount,
         "currency": price.currency,
         "description": service.description,
-        "calls": "" if calls is UNSET else quantity(calls, "call"),
+        "use": f"{quantity(payers, 'payer')} in 30 days" if payers else "",
         "endpoints": quantity(service.endpoint_count or 0, "endpoint"),
-        "payers": "" if payers is UNSET else f"{payers:,}",
         "website": website[0] if website else "",
         "host": website[1].lower() if website else "",
         "status": service.notable_status,

@@ -72,14 +72,12 @@ def demand_shown(tables: Ecosystem, service: int) -> ShownDemand | None:
         return None
     rest = demand.without_top_payer
     returning = f"{format_count(demand.returning_payers)} came again"
+    without = f"{quantity(rest.calls, 'payment')}, {format_money(rest.volume)}"
     facts = [
         ("Paid", format_money(demand.volume)),
         ("Payers", f"{format_count(demand.payers)}, {returning}"),
-        (
-            "Without its largest payer",
-            f"{quantity(rest.calls, 'payment')}, {format_money(rest.volume)}",
-        ),
-    ]
+        ("Without its largest payer", without if rest.calls else "none"),
+    ][: 3 if demand.payments else 0]
     apart = (
         ("Paid to itself", demand.self_payments),
         ("To payers who were paid back", demand.cycle_payments),
@@ -87,7 +85,7 @@ def demand_shown(tables: Ecosystem, service: int) -> ShownDemand | None:
     )
     facts += [(label, quantity(count, "payment")) for label, count in apart if count]
     chart = None
-    if demand.daily and demand.inputs.end:
+    if demand.payments and demand.daily and demand.inputs.end:
         last = datetime.fromisoformat(demand.inputs.end)
         days = (last - timedelta(days) for days in reversed(range(len(demand.daily))))
         chart = _chart("day", [*map(_date, days)], "Payments", demand.daily, format_count)
@@ -152,7 +150,7 @@ def _chart(
 ) -> dict[str, Any]:
     """Return a bar chart; `scale` has the labels of its highest value and of half of it.
 
-    A bar lies within its column: `x` and widths are percent, `y` and heights are pixels.
+    A bar lies within its column; `bars` have no text of others.
     """
     highest, step, interval = max(values), 100 / len(values), -(-len(values) // MAX_LABELS)
     maximum = _round_up(highest)
@@ -160,23 +158,20 @@ def _chart(
         f"{label}: {format_value(value)}" for label, value in zip(labels, values, strict=True)
     ]
     return {
-        "name": name,
-        "summary": f"{name} by {unit}, {labels[0]} to {labels[-1]}; most on "
+        "caption": (caption := f"{name} by {unit}"),
+        "summary": f"{caption}, {labels[0]} to {labels[-1]}; most on "
         f"{titles[values.index(highest)]}",
         "scale": (format_value(maximum), format_value(maximum / 2)),
-        "bars": [
-            {
-                "title": title,
-                "label": "" if index % interval else labels[index],
-                "column": round(step * index, 3),
-                "column_width": round(step, 3),
-                "x": round(step * (index + GAP), 3),
-                "width": round(step * (1 - 2 * GAP), 3),
-                "y": round(TOP + HEIGHT * (1 - value / maximum), 3),
-                "height": round(HEIGHT * value / maximum, 3),
-            }
+        "bars": "\n".join(
+            f'<g class="bar"><rect class="column" x="{step * index:.7g}%" y="{TOP}" '
+            f'width="{step:.7g}%" height="{HEIGHT}"/>'
+            f'<rect x="{step * (index + GAP):.7g}%" width="{step * (1 - 2 * GAP):.7g}%" '
+            f'y="{TOP + HEIGHT * (1 - value / maximum):.7g}" '
+            f'height="{HEIGHT * value / maximum:.7g}"/><title>{title}</title></g>'
+            + f'<text x="{step * (index + 0.5):.7g}%" y="172">{labels[index]}</text>'
+            * (index % interval == 0)
             for index, (title, value) in enumerate(zip(titles, values, strict=True))
-        ],
+        ),
     }
 
 

@@ -29,8 +29,8 @@ MAX_VALUES = 50
 """Allowed values shown of a parameter."""
 MAX_CODE = 1
 """Endpoints of a page whose calls are shown in other languages than curl, too."""
-MAX_DETAILED = 1 << 18
-"""Bytes of the endpoints of a page that are shown with all details, in some 30 ms."""
+MAX_DETAILED = 1 << 17
+"""Bytes of the endpoints of a page that are shown with all details, in some 15 ms."""
 
 _url = re.compile(r"(?:[a-z]+://)?([^/?#]*)(.*)", re.IGNORECASE | re.DOTALL)
 
@@ -96,6 +96,7 @@ def details_of(snapshot: Snapshot, ordinals: Sequence[int]) -> list[SimpleNamesp
                 **row,
                 curl="" if is_brief or tool else curl(endpoint),
                 code={} if is_brief or tool or len(details) >= MAX_CODE else snippets(endpoint),
+                url=endpoint.url,
                 reference="" if details else json.dumps({"endpoint": endpoint.url}),
                 body_type=media_type_of(endpoint.body_type) if endpoint.body_type else "",
                 no_curl="" if is_brief or tool else explain_body(endpoint),

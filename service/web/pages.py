@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
+from html import escape
 from typing import Any
 from urllib.parse import urlencode
 
@@ -45,8 +46,7 @@ from service.web.endpoint_rows import best_of, details_of, format_value, format_
 from service.web.filters import BrowseEndpoints, BrowseServices, categories_of, controls_of
 from service.web.static_files import VERSION, get_static_file
 
-ENDPOINTS = 50  # on a page
-COMPARED = 10  # whose alternatives are counted, in some milliseconds each
+ENDPOINTS = 24  # on a page
 PAYMENTS = 12  # on a page
 
 POLICY = (
@@ -63,8 +63,12 @@ DOCS_HEADERS = PAGE_HEADERS | {"content-security-policy": DOCS_POLICY}
 """Swagger UI calls the API, draws its icons from data: URLs and assigns markup to innerHTML."""
 
 
-# Overrides, embeddings and isolates reorder the text around them, which can disguise a name.
-_BIDI_CONTROLS = dict.fromkeys([*range(0x202A, 0x202F), *range(0x2066, 0x206A)])
+# Control characters have no place in HTML, and terminals obey them. Overrides, embeddings and
+# isolates reorder the text around them, which can disguise a name.
+_C1 = dict.fromkeys(range(0x80, 0xA0), " ")
+_CONTROLS = _C1 | dict.fromkeys([*range(0x202A, 0x202F), *range(0x2066, 0x206A)])
+_C0 = bytes({*range(0x20), 0x7F} - {*b"\t\n\r"})
+_without_c0 = bytes.maketrans(_C0, b" " * len(_C0))
 
 
 class BrowseService(Operation, frozen=True, kw_only=True):
@@ -97,7 +101,7 @@ async def services_page(request: Request, listing: BrowseServices) -> Cacheable:
         "services.html",
         results=[
             (
-                card_of(snapshot.summaries.text(ordinal), MAX_TEXT),
+                card_of(snapshot, ordinal, MAX_TEXT),
                 None if endpoint is None else best_of(snapshot, endpoint),
             )
             for ordinal, endpoint in zip(hits.ordinals, best, strict=True)
@@ -140,16 +144,12 @@ async def service_page(request: Request, search: BrowseService) -> Cacheable:
         filters = EndpointFilters(service=(snapshot.id_table[service],), per_service=0, match="all")
         hits = await snapshot.find_endpoints(search.q, ENDPOINTS, offset, filters)
         total, endpoints = hits.total, [*hits.ordinals]
-    found = [(each, await snapshot.find_alternatives(each)) for each in endpoints[:COMPARED]]
+    others = [await snapshot.find_alternatives(each) for each in endpoints[:1]]
     return _page(
         request,
         "service.html",
-        others={
-            each - own.start: (text, snapshot.endpoints.url_of(each))
-            for each, others in found
-            if (text := describe_alternatives(others))
-        },
-        card=card_of(snapshot.summaries.text(service)),
+        others=describe_alternatives(others[0]) if others else "",
+        card=card_of(snapshot, service),
         endpoints=details_of(snapshot, endpoints),
         demand=demand_shown(snapshot.ecosystem, service),
         profile=describe(snapshot.endpoints.profile_of(service)),
@@ -230,17 +230,24 @@ def _paging(operation: Operation, field: str, step: int, total: int) -> dict[str
     }
 
 
-def _strip_bidi_controls(value: object) -> object:
-    """Strip bidirectional controls from text; markup and text escaped by `|e` keep them."""
-    if type(value) is str and not value.isascii():
-        return value.translate(_BIDI_CONTROLS)
-    return value
+def _strip_controls(value: object) -> object:
+    """Strip controls beyond ASCII; markup and text escaped by `|e` keep bidirectional ones."""
+    if not isinstance(value, str) or value.isascii():
+        return value
+    return value.translate(_CONTROLS if type(value) is str else _C1)
+
+
+def row(element: str, texts: Iterable[str]) -> str:
+    """Return the markup of the non-empty texts in a row, which styles separate by dots."""
+    shown = f"</{element}><{element}>".join(escape(text, quote=False) for text in texts if text)
+    row = f'<p class="row"><{element}>{shown}</{element}></p>' if shown else ""
+    return row if row.isascii() else row.translate(_CONTROLS)
 
 
 _templates = Environment(
     loader=PackageLoader("service.web"),
     autoescape=True,
-    finalize=_strip_bidi_controls,
+    finalize=_strip_controls,
     undefined=StrictUndefined,
     auto_reload=False,
     trim_blocks=True,
@@ -248,7 +255,7 @@ _templates = Environment(
 )
 _functions: tuple[Callable[..., str], ...] = (
     *(abbreviate, format_count, format_money, format_query, format_timestamp, format_units),
-    *(format_value, format_values, network_label, quantity),
+    *(format_value, format_values, network_label, quantity, row),
 )
 _templates.globals |= {each.__name__: each for each in _functions} | {"page_size": ENDPOINTS}
 
@@ -270,4 +277,5 @@ def _page(
         has_icons=settings.icons,
         **values,
     )
-    return Cacheable(text.encode("utf-8", "replace"), "text/html", headers)
+    body = text.encode("utf-8", "replace").translate(_without_c0)
+    return Cacheable(body, "text/html", headers)

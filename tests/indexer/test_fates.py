@@ -368,7 +368,7 @@ def test_a_second_service_of_a_host_is_noted_with_the_way_to_mend_it(
     url = "https://api.northwind.example/b"
     record = service("api-northwind-example", domain="api.northwind.example")
     assert build([record], [resource(url), resource("https://other.example/")]) == 0
-    assert "noted: 1 × second services of hosts" in capsys.readouterr().out
+    assert re.search(r"1 noted of \S+ \(second services of hosts\)", capsys.readouterr().out)
     assert main(["why", url, "--artifacts", str(artifacts)]) == 0
     reason = "is a second service of the host of api-northwind-example"
     answer = capsys.readouterr().out

@@ -196,6 +196,6 @@ def test_a_build_counts_endpoints_without_a_text_of_their_own(
         service("a", endpoints=[endpoint() | {"url": URL, "description": each} for each in texts])
     ]
     assert build(sources) == 0
-    assert "without a text of their own: 4 of 5 endpoints" in "".join(capsys.readouterr())
+    assert "4 of 5 endpoints without a description" in "".join(capsys.readouterr())
     assert build(sources, options=("--json",)) == 0
     assert reported(capsys)["undescribed"] == 4

@@ -177,6 +177,7 @@ def test_axe_finds_no_violations(browser: Browser, client: httpx.Client) -> None
         ("/endpoints?q=forecast&method=GET", open_filter),
         ("/endpoints?service=hostile-17", nothing),
         ("/services/folioscope-example", open_details),
+        ("/services/switchyard-example", open_details),  # a chart of payments
         ("/services/hostile-17", nothing),
         ("/services/nobody", nothing),
         ("/ecosystem", open_details),

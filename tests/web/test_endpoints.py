@@ -127,7 +127,7 @@ def test_a_row_has_the_terms_and_leads_to_the_service_and_to_the_endpoint(page: 
     )
     expect(row.get_by_role("link", name="Owl")).to_have_attribute("href", "/services/owl")
     row.get_by_role("link", name="/maps/wind").click()
-    page.wait_for_url("/services/owl?offset=50#endpoint-65")
+    page.wait_for_url("/services/owl?offset=48#endpoint-65")
     opened = page.locator(".endpoint[open]")
     expect(opened.locator(".path")).to_have_text("/maps/wind")
     expect(opened).to_be_in_viewport()
@@ -207,7 +207,7 @@ def test_a_service_shows_the_endpoint_that_matches_best_with_its_price(page: Pag
     page.goto("/?q=wind+maps&category=Data")
     assert best(page, "Owl") == ["GET /maps/wind at most 0.05 USDC Wind maps"]
     page.get_by_role("link", name="Endpoint that matches best: /maps/wind").click()
-    page.wait_for_url("/services/owl?offset=50#endpoint-65")
+    page.wait_for_url("/services/owl?offset=48#endpoint-65")
     expect(page.locator(".endpoint[open] .path")).to_have_text("/maps/wind")
     page.get_by_role("link", name="All services").click()
     page.wait_for_url("/?q=wind+maps&category=Data")

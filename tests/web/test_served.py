@@ -179,7 +179,7 @@ def test_an_empty_catalogue_says_how_to_fill_it(
             assert "make index SOURCE=services.jsonl" in page
         page = client.get("/ecosystem").text
         assert '<p class="muted" role="status">No payments were indexed' in page
-        assert re.findall("<dd>(.*)</dd>", page) == ["0", "$0.00", "0", "0"]
+        assert "<dd>" not in page
         assert (
             "<code>make index SOURCE=services.jsonl TRANSACTIONS=payments.csv</code></pre>" in page
         )
@@ -214,4 +214,4 @@ def test_amounts_of_payments_are_shown_unrounded(artifacts: Path, build: Build) 
     assert build([service()], payments=payments) == 0
     with serve(artifacts) as client:
         amounts = re.findall('class="amount">(.*?)<', client.get("/ecosystem?timeframe=1").text)
-    assert sorted(amounts) == ["0.000000000000000001", "123456789.012345", "5"]
+    assert sorted(amounts) == ["$0.000000000000000001", "$123456789.012345", "$5"]

@@ -57,17 +57,17 @@ def test_the_report_has_lines_for_sources_rejects_overlays_and_changes(
         tmp_path / name for name in ("source0.jsonl", "source1.jsonl", "payments.jsonl")
     )
     assert capsys.readouterr().out.splitlines()[:-1] == [
-        f"fresh  {first}: 4 records: 2 published, 2 rejected",
-        f"fresh  {second}: 2 records: 1 published, 1 left out",
-        f"fresh  {third}: 1 record: 1 published",
-        f"rejected: 1 × $: Object missing required field `description`, of {first}",
-        f"rejected: 1 × $.endpoints: Expected `array`, got `int`, of {first}",
-        f"left out: 1 × http resources, of {second}",
+        f"fresh      2 of 4 records of {first}, 2 rejected",
+        f"fresh      1 of 2 records of {second}, 1 left out",
+        f"fresh      1 record of {third}",
+        f"1 rejected of {first} ($: Object missing required field `description`)",
+        f"1 rejected of {first} ($.endpoints: Expected `array`, got `int`)",
+        f"1 left out of {second} (http resources)",
         f"  rejected {first}:3: $: Object missing required field `description`",
         f"  left out {second}:2: $.resource: is not encrypted",
         f"  rejected {first}:4: $.endpoints: Expected `array`, got `int`",
         f"unused overlay: {tmp_path / 'overlay.json'}: nope",
-        "without a text of their own: 3 of 3 endpoints; an overlay can give one",
+        "3 of 3 endpoints without a description; an overlay can give one",
     ]
 
 
@@ -93,9 +93,13 @@ def test_every_source_has_one_line_with_its_state_first_and_the_counts_of_json(
     options = ("--max-rejects", "50%", "--on-error", "last")
     sources = source, [service("c")], [resource("http://plain.example/")]
     states = []
-    for case in ("new", "same", "gone"):
-        if case == "gone":
-            source.unlink()
+    for case in ("new", "same", "changed", "gone", "back"):
+        if case == "changed":
+            write_lines(source, [service("a", name="New"), service("b", name=7)])
+        elif case == "gone":
+            kept = source.rename(tmp_path / "kept")
+        elif case == "back":
+            kept.rename(source)
         assert build(*sources, options=options) == 0
         lines = capsys.readouterr().out.splitlines()
         assert main(["check", *_paths(tmp_path, sources), "--out", str(artifacts), *options]) == 0
@@ -104,16 +108,24 @@ def test_every_source_has_one_line_with_its_state_first_and_the_counts_of_json(
         tallies = reported(capsys)["sources"]
         for number, tally in enumerate(tallies):
             name, records, published = tally["name"], tally["records"], tally["published"]
-            plural = "" if records == 1 else "s"
-            start = f"{name}: {records} record{plural}: {published} published"
-            (line,) = (each for each in lines if start in each)
-            assert line is lines[number]
+            some = "" if records == published else f"{published} of "
+            start = f"{some}{records} record{'s' * (records != 1)} of {name}"
+            line = lines[number]
+            assert line.split("  ", 1)[1].strip().startswith(start)
             fates = {"left out": sum(tally["leftOut"].values()), "rejected": tally["rejected"]}
             for fate, count in fates.items():
                 assert (f", {count} {fate}" in line) == bool(count)
             assert start in checked[number]
-        states.append([each.partition(str(tmp_path))[0].split()[0] for each in lines[:3]])
-    assert states == [["fresh"] * 3, ["unchanged"] * 3, ["COPY", "unchanged", "unchanged"]]
+            assert tally["unchanged"] == (not tally["failure"])  # since the build before
+        states.append([each.split()[0] for each in lines[:3]])
+    rest = ["unchanged", "unchanged"]
+    assert states == [
+        ["fresh"] * 3,
+        ["unchanged", *rest],
+        ["fresh", *rest],
+        ["COPY", *rest],
+        ["unchanged", *rest],
+    ]
 
 
 def _paths(tmp_path: Path, sources: Sequence[object]) -> list[str]:
@@ -182,7 +194,7 @@ def test_a_first_build_that_leaves_everything_out_publishes_nothing_until_it_is_
     assert build(source) == 3
     error = capsys.readouterr().err
     assert error.startswith("error: 0 of 3 records would be published, by a first build; ")
-    assert f"{source}: left out: 3 × implausible prices" in error
+    assert f"3 left out of {source} (implausible prices)" in error
     assert not (artifacts / "CURRENT").exists()
     assert build(source, options=("--accept", str(source))) == 0
     assert ids(artifacts) == []
@@ -190,11 +202,32 @@ def test_a_first_build_that_leaves_everything_out_publishes_nothing_until_it_is_
 
 
 def test_a_first_build_of_empty_lists_is_published(
-    tmp_path: Path, artifacts: Path, build: Build
+    tmp_path: Path, artifacts: Path, build: Build, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "empty.json").write_text("[]")
     assert build(tmp_path / "empty.json") == 0
     assert ids(artifacts) == []
+    assert capsys.readouterr().out.endswith(": 0 services\n")
+
+
+def test_a_newline_in_a_file_name_begins_no_line(
+    tmp_path: Path, artifacts: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source, out = tmp_path / "a\nerror: b", ["--out", str(artifacts)]
+    for command in (
+        *(["build", str(source), *out], ["build", str(source / "c.toml"), *out]),
+        *(["build", str(tmp_path), "--overlay", str(source), *out], ["verify", str(source)]),
+        ["build", str(tmp_path), f"--rejects={source}/c", *out],
+        ["build", str(tmp_path), "--transactions", str(source), *out],
+    ):
+        assert main(command) > 0
+        assert len(capsys.readouterr().err.splitlines()) == 1
+    write_lines(source, [service(), {"id": 7}])
+    assert main(["build", str(source), "--out", str(source / "out")]) == 1
+    assert len(capsys.readouterr().err.splitlines()) == 1
+    accepted = ["--accept", str(source), *PLAIN]
+    assert main(["build", str(source), *accepted, *out]) == 0
+    assert f"1 of 2 records of {tmp_path}/a\\nerror: b, 1 rejected\n" in capsys.readouterr().out
 
 
 def test_the_json_report_is_one_line_with_the_same_figures(
@@ -215,7 +248,8 @@ def test_the_json_report_is_one_line_with_the_same_figures(
     source, payments = str(tmp_path / "source0.jsonl"), str(tmp_path / "payments.jsonl")
     sources = report.pop("sources")
     assert all(datetime.fromisoformat(each.pop("readAt")) for each in sources)
-    fates = {"leftOut": {}, "noted": {}, "state": "current", "failure": "", "file": ""}
+    fates: Json = {"leftOut": {}, "noted": {}, "state": "current", "failure": "", "file": ""}
+    fates["unchanged"] = False
     assert sources == [
         {"name": source, "records": 2, "published": 1, "rejected": 1, "reasons": {reason: 1}}
         | fates,
@@ -250,14 +284,14 @@ def test_a_source_that_failed_is_skipped_or_read_as_it_was_and_says_why(
     write_lines(source, [service("a")])
     assert build(source, options=("--on-error", "last")) == 0
     source.unlink()
-    for action, services, read in (("last", 2, "COPY of "), ("skip", 1, "SKIPPED ")):
+    copy, skipped = f"COPY       1 record of {source}, as of ", f"SKIPPED    {source}"
+    for action, services, line in (("last", 2, copy), ("skip", 1, skipped)):
         capsys.readouterr()
         assert build(source, [service("b")], options=("--jobs", "1", "--on-error", action)) == 0
         lines = capsys.readouterr().out.splitlines()
-        record = "1 record" if services > 1 else "0 records"
-        assert lines[0].startswith(read)
-        assert lines[0].endswith(f"  {source}: {record}: {services - 1} published")
-        assert lines[2] == f"failed: {source}: there is no such file"
+        assert lines[0].startswith(line)
+        assert lines[2] == f"FAILED {source}: there is no such file"
+        assert lines[-1].endswith("; 1 source FAILED")
         assert len(open_snapshot(artifacts).services) == services
     assert build(source, [service("b")]) == 1
     assert capsys.readouterr().err == f"error: {source}: there is no such file\n"
@@ -272,11 +306,11 @@ def test_all_fates_of_payments_and_all_their_reasons_are_printed(
     assert build([service()], payments=payments, options=("--max-rejects", "50%")) == 0
     source = tmp_path / "payments.jsonl"
     lines = [
-        f"{source}: 8 records: 2 published, 3 left out, 3 rejected",
-        f"left out: 2 × failed payments, of {source}",
-        f"left out: 1 × payments on test networks, of {source}",
-        f"rejected: 2 × $.sender: is missing, of {source}",
-        f"rejected: 1 × $.amount: is not a whole number of base units, of {source}",
+        f"2 of 8 records of {source}, 3 left out, 3 rejected",
+        f"2 left out of {source} (failed payments)",
+        f"1 left out of {source} (payments on test networks)",
+        f"2 rejected of {source} ($.sender: is missing)",
+        f"1 rejected of {source} ($.amount: is not a whole number of base units)",
     ]
     assert "\n".join(lines) in capsys.readouterr().out
 
@@ -285,7 +319,7 @@ def test_a_quiet_build_prints_nothing_but_errors(tmp_path: Path, artifacts: Path
     source = write_lines(tmp_path / "source.jsonl", [service("a"), {}])
     process = run_indexer("build", source, "--out", artifacts, "--quiet")
     assert (process.returncode, process.stdout) == (3, "")
-    assert process.stderr.startswith(f"error: {source}: 1 of 2 records are malformed")
+    assert process.stderr.startswith(f"error: {source}: 1 of 2 records is malformed")
     process = run_indexer("build", source, "--out", artifacts, "--quiet", "--max-rejects", "50%")
     assert (process.returncode, process.stdout, process.stderr) == (0, "", "")
     process = run_indexer("build", tmp_path / "none", "--out", artifacts, "--json")

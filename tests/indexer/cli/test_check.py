@@ -27,7 +27,7 @@ def test_a_check_reports_and_publishes_nothing(
     arguments = [source, "--transactions", payments, "--out", str(artifacts)]
     assert main(["check", *arguments, "--max-rejects", "50%"]) == 0
     output = capsys.readouterr().out
-    assert f"{source}: 3 records: 2 published, 1 rejected\n" in output
+    assert f"fresh      2 of 3 records of {source}, 1 rejected\n" in output
     assert "2 services, 2 endpoints, 1 listed resource, 1 payment; nothing was" in output
     assert output.endswith("; nothing was published\n")
     assert files(artifacts) == {}
@@ -53,5 +53,5 @@ def test_a_check_fails_where_a_build_would(
 ) -> None:
     source = write_lines(tmp_path / "source.jsonl", [service("a"), {"name": "x"}])
     assert main(["check", source, "--out", str(artifacts)]) == 3
-    assert "1 of 2 records are malformed" in capsys.readouterr().err
+    assert "1 of 2 records is malformed" in capsys.readouterr().err
     assert main(["check", str(tmp_path / "none"), "--out", str(artifacts)]) == 1

@@ -55,7 +55,10 @@ def hostile() -> Json:
                     parameter("id", HOSTILE, "path", description=HOSTILE),
                     parameter(HOSTILE, {HOSTILE: [HOSTILE]}, "body"),
                 ]
-            }
+            },
+            endpoint("1")
+            | {"url": "https://one.example/form", "bodyType": "application/x-www-form-urlencoded"}
+            | {"method": "POST", "parameters": [parameter("text", HOSTILE, "body")]},
         ],
     )
 

@@ -82,7 +82,7 @@ def test_a_query_of_enough_clients_that_nothing_fits_is_written(
     assert [second["fit"], second["first"]] == [hits.fit, hits.ids[0] if hits.ids else None]
     assert second["fit"] < 1
     assert note == (
-        "55 searches of 20 clients; left out 0 of 55 lines, which are of no access log\n"
+        "55 search requests of 20 clients; left out 0 of 55 lines, which are of no access log\n"
     )
 
 
@@ -178,7 +178,7 @@ def test_only_answered_first_pages_count(
     assert run(sample, path, "--at-least", "2") == 0
     output, note = capsys.readouterr()
     assert json.loads(output)["clients"] == 2
-    assert note.startswith("2 searches of 2 clients; left out 0 of ")
+    assert note.startswith("2 search requests of 2 clients; left out 0 of ")
     assert run(sample, path, "--at-least", "3") == 0
     assert capsys.readouterr().out == ""
 

@@ -132,7 +132,7 @@ def test_too_many_malformed_records_of_one_source_publish_nothing(
     assert build(good) == 0
     before = open_snapshot(artifacts).id
     assert build([*good[:98], bad], good) == 3
-    assert "1 of 99 records are malformed, more than the 1.00%" in capsys.readouterr().err
+    assert "1 of 99 records is malformed, more than the 1.00%" in capsys.readouterr().err
     assert open_snapshot(artifacts).id == before
     assert build([*good[:98], bad], options=("--max-rejects", "1.02%")) == 0
 
@@ -171,8 +171,8 @@ def test_a_duplicate_id_is_left_out_and_not_counted_as_malformed(
     assert (reject["position"], reject["id"], reject["path"]) == ("line 2", "x", "$.id")
     assert reject["reason"] == "has the id of line 1, which is kept"
     output = capsys.readouterr().out
-    assert f"{reject['source']}: 2 records: 1 published, 1 left out\n" in output
-    assert f"left out: 1 × duplicate ids, of {reject['source']}\n" in output
+    assert f"fresh      1 of 2 records of {reject['source']}, 1 left out\n" in output
+    assert f"1 left out of {reject['source']} (duplicate ids)\n" in output
     assert f"  left out {reject['source']}:2: $.id: has the id of line 1" in output
     assert json.loads(open_snapshot(artifacts).services.text(0))["name"] == "first"
 

@@ -413,7 +413,7 @@ def test_the_command_prints_the_numbers_of_observations(
     assert main(command) == 0
     assert capsys.readouterr().out == (
         "observed 0 endpoints of 0 hosts: none is due\n"
-        "1 were observed by an earlier run, within --every\n"
+        "observed by an earlier run, within --every: 1\n"
     )
     assert main([*command, "--quiet"]) == 0
     assert capsys.readouterr().out == ""

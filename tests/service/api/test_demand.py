@@ -172,6 +172,9 @@ def test_the_pages_show_payments_with_and_without_the_top_payer(client: httpx.Cl
     assert "<dt>Payers</dt><dd>5, 5 came again</dd>" in page
     assert "/v1/services/loyal/demand" in page
     assert "Payments of 30 days" not in client.get("/services/unused", headers=html).text
+    page = client.get("/services/ring", headers=html).text
+    assert "<dt>Without its largest payer</dt><dd>none</dd>" in page
+    assert ">0 payments" not in page
     page = client.get("/ecosystem", headers=html).raise_for_status().text
     assert "<span>200 payments</span><span>199 without the largest payer</span>" in page
 

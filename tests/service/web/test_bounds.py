@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
+from unicodedata import category
+from urllib.parse import urlencode
 
 import pytest
 
@@ -18,6 +21,9 @@ LONG = "weather at a harbour, its tides and winds and swell, by hour and day " *
 LONGER = "ferries of a harbour and their berths, by hour and day " * 1000
 QUOTES = "'\"" * 3000
 
+CONTROLS = "a\0b\x1bc \x9b\x7f"
+MAX_PAGE = 60_000  # bytes
+
 Get = Callable[[str], str]
 
 
@@ -31,12 +37,33 @@ def parameter(example: Any = "x", **fields: Any) -> Json:
     return described | {"example": example, "enumValues": [], "required": True} | fields
 
 
+def usual(number: int) -> Json:
+    """Return an endpoint with four parameters, as good listings have them."""
+    parameters = [
+        parameter(10 * at, name=name, group="query", description="How many items, at most 100")
+        for at, name in enumerate(("latitude", "longitude", "language", "limit"))
+    ]
+    quality = {"l30DaysTotalCalls": "3403", "l30DaysUniquePayers": "41"}
+    text = "Current weather: temperature, wind, humidity"
+    return call(number, *parameters, description=text) | {"quality": quality}
+
+
 RECORDS = [
     service("many", endpoints=[call(n, description=f"{LONG}{n}") for n in range(950)]),
     service("quotes", endpoints=[call(n, parameter(QUOTES)) for n in range(70)]),
     service("long", name=LONGER, description=LONGER, category=LONGER, tags=[LONGER]),
     service(
         "names", tags=[f"tag-{n}" for n in range(5000)], networks=[f"n{n}" for n in range(5000)]
+    ),
+    service("usual", endpoints=[usual(n) for n in range(200)], quality={"totalCalls": 9}),
+    service(
+        "controls",
+        name=CONTROLS,
+        description=CONTROLS,
+        tags=[CONTROLS],
+        category=CONTROLS,
+        providerUrl=f"https://one.example/{CONTROLS}",
+        endpoints=[call(0, parameter(CONTROLS), description=CONTROLS)],
     ),
     service("values", endpoints=[call(0, parameter(enumValues=[*range(1000)]))]),
 ]
@@ -46,7 +73,7 @@ RECORDS = [
 def get(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Get]:
     """Return a function that gets a page in this process."""
     artifacts = build_records(tmp_path_factory.mktemp("bounds"), RECORDS)
-    with in_process(create_app(Settings(artifacts=str(artifacts)))) as client:
+    with in_process(create_app(Settings(artifacts=str(artifacts), max_lag=0))) as client:
         yield lambda path: client.get(path).raise_for_status().text
 
 
@@ -76,8 +103,8 @@ def test_a_page_is_made_by_one_search(path: str, get: Get, monkeypatch: pytest.M
 
 
 def test_the_endpoints_of_a_service_that_have_every_word_have_pages(get: Get) -> None:
-    assert "1–50 of 950 endpoints" in get("/services/many?q=weather+harbour")
-    assert "51–100 of 950 endpoints" in get("/services/many?q=weather+harbour&offset=50")
+    assert "1–24 of 950 endpoints" in get("/services/many?q=weather+harbour")
+    assert "25–48 of 950 endpoints" in get("/services/many?q=weather+harbour&offset=24")
     assert "No endpoints match" in get("/services/many?q=weather+nowhere")
 
 
@@ -85,8 +112,35 @@ def test_a_page_of_long_records_has_details_up_to_a_budget(get: Get) -> None:
     page = get("/services/quotes")
     detailed = page.count('<ul class="parameters"')
     assert 0 < detailed <= MAX_DETAILED // len(QUOTES)
-    assert page.count("too long for the parameters") == 50 - detailed
+    assert page.count("too long for the parameters") == 24 - detailed
     assert len(page) < 10 * MAX_DETAILED
+
+
+def test_each_kind_of_page_has_at_most_60_kb(get: Get, sample: Path) -> None:
+    with in_process(create_app(Settings(artifacts=str(sample), mcp=True, max_lag=0))) as client:
+        listed = f"/listed?{urlencode({'url': 'https://api.folioscope.example/papers'})}"
+        lists = ("/", "/?q=tide+harbour", "/?q=zzzzqqq", "/endpoints", "/endpoints?q=weather")
+        others = ("/ecosystem", "/ecosystem?timeframe=90", "/listed", listed, "/docs", "/nope")
+        services = ("folioscope-example", "switchyard-example", "data-porthalden-example")
+        pages = (*lists, *others, *(f"/services/{each}" for each in services))
+        html = {"accept": "text/html"}
+        sizes = {path: len(client.get(path, headers=html).content) for path in pages}
+    sizes |= {f"usual {at}": len(get(f"/services/usual?offset={at}").encode()) for at in (0, 176)}
+    assert {path: size for path, size in sizes.items() if size > MAX_PAGE} == {}
+
+
+@pytest.mark.parametrize("path", ["/", "/services/controls", "/endpoints?service=controls"])
+def test_control_characters_of_a_record_reach_no_page(path: str, get: Get) -> None:
+    page = get(path)
+    assert "a b c" in page
+    assert not {letter for letter in page if category(letter) == "Cc"} - {"\n", "\t"}
+
+
+def test_a_list_names_the_period_of_use(get: Get) -> None:
+    assert "<bdi>41 payers in 30 days</bdi>" in get("/")
+    page = get("/services/usual")
+    assert "41 payers in 30 days" in page
+    assert "of its most used endpoint, as its record states" in page
 
 
 def test_many_allowed_values_are_counted(get: Get) -> None:
