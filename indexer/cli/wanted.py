@@ -9,6 +9,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import lru_cache
 from ipaddress import ip_address
 from typing import Any
 from unicodedata import normalize
@@ -25,10 +26,10 @@ from service.schema.discovery import PREFIXES
 from service.snapshot.snapshot import Snapshot, open_snapshot
 
 PATHS = ("/", "/endpoints", "/v1/search/services", "/v1/services/search", "/v1/search/endpoints")
-SEARCHES = {"/mcp": ("q", "cursor"), "/mcp/": ("q", "cursor"), "/ard/search": ("q", "pageToken")}
-SEARCHES |= dict.fromkeys(PATHS, ("q", "offset"))
+SEARCHES = dict.fromkeys(PATHS, ("q", "offset"))
 SEARCHES |= {f"{prefix}/discovery/search": ("query", "cursor") for prefix in PREFIXES}
 """The parameters of searches by route: the words, and the place of a page after the first."""
+CACHED = 2**16  # texts
 FREQUENT = "SELECT query, count(DISTINCT client) AS clients, count(*) AS requests FROM log "
 FREQUENT += "GROUP BY query HAVING clients >= ? ORDER BY clients DESC, requests DESC, query"
 
@@ -37,9 +38,11 @@ class LogEntry(msgspec.Struct):
     """A line that `service/http/logs.py:access_record` makes."""
 
     client: str
+    method: str
     target: str
     route: str
     status: int
+    query: str = ""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -97,16 +100,34 @@ def read_searches(log: str, tally: Counter[str]) -> Iterator[tuple[str, bytes]]:
         except (msgspec.MsgspecError, ValueError, RecursionError):
             tally["others"] += 1
             continue
-        if entry.status == 200 and entry.route in SEARCHES:
-            words, place = SEARCHES[entry.route]
-            given = parse_qs(entry.target.partition("?")[2])
-            text = normalize("NFKC", drop_ignorable(given.get(words, [""])[0])).casefold()
-            query = " ".join("".join(each if each.isprintable() else " " for each in text).split())
-            client = b""  # that of all texts that are no address
-            with suppress(ValueError):  # IPv4 may be written as IPv6, of which a network counts
-                client = ip_address(entry.client).packed.removeprefix(bytes(10) + b"\xff\xff")[:8]
-            if query and not given.get(place, ["0"])[0].strip("0"):
-                yield query, client
+        if entry.status == 200 and entry.method != "HEAD":
+            query = entry.query or words_of(entry.route, entry.target)
+            if folded := fold(query):
+                yield folded, client_of(entry.client)
+
+
+@lru_cache(CACHED)
+def words_of(route: str, target: str) -> str:
+    """Return the words that a query string asks the first page for, empty without any."""
+    words, place = SEARCHES.get(route, ("", ""))
+    given = parse_qs(target.partition("?")[2]) if words else {}
+    is_first = not given.get(place, ["0"])[0].strip("0")
+    return given.get(words, [""])[0] if is_first else ""
+
+
+@lru_cache(CACHED)
+def fold(query: str) -> str:
+    """Return a query without case, and with one blank for what separates words unseen."""
+    text = normalize("NFKC", drop_ignorable(query)).casefold()
+    return " ".join("".join(each if each.isprintable() else " " for each in text).split())
+
+
+@lru_cache(CACHED)
+def client_of(address: str) -> bytes:
+    """Return the IPv4 address or IPv6 network of a client, the same for all other texts."""
+    with suppress(ValueError):  # IPv4 may be written as IPv6
+        return ip_address(address).packed.removeprefix(bytes(10) + b"\xff\xff")[:8]
+    return b""
 
 
 WANTED = Command(

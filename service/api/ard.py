@@ -7,25 +7,24 @@ the request, so that no shared cache keeps them.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from hashlib import blake2b
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 from urllib.parse import urlencode
 
 import msgspec
-from msgspec import UNSET, Meta, Struct, UnsetType, field
+from msgspec import UNSET, Meta, Struct, UnsetType
 from starlette.requests import Request
-from starlette.responses import Response
 from starlette.routing import Route
 
-from service.api.query_string import MAX_QUERY, QUERY, parse
-from service.api.routes import BodyRoute
-from service.api.services import SearchServices, find_service
+from service.api.query_string import MAX_QUERY, QUERY, Operation, format_value, parse
+from service.api.routes import OperationRoute
+from service.api.services import SearchServices, find_service, headers_of
 from service.conditions import ServiceConditions, conditions_of
-from service.errors import InvalidParameter, RatecardError, ServiceNotFound
+from service.errors import InvalidParameter, RatecardError
 from service.http.context import context_of, snapshot_of
-from service.http.logs import log_search
-from service.http.responses import Cacheable, no_store, root_of
-from service.prices import format_decimal
+from service.http.logs import log_query
+from service.http.responses import Cacheable, root_of
 from service.schema.values import Json
 from service.settings import FQDN, parse_hosts, parse_registries
 from service.snapshot import Snapshot
@@ -43,17 +42,17 @@ HALF = 10.0  # the score of a search that is a relevance of 50
 
 _urn = re.compile(r"urn:air:[A-Za-z0-9.-]+(?::[A-Za-z0-9._-]+)+")
 Scalar = str | float | bool
+Values = Scalar | Annotated[list[Scalar], Meta(min_length=1)]
 
 
 class ArdQuery(Struct):
     """The words to search for, and values that entries must have: one of those of each key."""
 
     text: Annotated[str, Meta(max_length=MAX_QUERY, description=QUERY)]
-    filter: Annotated[dict[str, Scalar | list[Scalar]], Meta(description=f"Keys: {KEYS}.")] = {}
-    context: Any = field(name="@context", default=None)
+    filter: Annotated[dict[str, Values], Meta(description=f"Keys: {KEYS}.")] = {}
 
 
-class SearchArd(Struct, rename="camel"):
+class SearchArd(Operation, frozen=True, kw_only=True):
     """Search services as a registry of Agentic Resource Discovery."""
 
     query: ArdQuery
@@ -90,47 +89,35 @@ class ArdPage(Struct, rename="camel", kw_only=True):
     page_token: str | UnsetType = UNSET
 
 
-async def search_ard(request: Request, search: SearchArd) -> Response:
+async def search_ard(request: Request, search: SearchArd) -> Cacheable:
     """Return the entries that match, best match first."""
-    text, snapshot = search.query.text, snapshot_of(request)
-    log_search(request, q=text, pageToken=search.page_token)
-    if not text.strip():
-        raise InvalidParameter("query.text", "query.text is required: the words to search for")
-    name, address = _publisher(request)
-    own, page = {"type": OPENAPI, "publisher": name}, ArdPage(results=[])
-    pairs = [("q", text), ("explain", "true")]
-    is_excluded = False
-    for key, given in search.query.filter.items():
-        values = [*map(_text_of, given if isinstance(given, list) else [given])]
-        if not values:
-            raise InvalidParameter("query.filter", f"query.filter has no value of `{key[:100]}`")
-        if key in own:
-            is_excluded |= own[key] not in values
-        elif key in FILTERS:
-            pairs += [(FILTERS[key], value) for value in values]
-        else:
-            reason = f"has no key `{key[:100]}`; filter by any of: {KEYS}"
-            raise InvalidParameter("query.filter", f"query.filter {reason}")
-    listing = parse(SearchServices, urlencode(pairs).encode())
-    prefix = cursor_prefix(snapshot.id, pairs)
+    snapshot, (name, address) = snapshot_of(request), _publisher(request)
+    text, given = search.query.text, search.query.filter
+    log_query(request, text, search.page_token)
+    conditions = {key: each if isinstance(each, list) else [each] for key, each in given.items()}
+    is_listed = OPENAPI in conditions.pop("type", [OPENAPI])
+    is_listed &= name in conditions.pop("publisher", [name])
+    listing = _listing(text, conditions)
+    prefix = cursor_prefix(snapshot.id, listing)
     start = parse_cursor(search.page_token, prefix, "pageToken")
+    page = ArdPage(results=[])
     if search.federation == "referrals":
         registries = parse_registries(context_of(request).settings.ard_registries)
         page.referrals = [_registry(host, host, url) for url, host in registries.items()]
-    if not is_excluded:
-        hits = await snapshot.find_services(text, min(search.page_size, 100), start, listing)
-        explanations = iter(hits.explanations or ())  # a cluster explains no scores
-        for place, ordinal in enumerate(hits.ordinals, start + 1):
-            why = next(explanations, None)
-            entry = _entry(snapshot, ordinal, name, address)
-            score = max(why.score, 0.0) if why else 10 * HALF / place
-            is_exact = why is not None and why.is_exact_name
-            entry.score = 100 if is_exact else round(100 * score / (score + HALF))
-            entry.source = f"{address}/ard"
-            page.results.append(entry)
-        stop = start + len(page.results)
-        page.page_token = f"{prefix}{stop}" if page.results and stop < hits.total else UNSET
-    return no_store(msgspec.json.encode(page))
+    if not is_listed:
+        return _private(page)
+    hits = await snapshot.find_services(text, min(search.page_size, 100), start, listing)
+    explanations = iter(hits.explanations or ())  # a cluster explains no scores
+    for place, ordinal in enumerate(hits.ordinals, start + 1):
+        entry, why = _entry(snapshot, ordinal, name, address), next(explanations, None)
+        score = max(why.score, 0.0) if why else 100 / place
+        is_exact = why is not None and why.is_exact_name
+        entry.score = 100 if is_exact else round(100 * score / (score + HALF))
+        entry.source = f"{address}/ard"
+        page.results.append(entry)
+    if hits.ordinals and (stop := start + len(hits.ordinals)) < hits.total:
+        page.page_token = f"{prefix}{stop}"
+    return _private(page, headers_of(hits))
 
 
 async def get_ard_entry(request: Request) -> Cacheable:
@@ -141,8 +128,6 @@ async def get_ard_entry(request: Request) -> Cacheable:
         raise InvalidParameter("identifier", message)
     snapshot = snapshot_of(request)
     service_id = identifier.removeprefix(_urn_of(name, "")).replace("_:_", "~")
-    if identifier != _urn_of(name, service_id):
-        raise ServiceNotFound(f"all entries here begin with {_urn_of(name, '')}; search for one")
     return _private(_entry(snapshot, find_service(snapshot, service_id), name, address))
 
 
@@ -152,6 +137,22 @@ async def get_ard_manifest(request: Request) -> Cacheable:
     entry = _registry(name, "Ratecard", f"{address}/ard")
     entry.description, entry.representative_queries = DESCRIPTION, EXAMPLES
     return _private({"entries": [entry]})
+
+
+def _listing(text: str, conditions: Mapping[str, list[Scalar]]) -> SearchServices:
+    """Return the search for services with these conditions; raises InvalidParameter."""
+    keys, pairs = {"q": "query.text"}, [("q", text), ("explain", "true")]
+    for key, values in conditions.items():
+        if key not in FILTERS:
+            message = f"query.filter has no key `{key[:100]}`; filter by any of: {KEYS}"
+            raise InvalidParameter("query.filter", message)
+        keys[FILTERS[key]] = key
+        pairs += [(FILTERS[key], format_value(value)) for value in values]
+    try:
+        return parse(SearchServices, urlencode(pairs).encode())
+    except InvalidParameter as error:
+        key = keys[error.parameter]
+        raise InvalidParameter(key, str(error).replace(error.parameter, key, 1)) from error
 
 
 def _entry(snapshot: Snapshot, ordinal: int, name: str, address: str) -> ArdEntry:
@@ -181,13 +182,6 @@ def _registry(host: str, name: str, url: str) -> ArdEntry:
     return ArdEntry(identifier=identifier, display_name=name, type=REGISTRY, url=url)
 
 
-def _text_of(value: Scalar) -> str:
-    """Return a value as a query string has it."""
-    if isinstance(value, str):
-        return value
-    return format_decimal(value) if isinstance(value, float) else str(value).lower()
-
-
 def _publisher(request: Request) -> tuple[str, str]:
     """Return the name that entries are published under, and the address that paths follow.
 
@@ -199,18 +193,19 @@ def _publisher(request: Request) -> tuple[str, str]:
         raise RatecardError("the header Host names no host", "bad_request") from error
     hosts = [*parse_hosts(context_of(request).settings.mcp_hosts), host]
     names = [each.partition(":")[0] for each in hosts]
-    name = next((each for each in names if re.fullmatch(FQDN, each)), "ratecard.localhost")
+    name = next(filter(re.compile(FQDN).fullmatch, names), "ratecard.localhost")
     return name, f"{request.url.scheme}://{host}{root_of(request.scope)}"
 
 
-def _private(content: ArdEntry | Json) -> Cacheable:
+def _private(content: object, headers: Mapping[str, str] | None = None) -> Cacheable:
     body = msgspec.json.encode(content)
     etag = blake2b(body, digest_size=8).hexdigest()
-    return Cacheable(body, etag=etag, cache_control="private, no-cache", is_kept=False)
+    policy = "private, no-cache"
+    return Cacheable(body, headers=headers, etag=etag, cache_control=policy, is_kept=False)
 
 
 ARD = [
-    BodyRoute("/ard/search", search_ard, SearchArd),
+    OperationRoute("/ard/search", search_ard, SearchArd, "POST"),
     Route("/ard/agents/{identifier:path}", get_ard_entry),
     Route("/.well-known/ard.json", get_ard_manifest),
 ]

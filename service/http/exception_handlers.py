@@ -16,7 +16,7 @@ from service.schema.status import ArdError, ErrorBody, ErrorEnvelope
 GET_METHODS = "GET, HEAD, OPTIONS"
 POST_METHODS = "POST, OPTIONS"
 DISCOVERY = tuple(f"{prefix or '/discovery'}/" for prefix in PREFIXES)
-ARD = "/ard/"
+ARD = ("/ard/", "/.well-known/ard.json")
 ERROR_TYPES = {404: "not_found", 500: "internal_server_error", 503: "service_unavailable"}
 """Types of errors of the hosted discovery API by status; 400 and 405 are `invalid_request`."""
 

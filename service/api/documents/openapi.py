@@ -58,7 +58,7 @@ class Path(NamedTuple):
     """The result of a path for the parameters of a kind, or another result.
 
     name, summary: those of the kind, unless given
-    body: what is sent by POST
+    method: of requests; those of POST have the parameters as JSON in their body
     """
 
     result: type[Struct]
@@ -66,7 +66,7 @@ class Path(NamedTuple):
     name: str = ""
     summary: str = ""
     other: type[Struct] | None = None
-    body: type[Struct] | None = None
+    method: str = "get"
 
     @property
     def results(self) -> list[type[Struct]]:
@@ -111,7 +111,7 @@ PATHS: dict[str, dict[str, Path]] = {
         "/discovery/merchant": Path(MerchantResources, ListDiscoveryMerchant),
     },
     ARD: {
-        "/ard/search": Path(ArdPage, Operation, "searchArd", "Search ARD entries", body=SearchArd),
+        "/ard/search": Path(ArdPage, SearchArd, method="post"),
         "/ard/agents/{identifier}": Path(ArdEntry, Operation, "getArdEntry", "Fetch an ARD entry"),
     },
     "State": {
@@ -160,14 +160,7 @@ ID: Json = {
     "required": True,
     "schema": {"type": "string", "pattern": ID_PATTERN},
 }
-
-IDENTIFIER: Json = {
-    "name": "identifier",
-    "in": "path",
-    "description": "The URN of an entry.",
-    "required": True,
-    "schema": TEXT,
-}
+IDENTIFIER = ID | {"name": "identifier", "description": "The URN of an entry.", "schema": TEXT}
 _service = msgspec.json.Decoder(Service)
 
 
@@ -192,9 +185,9 @@ def document(root_path: str, query: str = QUERY, service_id: str | None = None) 
     """Return the document as JSON, for an application that is mounted at `root_path`."""
     examples = {"q": query, "query": query, "id": service_id}
     documented = [path for paths in PATHS.values() for path in paths.values()]
-    kinds = [each for path in documented for each in (*path.results, path.body) if each]
+    kinds = [each for path in documented for each in path.results]
     _, schemas = msgspec.json.schema_components(
-        [*kinds, DiscoveryError, ErrorEnvelope, ArdError],
+        [*kinds, SearchArd, *ERROR_BODIES.values()],
         ref_template="#/components/schemas/{name}",
     )
     responses = {
@@ -220,7 +213,7 @@ def document(root_path: str, query: str = QUERY, service_id: str | None = None) 
             "servers": [{"url": quote(root_path.rstrip("/"), errors="replace") or "/"}],
             "tags": [{"name": tag} for tag in PATHS],
             "paths": {
-                path: {"post" if answer.body else "get": _operation(tag, answer, examples, path)}
+                path: {answer.method: _operation(tag, answer, examples, path)}
                 for tag, paths in PATHS.items()
                 for path, answer in paths.items()
             },
@@ -271,7 +264,7 @@ def _accepted(schema: Json) -> Json:
 def _operation(tag: str, answer: Path, examples: Mapping[str, str | None], path: str) -> Json:
     name, kind = answer.name or answer.kind.__name__, answer.kind
     errors: list[type[RatecardError]] = [MethodNotAllowed, RatecardError]
-    parameters = describe(kind, examples)
+    parameters = describe(kind, examples) if answer.method == "get" else []
     if kind is not Operation or tag == ARD:
         errors.append(InvalidParameter)
     if "{identifier}" in path:
@@ -285,18 +278,18 @@ def _operation(tag: str, answer: Path, examples: Mapping[str, str | None], path:
     prefix = tag if tag in ERROR_BODIES else ""
     headers: tuple[str, ...] = COMMON_HEADERS
     responses = {error.status: prefix + error.__name__ for error in errors}
-    if tag != "State" and not answer.body:
+    if tag != "State" and answer.method == "get":
         responses[304], headers = "NotModified", CACHEABLE_HEADERS
         parameters.append(IF_NONE_MATCH)
-    if kind is SearchServices:
+    if kind in (SearchServices, SearchArd):
         headers += ("Ratecard-Similar", "Ratecard-Fit")
-    sent = {"content": {JSON: {"schema": _one_of([answer.body])}}} if answer.body else None
+    body = {"required": True, "content": {JSON: {"schema": _one_of([kind])}}}
     return {
         "operationId": name[0].lower() + name[1:],
         "tags": [tag],
         "summary": answer.summary or (kind.__doc__ or "").rstrip("."),
         "parameters": parameters,
-        **({"requestBody": sent | {"required": True}} if sent else {}),
+        **({"requestBody": body} if answer.method == "post" else {}),
         "responses": {
             "200": {
                 "description": (answer.result.__doc__ or "").strip(),
