@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from contextlib import suppress
 from functools import lru_cache
 from ipaddress import ip_address
-from typing import Any
 from unicodedata import normalize
 from urllib.parse import parse_qs
 
@@ -23,15 +22,16 @@ from indexer.errors import IndexerError, Misuse
 from indexer.intake.lists import read_records
 from indexer.text import drop_ignorable
 from service.schema.discovery import PREFIXES
-from service.snapshot.snapshot import Snapshot, open_snapshot
+from service.snapshot.snapshot import open_snapshot
 
 PATHS = ("/", "/endpoints", "/v1/search/services", "/v1/services/search", "/v1/search/endpoints")
 SEARCHES = dict.fromkeys(PATHS, ("q", "offset"))
 SEARCHES |= {f"{prefix}/discovery/search": ("query", "cursor") for prefix in PREFIXES}
 """The parameters of searches by route: the words, and the place of a page after the first."""
-CACHED = 2**16  # texts
 FREQUENT = "SELECT query, count(DISTINCT client) AS clients, count(*) AS requests FROM log "
 FREQUENT += "GROUP BY query HAVING clients >= ? ORDER BY clients DESC, requests DESC, query"
+
+_parse_qs, _ip_address = lru_cache(2**16)(parse_qs), lru_cache(2**16)(ip_address)
 
 
 class LogEntry(msgspec.Struct):
@@ -58,15 +58,18 @@ def run(options: argparse.Namespace) -> int:
     """Print the queries that no listing answers well, those of most clients first."""
     if options.at_least < 2:
         raise Misuse("--at-least: give 2 or more; what one client asks may be about a person")
-    snapshot, tally = open_snapshot(options.artifacts), Counter[str]()
+    snapshot, tally, rows = open_snapshot(options.artifacts), Counter[str](), []
     try:
         database = sqlite3.connect("")  # a file without a name
         database.execute("CREATE TABLE log (query TEXT, client BLOB)")
         for log in options.logs:
             database.executemany("INSERT INTO log VALUES (?, ?)", read_searches(log, tally))
         ((total, clients),) = database.execute("SELECT count(*), count(DISTINCT client) FROM log")
-        least = min(options.at_least, sys.maxsize)  # the largest integer of SQLite
-        rows = [*find_wanted(snapshot, database.execute(FREQUENT, (least,)))]
+        database.row_factory = sqlite3.Row
+        for row in database.execute(FREQUENT, (min(options.at_least, sys.maxsize),)):
+            hits = snapshot.search(row["query"], limit=1)
+            if hits.warning or not hits.total:
+                rows.append({**row, "fit": hits.fit, "first": next(iter(hits.ids), None)})
     except sqlite3.Error as error:
         raise IndexerError(f"the searches cannot be kept on disk: {error}") from error
     note = f"{total:,} searches of {clients:,} clients; "
@@ -82,15 +85,6 @@ def run(options: argparse.Namespace) -> int:
     return answer("\n".join(['<ul class="wanted">', *items, "</ul>"]))
 
 
-def find_wanted(snapshot: Snapshot, rows: sqlite3.Cursor) -> Iterator[dict[str, Any]]:
-    """Yield the queries that no listing answers well, with the best service for each."""
-    for query, clients, requests in rows:
-        hits = snapshot.search(query, limit=1)
-        if not hits.total or (hits.fit is not None and hits.fit < 1):
-            row = {"query": query, "clients": clients, "requests": requests, "fit": hits.fit}
-            yield row | {"first": next(iter(hits.ids), None)}
-
-
 def read_searches(log: str, tally: Counter[str]) -> Iterator[tuple[str, bytes]]:
     """Yield the folded query and the client of each answered first page; count the lines."""
     for record in read_records(log, is_lines=True, max_items=sys.maxsize):
@@ -100,34 +94,18 @@ def read_searches(log: str, tally: Counter[str]) -> Iterator[tuple[str, bytes]]:
         except (msgspec.MsgspecError, ValueError, RecursionError):
             tally["others"] += 1
             continue
-        if entry.status == 200 and entry.method != "HEAD":
-            query = entry.query or words_of(entry.route, entry.target)
-            if folded := fold(query):
-                yield folded, client_of(entry.client)
-
-
-@lru_cache(CACHED)
-def words_of(route: str, target: str) -> str:
-    """Return the words that a query string asks the first page for, empty without any."""
-    words, place = SEARCHES.get(route, ("", ""))
-    given = parse_qs(target.partition("?")[2]) if words else {}
-    is_first = not given.get(place, ["0"])[0].strip("0")
-    return given.get(words, [""])[0] if is_first else ""
-
-
-@lru_cache(CACHED)
-def fold(query: str) -> str:
-    """Return a query without case, and with one blank for what separates words unseen."""
-    text = normalize("NFKC", drop_ignorable(query)).casefold()
-    return " ".join("".join(each if each.isprintable() else " " for each in text).split())
-
-
-@lru_cache(CACHED)
-def client_of(address: str) -> bytes:
-    """Return the IPv4 address or IPv6 network of a client, the same for all other texts."""
-    with suppress(ValueError):  # IPv4 may be written as IPv6
-        return ip_address(address).packed.removeprefix(bytes(10) + b"\xff\xff")[:8]
-    return b""
+        if entry.status != 200 or entry.method == "HEAD":
+            continue
+        words, place = SEARCHES.get(entry.route, ("", ""))
+        given = _parse_qs(entry.target.partition("?")[2] if words else "")
+        text = drop_ignorable(entry.query or given.get(words, [""])[0])
+        text = normalize("NFKC", text).casefold()
+        query = " ".join("".join(each if each.isprintable() else " " for each in text).split())
+        client = b""  # that of all texts that are no address
+        with suppress(ValueError):  # IPv4 may be written as IPv6, of which a network counts
+            client = _ip_address(entry.client).packed.removeprefix(bytes(10) + b"\xff\xff")[:8]
+        if query and not given.get(place, ["0"])[0].strip("0"):
+            yield query, client
 
 
 WANTED = Command(
