@@ -40,8 +40,7 @@ class OperationRoute(Route):
             if query.count(b"&") >= MAX_PARAMETERS:
                 message = f"the query string has more than {MAX_PARAMETERS:,} parameters"
                 raise RatecardError(message, "bad_request")
-            is_sent = method == "POST"
-            operation = await _read_body(request, kind) if is_sent else parse(kind, query)
+            operation = await _read_body(request, kind) if method == "POST" else parse(kind, query)
             if operation.is_expensive:
                 context_of(request).load_shedder.check()
             return await endpoint(request, operation)

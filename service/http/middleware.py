@@ -111,8 +111,8 @@ class RequestMiddleware:
             else:
                 lookup = "hit"
             status, own_headers, body = 200, response.headers, response.body
-            known = fields.get(b"if-none-match", b"") if is_cacheable else b""
-            if known and is_known(known, response.etag):
+            known = fields.get(b"if-none-match")
+            if known and is_cacheable and is_known(known, response.etag):
                 status, own_headers, body = 304, response.not_modified, b""
             writer.route, writer.status, writer.size = response.route, status, len(body)
             scope[SNAPSHOT] = None  # a client that does not read must not keep it mapped
