@@ -100,7 +100,9 @@ def read_searches(log: str, tally: Counter[str]) -> Iterator[tuple[str, bytes]]:
         given = _parse_qs(entry.target.partition("?")[2] if words else "")
         text = drop_ignorable(entry.query or given.get(words, [""])[0])
         text = normalize("NFKC", text).casefold()
-        query = " ".join("".join(each if each.isprintable() else " " for each in text).split())
+        if not text.isprintable():
+            text = "".join(each if each.isprintable() else " " for each in text)
+        query = " ".join(text.split())
         client = b""  # that of all texts that are no address
         with suppress(ValueError):  # IPv4 may be written as IPv6, of which a network counts
             client = _ip_address(entry.client).packed.removeprefix(bytes(10) + b"\xff\xff")[:8]
