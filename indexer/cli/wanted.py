@@ -28,8 +28,10 @@ PATHS = ("/", "/endpoints", "/v1/search/services", "/v1/services/search", "/v1/s
 SEARCHES = dict.fromkeys(PATHS, ("q", "offset"))
 SEARCHES |= {f"{prefix}/discovery/search": ("query", "cursor") for prefix in PREFIXES}
 """The parameters of searches by route: the words, and the place of a page after the first."""
-FREQUENT = "SELECT query, count(DISTINCT client) AS clients, count(*) AS requests FROM log "
-FREQUENT += "GROUP BY query HAVING clients >= ? ORDER BY clients DESC, requests DESC, query"
+FREQUENT = """\
+SELECT query, count(DISTINCT client) AS clients, count(*) AS requests, min(words) AS words
+FROM log GROUP BY query HAVING clients >= ? ORDER BY clients DESC, requests DESC, query"""
+"""The least spelling has the most capitals, at which a search cuts identifiers."""
 
 _parse_qs, _ip_address = lru_cache(2**16)(parse_qs), lru_cache(2**16)(ip_address)
 
@@ -61,13 +63,13 @@ def run(options: argparse.Namespace) -> int:
     snapshot, tally, rows = open_snapshot(options.artifacts), Counter[str](), []
     try:
         database = sqlite3.connect("")  # a file without a name
-        database.execute("CREATE TABLE log (query TEXT, client BLOB)")
+        database.execute("CREATE TABLE log (query TEXT, words TEXT, client BLOB)")
         for log in options.logs:
-            database.executemany("INSERT INTO log VALUES (?, ?)", read_searches(log, tally))
+            database.executemany("INSERT INTO log VALUES (?, ?, ?)", read_searches(log, tally))
         ((total, clients),) = database.execute("SELECT count(*), count(DISTINCT client) FROM log")
         database.row_factory = sqlite3.Row
-        for row in database.execute(FREQUENT, (min(options.at_least, sys.maxsize),)):
-            hits = snapshot.search(row["query"], limit=1)
+        for row in map(dict, database.execute(FREQUENT, (min(options.at_least, sys.maxsize),))):
+            hits = snapshot.search(row.pop("words"), limit=1)
             if hits.warning or not hits.total:
                 rows.append({**row, "fit": hits.fit, "first": next(iter(hits.ids), None)})
     except sqlite3.Error as error:
@@ -85,8 +87,8 @@ def run(options: argparse.Namespace) -> int:
     return answer("\n".join(['<ul class="wanted">', *items, "</ul>"]))
 
 
-def read_searches(log: str, tally: Counter[str]) -> Iterator[tuple[str, bytes]]:
-    """Yield the folded query and the client of each answered first page; count the lines."""
+def read_searches(log: str, tally: Counter[str]) -> Iterator[tuple[str, str, bytes]]:
+    """Yield query, words and client of each answered first page; count the lines."""
     for record in read_records(log, is_lines=True, max_items=sys.maxsize):
         tally["lines"] += 1
         try:
@@ -96,10 +98,10 @@ def read_searches(log: str, tally: Counter[str]) -> Iterator[tuple[str, bytes]]:
             continue
         if entry.status != 200 or entry.method == "HEAD":
             continue
-        words, place = SEARCHES.get(entry.route, ("", ""))
-        given = _parse_qs(entry.target.partition("?")[2] if words else "")
-        text = drop_ignorable(entry.query or given.get(words, [""])[0])
-        text = normalize("NFKC", text).casefold()
+        name, place = SEARCHES.get(entry.route, ("", ""))
+        given = _parse_qs(entry.target.partition("?")[2] if name else "")
+        words = entry.query or given.get(name, [""])[0]
+        text = normalize("NFKC", drop_ignorable(words)).casefold()
         if not text.isprintable():
             text = "".join(each if each.isprintable() else " " for each in text)
         query = " ".join(text.split())
@@ -107,7 +109,7 @@ def read_searches(log: str, tally: Counter[str]) -> Iterator[tuple[str, bytes]]:
         with suppress(ValueError):  # IPv4 may be written as IPv6, of which a network counts
             client = _ip_address(entry.client).packed.removeprefix(bytes(10) + b"\xff\xff")[:8]
         if query and not given.get(place, ["0"])[0].strip("0"):
-            yield query, client
+            yield query, words, client
 
 
 WANTED = Command(

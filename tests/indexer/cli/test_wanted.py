@@ -160,6 +160,15 @@ def captured(artifacts: Path, *arguments: str) -> tuple[str, int]:
     return buffer.buffer.getvalue().decode(), status
 
 
+def test_a_query_is_asked_again_as_clients_spelt_it(
+    sample: Path, log: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Identifiers are cut at capitals, which the query of the answer does not have."""
+    lines = entries("weatherForecast", 10) + entries("WeatherForecast", 2)
+    assert run(sample, write(log, lines + entries("quantumZebra Grooming", 10))) == 0
+    assert json.loads(capsys.readouterr().out)["query"] == "quantumzebra grooming"
+
+
 def test_only_answered_first_pages_count(
     sample: Path, log: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
