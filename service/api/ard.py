@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from hashlib import blake2b
+from itertools import repeat
 from typing import Annotated, Literal
 from urllib.parse import urlencode, urlsplit
 
@@ -62,7 +63,7 @@ class SearchArd(Operation, frozen=True, kw_only=True):
 async def search_ard(request: Request, search: SearchArd) -> Cacheable:
     """Return the entries that match, best match first."""
     snapshot, (publisher, address) = snapshot_of(request), _publisher(request)
-    text, results = search.query.text, list[Json]()
+    text, page = search.query.text, Json(results=[])
     log_query(request, text, search.page_token)
     own, has_own = {"type": OPENAPI, "publisher": publisher}, True
     keys, pairs = {"q": "query.text"}, [("q", text), ("explain", "true")]
@@ -83,20 +84,17 @@ async def search_ard(request: Request, search: SearchArd) -> Cacheable:
         raise InvalidParameter(key, str(error).replace(error.parameter, key, 1)) from error
     prefix = cursor_prefix(snapshot.id, pairs)
     start = parse_cursor(search.page_token, prefix, "pageToken")
-    page: Json = {"results": results}
     if search.federation == "referrals":
         urls = parse_registries(context_of(request).settings.ard_registries)
         page["referrals"] = [_registry(urlsplit(url).hostname, url) for url in urls]
     if not has_own:
         return _private(page)
     hits = await snapshot.find_services(text, min(search.page_size, 100), start, listing)
-    explanations = iter(hits.explanations or ())
-    for place, ordinal in enumerate(hits.ordinals, start + 1):
-        score = 100 / place  # of a cluster, which explains none
-        if why := next(explanations, None):
-            score = max(why.score, 1e6 * why.is_exact_name, 0.0)
+    reasons = hits.explanations or repeat(None)  # a cluster explains nothing
+    for place, (ordinal, why) in enumerate(zip(hits.ordinals, reasons, strict=False), start + 1):
+        score = max(why.score, 1e6 * why.is_exact_name, 0.0) if why else 100 / place
         result = {"score": round(100 * score / (score + HALF)), "source": f"{address}/ard"}
-        results.append(_entry(snapshot, ordinal, publisher, address) | result)
+        page["results"].append(_entry(snapshot, ordinal, publisher, address) | result)
     if hits.ordinals and (stop := start + len(hits.ordinals)) < hits.total:
         page["pageToken"] = f"{prefix}{stop}"
     return _private(page, headers_of(hits))

@@ -153,9 +153,8 @@ def format_pairs(operation: Operation) -> Pairs:
 
 def format_value(value: str | float | bool) -> str:
     """Return a value as a query string has it."""
-    if isinstance(value, float):
-        return format_decimal(value)
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    text = str(value).lower() if isinstance(value, bool) else str(value)
+    return format_decimal(value) if isinstance(value, float) else text
 
 
 def format_query(operation: Operation, **changes: Any) -> str:

@@ -55,8 +55,8 @@ async def list_services(request: Request, listing: ServiceSelection) -> Cacheabl
     """List services: the best match first, or in listing order unless sorted otherwise."""
     snapshot = snapshot_of(request)
     hits = await find(snapshot, listing)
-    headers = headers_of(hits) if listing.q else {}
-    return Cacheable(list_body(snapshot, listing, hits), headers=headers)
+    body = list_body(snapshot, listing, hits)
+    return Cacheable(body, headers=headers_of(hits) if listing.q else {})
 
 
 async def get_service(request: Request) -> Cacheable:
