@@ -8,7 +8,6 @@ import sqlite3
 import sys
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import suppress
 from functools import lru_cache
 from ipaddress import ip_address
 from unicodedata import normalize
@@ -32,8 +31,6 @@ FREQUENT = """\
 SELECT query, count(DISTINCT client) AS clients, count(*) AS requests, min(words) AS words
 FROM log GROUP BY query HAVING clients >= ? ORDER BY clients DESC, requests DESC, query"""
 """The least spelling has the most capitals, at which a search cuts identifiers."""
-
-_parse_qs, _ip_address = lru_cache(2**16)(parse_qs), lru_cache(2**16)(ip_address)
 
 
 class LogEntry(msgspec.Struct):
@@ -96,20 +93,30 @@ def read_searches(log: str, tally: Counter[str]) -> Iterator[tuple[str, str, byt
         except (msgspec.MsgspecError, ValueError, RecursionError):
             tally["others"] += 1
             continue
-        if entry.status != 200 or entry.method == "HEAD":
-            continue
-        name, place = SEARCHES.get(entry.route, ("", ""))
-        given = _parse_qs(entry.target.partition("?")[2] if name else "")
-        words = entry.query or given.get(name, [""])[0]
-        text = normalize("NFKC", drop_ignorable(words)).casefold()
-        if not text.isprintable():
-            text = "".join(each if each.isprintable() else " " for each in text)
-        query = " ".join(text.split())
-        client = b""  # that of all texts that are no address
-        with suppress(ValueError):  # IPv4 may be written as IPv6, of which a network counts
-            client = _ip_address(entry.client).packed.removeprefix(bytes(10) + b"\xff\xff")[:8]
-        if query and not given.get(place, ["0"])[0].strip("0"):
-            yield query, words, client
+        if entry.status == 200 and entry.method != "HEAD":
+            fold = _fold if len(entry.target) < 2000 else _fold.__wrapped__  # to bound the cache
+            query, words = fold(entry.route, entry.target, entry.query)
+            if query:
+                yield query, words, _network_of(entry.client)
+
+
+@lru_cache(2**15)
+def _fold(route: str, target: str, words: str) -> tuple[str, str]:
+    """Return the folded query and the words of a first page; the query is empty without any."""
+    name, place = SEARCHES.get(route, ("", ""))
+    given = parse_qs(target.partition("?")[2]) if name else {}
+    words = "" if given.get(place, ["0"])[0].strip("0") else words or given.get(name, [""])[0]
+    text = normalize("NFKC", drop_ignorable(words)).casefold()
+    return " ".join("".join(each if each.isprintable() else " " for each in text).split()), words
+
+
+@lru_cache(2**15)
+def _network_of(address: str) -> bytes:
+    """Return an IPv4 address or the network of an IPv6 one, the same for all other texts."""
+    try:  # IPv4 may be written as IPv6
+        return ip_address(address).packed.removeprefix(bytes(10) + b"\xff\xff")[:8]
+    except ValueError:
+        return b""
 
 
 WANTED = Command(
