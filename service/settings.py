@@ -18,7 +18,7 @@ HOSTS_EXAMPLE = (
 )
 FQDN = r"(?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z](?:[a-z0-9-]{0,61}[a-z0-9])"
 _host = re.compile(r"(?:\[[0-9a-f:]+\]|[a-z0-9_-]+(?:\.[a-z0-9_-]+)*)(?::[0-9]{1,5})?")
-_registry = re.compile(rf"https?://({FQDN})(?::[0-9]{{1,5}})?(?:/[!-~]*)?")
+_registry = re.compile(rf"https?://{FQDN}(?::[0-9]{{1,5}})?(?:/[!-~]*)?")
 
 
 class Settings(Struct, frozen=True, kw_only=True):
@@ -60,10 +60,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     ] = "localhost,127.0.0.1,[::1]"
     ard_registries: Annotated[
         str,
-        Meta(
-            description="addresses of searches of other ARD registries, with commas, to refer to: "
-            "https://registry.example/search"
-        ),
+        Meta(description="addresses of searches of other ARD registries, with commas, to refer to"),
     ] = ""
     opensearch_url: Annotated[
         str,
@@ -107,15 +104,13 @@ def parse_hosts(hosts: str) -> list[str]:
     return names
 
 
-def parse_registries(addresses: str) -> dict[str, str]:
-    """Return the hosts of `ard_registries` by address; raises ValueError for what is no address."""
-    hosts = {}
-    for address in filter(None, map(str.strip, addresses.split(","))):
-        if not (match := _registry.fullmatch(address)):
-            reason = "is no address of a registry; write https://registry.example/search"
-            raise ValueError(f"{variable('ard_registries')}: `{address[:100]}` {reason}")
-        hosts[address] = match[1]
-    return hosts
+def parse_registries(urls: str) -> list[str]:
+    """Return the URLs of `ard_registries`; raises ValueError for what is none."""
+    addresses = urls.replace(",", " ").split()
+    if wrong := [url for url in addresses if not _registry.fullmatch(url)]:
+        reason = "is no address of a registry; write https://registry.example/search"
+        raise ValueError(f"{variable('ard_registries')}: `{wrong[0][:100]}` {reason}")
+    return addresses
 
 
 def _convert(field: FieldInfo, value: object, *, strict: bool) -> Any:

@@ -8,9 +8,8 @@ import sqlite3
 import sys
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import suppress
+from functools import lru_cache
 from ipaddress import ip_address
-from typing import Any
 from unicodedata import normalize
 from urllib.parse import parse_qs
 
@@ -22,24 +21,27 @@ from indexer.errors import IndexerError, Misuse
 from indexer.intake.lists import read_records
 from indexer.text import count_of, drop_ignorable
 from service.schema.discovery import PREFIXES
-from service.snapshot.snapshot import Snapshot, open_snapshot
+from service.snapshot.snapshot import open_snapshot
 
 PATHS = ("/", "/endpoints", "/v1/search/services", "/v1/services/search", "/v1/search/endpoints")
-SEARCHES = {"/mcp": ("q", "cursor"), "/mcp/": ("q", "cursor"), "/ard/search": ("q", "pageToken")}
-SEARCHES |= dict.fromkeys(PATHS, ("q", "offset"))
+SEARCHES = dict.fromkeys(PATHS, ("q", "offset"))
 SEARCHES |= {f"{prefix}/discovery/search": ("query", "cursor") for prefix in PREFIXES}
 """The parameters of searches by route: the words, and the place of a page after the first."""
-FREQUENT = "SELECT query, count(DISTINCT client) AS clients, count(*) AS requests FROM log "
-FREQUENT += "GROUP BY query HAVING clients >= ? ORDER BY clients DESC, requests DESC, query"
+FREQUENT = """\
+SELECT query, count(DISTINCT client) AS clients, count(*) AS requests, min(words) AS words
+FROM log GROUP BY query HAVING clients >= ? ORDER BY clients DESC, requests DESC, query"""
+"""The least spelling has the most capitals, at which a search cuts identifiers."""
 
 
 class LogEntry(msgspec.Struct):
     """A line that `service/http/logs.py:access_record` makes."""
 
     client: str
+    method: str
     target: str
     route: str
     status: int
+    query: str = ""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -55,15 +57,18 @@ def run(options: argparse.Namespace) -> int:
     """Print the queries that no listing answers well, those of most clients first."""
     if options.at_least < 2:
         raise Misuse("--at-least: give 2 or more; what one client asks may be about a person")
-    snapshot, tally = open_snapshot(options.artifacts), Counter[str]()
+    snapshot, tally, rows = open_snapshot(options.artifacts), Counter[str](), []
     try:
         database = sqlite3.connect("")  # a file without a name
-        database.execute("CREATE TABLE log (query TEXT, client BLOB)")
+        database.execute("CREATE TABLE log (query TEXT, words TEXT, client BLOB)")
         for log in options.logs:
-            database.executemany("INSERT INTO log VALUES (?, ?)", read_searches(log, tally))
+            database.executemany("INSERT INTO log VALUES (?, ?, ?)", read_searches(log, tally))
         ((total, clients),) = database.execute("SELECT count(*), count(DISTINCT client) FROM log")
-        least = min(options.at_least, sys.maxsize)  # the largest integer of SQLite
-        rows = [*find_wanted(snapshot, database.execute(FREQUENT, (least,)))]
+        database.row_factory = sqlite3.Row
+        for row in map(dict, database.execute(FREQUENT, (min(options.at_least, sys.maxsize),))):
+            hits = snapshot.search(row.pop("words"), limit=1)
+            if hits.warning or not hits.total:
+                rows.append({**row, "fit": hits.fit, "first": next(iter(hits.ids), None)})
     except sqlite3.Error as error:
         raise IndexerError(f"the searches cannot be kept on disk: {error}") from error
     note = f"{count_of(total, 'search request')} of {count_of(clients, 'client')}; "
@@ -79,17 +84,8 @@ def run(options: argparse.Namespace) -> int:
     return answer("\n".join(['<ul class="wanted">', *items, "</ul>"]))
 
 
-def find_wanted(snapshot: Snapshot, rows: sqlite3.Cursor) -> Iterator[dict[str, Any]]:
-    """Yield the queries that no listing answers well, with the best service for each."""
-    for query, clients, requests in rows:
-        hits = snapshot.search(query, limit=1)
-        if not hits.total or (hits.fit is not None and hits.fit < 1):
-            row = {"query": query, "clients": clients, "requests": requests, "fit": hits.fit}
-            yield row | {"first": next(iter(hits.ids), None)}
-
-
-def read_searches(log: str, tally: Counter[str]) -> Iterator[tuple[str, bytes]]:
-    """Yield the folded query and the client of each answered first page; count the lines."""
+def read_searches(log: str, tally: Counter[str]) -> Iterator[tuple[str, str, bytes]]:
+    """Yield query, words and client of each answered first page; count the lines."""
     for record in read_records(log, is_lines=True, max_items=sys.maxsize):
         tally["lines"] += 1
         try:
@@ -97,16 +93,30 @@ def read_searches(log: str, tally: Counter[str]) -> Iterator[tuple[str, bytes]]:
         except (msgspec.MsgspecError, ValueError, RecursionError):
             tally["others"] += 1
             continue
-        if entry.status == 200 and entry.route in SEARCHES:
-            words, place = SEARCHES[entry.route]
-            given = parse_qs(entry.target.partition("?")[2])
-            text = normalize("NFKC", drop_ignorable(given.get(words, [""])[0])).casefold()
-            query = " ".join("".join(each if each.isprintable() else " " for each in text).split())
-            client = b""  # that of all texts that are no address
-            with suppress(ValueError):  # IPv4 may be written as IPv6, of which a network counts
-                client = ip_address(entry.client).packed.removeprefix(bytes(10) + b"\xff\xff")[:8]
-            if query and not given.get(place, ["0"])[0].strip("0"):
-                yield query, client
+        if entry.status == 200 and entry.method != "HEAD":
+            fold = _fold if len(entry.target) < 2000 else _fold.__wrapped__  # to bound the cache
+            query, words = fold(entry.route, entry.target, entry.query)
+            if query:
+                yield query, words, _network_of(entry.client)
+
+
+@lru_cache(2**15)
+def _fold(route: str, target: str, words: str) -> tuple[str, str]:
+    """Return the folded query and the words of a first page; the query is empty without any."""
+    name, place = SEARCHES.get(route, ("", ""))
+    given = parse_qs(target.partition("?")[2]) if name else {}
+    words = "" if given.get(place, ["0"])[0].strip("0") else words or given.get(name, [""])[0]
+    text = normalize("NFKC", drop_ignorable(words)).casefold()
+    return " ".join("".join(each if each.isprintable() else " " for each in text).split()), words
+
+
+@lru_cache(2**15)
+def _network_of(address: str) -> bytes:
+    """Return an IPv4 address or the network of an IPv6 one, the same for all other texts."""
+    try:  # IPv4 may be written as IPv6
+        return ip_address(address).packed.removeprefix(bytes(10) + b"\xff\xff")[:8]
+    except ValueError:
+        return b""
 
 
 WANTED = Command(

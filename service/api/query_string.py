@@ -146,11 +146,15 @@ def format_pairs(operation: Operation) -> Pairs:
                 pass
             case list() | tuple() as texts:
                 pairs += [(name, text) for text in ([",".join(texts)] if name in JOINED else texts)]
-            case float() as price:
-                pairs.append((name, format_decimal(price)))
             case value:
-                pairs.append((name, str(value).lower() if isinstance(value, bool) else str(value)))
+                pairs.append((name, format_value(value)))
     return pairs
+
+
+def format_value(value: str | float | bool) -> str:
+    """Return a value as a query string has it."""
+    text = str(value).lower() if isinstance(value, bool) else str(value)
+    return format_decimal(value) if isinstance(value, float) else text
 
 
 def format_query(operation: Operation, **changes: Any) -> str:

@@ -55,10 +55,8 @@ async def list_services(request: Request, listing: ServiceSelection) -> Cacheabl
     """List services: the best match first, or in listing order unless sorted otherwise."""
     snapshot = snapshot_of(request)
     hits = await find(snapshot, listing)
-    headers = {SIMILAR: str(hits.similar)} if listing.q else {}
-    if hits.fit is not None:
-        headers[FIT] = str(hits.fit)
-    return Cacheable(list_body(snapshot, listing, hits), headers=headers)
+    body = list_body(snapshot, listing, hits)
+    return Cacheable(body, headers=headers_of(hits) if listing.q else {})
 
 
 async def get_service(request: Request) -> Cacheable:
@@ -89,6 +87,12 @@ def find_service(snapshot: Snapshot, service_id: str) -> int:
 async def find(snapshot: Snapshot, listing: ServiceSelection) -> Hits:
     """Return the requested page of services."""
     return await snapshot.find_services(listing.q, listing.limit, listing.offset, listing)
+
+
+def headers_of(hits: Hits) -> dict[str, str]:
+    """Return the headers of a page of a search."""
+    fit = {} if hits.fit is None else {FIT: str(hits.fit)}
+    return {SIMILAR: str(hits.similar)} | fit
 
 
 def list_body(snapshot: Snapshot, listing: ServiceSelection, hits: Hits) -> bytes:

@@ -11,12 +11,12 @@ from service.errors import MethodNotAllowed, RatecardError
 from service.http.context import context_of
 from service.http.responses import no_store, root_of
 from service.schema.discovery import PREFIXES, DiscoveryError
-from service.schema.status import ArdError, ErrorBody, ErrorEnvelope
+from service.schema.status import ErrorBody, ErrorEnvelope
 
 GET_METHODS = "GET, HEAD, OPTIONS"
 POST_METHODS = "POST, OPTIONS"
 DISCOVERY = tuple(f"{prefix or '/discovery'}/" for prefix in PREFIXES)
-ARD = "/ard/"
+ARD = ("/ard/", "/.well-known/ard.json")
 ERROR_TYPES = {404: "not_found", 500: "internal_server_error", 503: "service_unavailable"}
 """Types of errors of the hosted discovery API by status; 400 and 405 are `invalid_request`."""
 
@@ -59,9 +59,9 @@ def _discovery_error(error: RatecardError, message: str) -> DiscoveryError:
     )
 
 
-def _ard_error(error: RatecardError, message: str) -> ArdError:
+def _ard_error(error: RatecardError, message: str) -> dict[str, str]:
     code = "INVALID_ARGUMENT" if error.status < 500 else "INTERNAL_ERROR"
-    return ArdError("NOT_FOUND" if error.status == 404 else code, message)
+    return {"errorCode": "NOT_FOUND" if error.status == 404 else code, "message": message}
 
 
 def path_not_found() -> RatecardError:

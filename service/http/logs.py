@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import time
@@ -9,7 +10,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from logging.handlers import QueueHandler, QueueListener
 from queue import Full, Queue
-from urllib.parse import quote, urlencode
+from urllib.parse import quote
 
 import msgspec
 from starlette.requests import Request
@@ -21,6 +22,8 @@ from service.schema.values import format_timestamp
 MAX_QUEUED = 10_000  # lines
 FLUSH_TIMEOUT = 1.0  # seconds
 STDOUT, STDERR = 1, 2
+QUERY = "ratecard.query"
+"""Scope key of the words of a search that has a body."""
 
 
 class LineHandler(QueueHandler):
@@ -69,11 +72,10 @@ class _LineListener(QueueListener):
                 line = line[os.write(self._descriptor, line) :]
 
 
-def log_search(request: Request | None, **parameters: str | None) -> None:
-    """Have the access log show the search of a body as that of a query string."""
-    if request is not None:  # as MCP over standard input has none
-        given = {name: text for name, text in parameters.items() if text}
-        request.scope["query_string"] = urlencode(given, errors="replace").encode()
+def log_query(request: Request | None, query: str, cursor: str | None) -> None:
+    """Have the access log show the words of a body, unless a cursor asks for a later page."""
+    if request is not None and not cursor:  # MCP over standard input has no request
+        request.scope[QUERY] = query
 
 
 def access_record(
@@ -100,4 +102,6 @@ def access_record(
         "ms": round(seconds * 1000, 3),
         "snapshot": writer.snapshot_id.decode(),
     }
+    if QUERY in scope:
+        entry["query"] = msgspec.Raw(json.dumps(scope[QUERY].replace("\x7f", " ")).encode())
     return logging.makeLogRecord({"msg": msgspec.json.encode(entry).decode()})

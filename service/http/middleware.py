@@ -100,7 +100,8 @@ class RequestMiddleware:
             root = scope.get("root_path", "")
             key = snapshot_id, scope["path"], scope["query_string"], coding, root
             cache = self._cache_since(swaps)
-            response = cache.get(key) if scope["method"] in CACHEABLE_METHODS else None
+            is_cacheable = scope["method"] in CACHEABLE_METHODS
+            response = cache.get(key) if is_cacheable else None
             if response is None:
                 await self._call_application(scope, receive, writer, request_id)
                 if RESPONSE not in scope:  # the application sent its own
@@ -110,7 +111,8 @@ class RequestMiddleware:
             else:
                 lookup = "hit"
             status, own_headers, body = 200, response.headers, response.body
-            if (known := fields.get(b"if-none-match")) and is_known(known, response.etag):
+            known = fields.get(b"if-none-match")
+            if known and is_cacheable and is_known(known, response.etag):
                 status, own_headers, body = 304, response.not_modified, b""
             writer.route, writer.status, writer.size = response.route, status, len(body)
             scope[SNAPSHOT] = None  # a client that does not read must not keep it mapped

@@ -188,7 +188,6 @@ class McpMount:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a message; raises RatecardError before anything is sent."""
-        scope["query_string"] = b""  # of which the access log has the words of searches
         request = Request(scope)
         snapshot_of(request)
         context_of(request).load_shedder.check()

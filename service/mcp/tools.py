@@ -19,7 +19,7 @@ from service.conditions import EndpointFilters
 from service.engines.engine import Answer
 from service.errors import InvalidParameter
 from service.http.context import snapshot_of
-from service.http.logs import log_search
+from service.http.logs import log_query
 from service.mcp.rows import (
     MAX_NAME,
     EndpointRow,
@@ -118,7 +118,7 @@ async def search_endpoints(
     prefix = cursor_prefix(snapshot.id, (query, filters))
     start = parse_cursor(cursor or None, prefix)
     hits = await snapshot.find_endpoints(query, limit, start, filters)
-    log_search(call.request_context.request, q=query, cursor=cursor)
+    log_query(call.request_context.request, query, cursor)
     stop = start + len(hits.ordinals)
     page = EndpointPage(
         total=hits.total,
@@ -143,7 +143,7 @@ async def search_services(
     start = parse_cursor(cursor or None, prefix)
     search = ServiceSelection(q=query, limit=limit, offset=start, category=_given(category))
     hits = await find(snapshot, search)
-    log_search(call.request_context.request, q=query, cursor=cursor)
+    log_query(call.request_context.request, query, cursor)
     stop = start + len(hits.ordinals)
     page = ServicePage(
         total=hits.total,

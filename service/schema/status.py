@@ -23,13 +23,6 @@ class ErrorEnvelope(Struct):
     error: ErrorBody
 
 
-class ArdError(Struct, rename="camel"):
-    """The shape of every error below `/ard`."""
-
-    error_code: str
-    message: str
-
-
 class Health(Struct):
     """The process is up."""
 

@@ -138,7 +138,8 @@ def test_ard_answers_below_the_prefix(prefixed: Proxied) -> None:
     response = client.post("/api/ard/search", json=body)
     results = response.json()["results"]
     entry = one.log_entry(response)
-    assert (entry["route"], entry["target"]) == ("/ard/search", "/api/ard/search?q=one")
+    assert (entry["route"], entry["target"]) == ("/ard/search", "/api/ard/search")
+    assert entry["query"] == "one"
     assert len(results) == len(SPECIAL_IDS) + 1
     for result in results:
         assert httpx.URL(result["source"]).path == "/api/ard"

@@ -10,7 +10,6 @@ import msgspec
 from msgspec import Struct
 from starlette.requests import Request
 
-from service.api.ard import ArdEntry, ArdPage, SearchArd
 from service.api.discovery import (
     ListDiscoveryMerchant,
     ListDiscoveryResources,
@@ -46,7 +45,7 @@ from service.schema.ecosystem import OverviewEnvelope, StatsEnvelope, Transactio
 from service.schema.listings import ListingPage, ListingReport
 from service.schema.records import Service
 from service.schema.responses import EndpointList, ServiceDocument, ServiceEnvelope, ServiceList
-from service.schema.status import ArdError, ErrorEnvelope, Health, Readiness, SnapshotEnvelope
+from service.schema.status import ErrorEnvelope, Health, Readiness, SnapshotEnvelope
 from service.schema.values import ID_PATTERN, Json
 from service.snapshot import Snapshot
 
@@ -58,7 +57,6 @@ class Path(NamedTuple):
     """The result of a path for the parameters of a kind, or another result.
 
     name, summary: those of the kind, unless given
-    body: what is sent by POST
     """
 
     result: type[Struct]
@@ -66,7 +64,6 @@ class Path(NamedTuple):
     name: str = ""
     summary: str = ""
     other: type[Struct] | None = None
-    body: type[Struct] | None = None
 
     @property
     def results(self) -> list[type[Struct]]:
@@ -74,7 +71,7 @@ class Path(NamedTuple):
         return [self.result] if self.other is None else [self.result, self.other]
 
 
-DISCOVERY, ARD = "Discovery", "ARD"
+DISCOVERY = "Discovery"
 SEARCH = Path(ServiceList, SearchServices)
 DEMAND = Path(DemandEnvelope, Operation, "getServiceDemand", "Describe the payments for a service")
 DESCRIPTION = Path(
@@ -110,10 +107,6 @@ PATHS: dict[str, dict[str, Path]] = {
         "/discovery/search": Path(FoundResources, SearchDiscoveryResources),
         "/discovery/merchant": Path(MerchantResources, ListDiscoveryMerchant),
     },
-    ARD: {
-        "/ard/search": Path(ArdPage, Operation, "searchArd", "Search ARD entries", body=SearchArd),
-        "/ard/agents/{identifier}": Path(ArdEntry, Operation, "getArdEntry", "Fetch an ARD entry"),
-    },
     "State": {
         "/healthz": Path(Health, Operation, "getHealth", "Whether the process is up"),
         "/readyz": Path(Readiness, Operation, "getReadiness", "The snapshot being served"),
@@ -138,11 +131,6 @@ HEADERS = {
     "Retry-After": "Seconds to wait.",
     "Allow": "The methods that the path answers.",
 }
-ERROR_BODIES: dict[str, type[Struct]] = {
-    "": ErrorEnvelope,
-    DISCOVERY: DiscoveryError,
-    ARD: ArdError,
-}
 COMMON_HEADERS = ("Ratecard-Snapshot", "X-Request-Id", "Cache-Control")
 CACHEABLE_HEADERS = (*COMMON_HEADERS, "ETag", "Vary")
 TEXT = {"type": "string"}
@@ -159,14 +147,6 @@ ID: Json = {
     "description": "The id of a service.",
     "required": True,
     "schema": {"type": "string", "pattern": ID_PATTERN},
-}
-
-IDENTIFIER: Json = {
-    "name": "identifier",
-    "in": "path",
-    "description": "The URN of an entry.",
-    "required": True,
-    "schema": TEXT,
 }
 _service = msgspec.json.Decoder(Service)
 
@@ -191,15 +171,13 @@ async def find_examples(snapshot: Snapshot) -> tuple[str, str | None]:
 def document(root_path: str, query: str = QUERY, service_id: str | None = None) -> bytes:
     """Return the document as JSON, for an application that is mounted at `root_path`."""
     examples = {"q": query, "query": query, "id": service_id}
-    documented = [path for paths in PATHS.values() for path in paths.values()]
-    kinds = [each for path in documented for each in (*path.results, path.body) if each]
+    results = [each for paths in PATHS.values() for path in paths.values() for each in path.results]
     _, schemas = msgspec.json.schema_components(
-        [*kinds, DiscoveryError, ErrorEnvelope, ArdError],
-        ref_template="#/components/schemas/{name}",
+        [*results, DiscoveryError, ErrorEnvelope], ref_template="#/components/schemas/{name}"
     )
     responses = {
         prefix + error.__name__: _error_response(error, body)
-        for prefix, body in ERROR_BODIES.items()
+        for prefix, body in (("", ErrorEnvelope), (DISCOVERY, DiscoveryError))
         for error in ERRORS
     }
     responses["NotModified"] = {
@@ -220,7 +198,7 @@ def document(root_path: str, query: str = QUERY, service_id: str | None = None) 
             "servers": [{"url": quote(root_path.rstrip("/"), errors="replace") or "/"}],
             "tags": [{"name": tag} for tag in PATHS],
             "paths": {
-                path: {"post" if answer.body else "get": _operation(tag, answer, examples, path)}
+                path: {"get": _operation(tag, answer, examples, path)}
                 for tag, paths in PATHS.items()
                 for path, answer in paths.items()
             },
@@ -272,31 +250,27 @@ def _operation(tag: str, answer: Path, examples: Mapping[str, str | None], path:
     name, kind = answer.name or answer.kind.__name__, answer.kind
     errors: list[type[RatecardError]] = [MethodNotAllowed, RatecardError]
     parameters = describe(kind, examples)
-    if kind is not Operation or tag == ARD:
+    if kind is not Operation:
         errors.append(InvalidParameter)
-    if "{identifier}" in path:
-        parameters.append(IDENTIFIER)
-    if "{id}" in path or "{identifier}" in path or kind is FindAlternatives:
+    if "{id}" in path or kind is FindAlternatives:
         errors.append(ServiceNotFound)
     if "{id}" in path:
         parameters.append(ID | ({"example": examples["id"]} if examples["id"] else {}))
     if answer.result is not Health:
         errors.append(SnapshotUnavailable)
-    prefix = tag if tag in ERROR_BODIES else ""
+    prefix = DISCOVERY if tag == DISCOVERY else ""
     headers: tuple[str, ...] = COMMON_HEADERS
     responses = {error.status: prefix + error.__name__ for error in errors}
-    if tag != "State" and not answer.body:
+    if tag != "State":
         responses[304], headers = "NotModified", CACHEABLE_HEADERS
         parameters.append(IF_NONE_MATCH)
     if kind is SearchServices:
         headers += ("Ratecard-Similar", "Ratecard-Fit")
-    sent = {"content": {JSON: {"schema": _one_of([answer.body])}}} if answer.body else None
     return {
         "operationId": name[0].lower() + name[1:],
         "tags": [tag],
         "summary": answer.summary or (kind.__doc__ or "").rstrip("."),
         "parameters": parameters,
-        **({"requestBody": sent | {"required": True}} if sent else {}),
         "responses": {
             "200": {
                 "description": (answer.result.__doc__ or "").strip(),

@@ -32,15 +32,18 @@ PATHS = [
     ("/v1/search/endpoints", "/api/v1/search/endpoints?q={}"),
     ("/discovery/search", "/discovery/search?query={}&q=other"),
     ("/v2/x402/discovery/search", "/v2/x402/discovery/search?query={}"),
-    ("/ard/search", "/ard/search?q={}"),
-    ("/mcp", "/mcp?q={}"),
+    ("/ard/search", "/ard/search"),
+    ("/mcp", "/mcp"),
 ]
+"""Routes of searches with their targets; the last two have bodies."""
 
 
 def entry(query: str = NONSENSE, client: str = "192.0.2.1", number: int = 0, **fields: Any) -> Json:
     """Return a line of the access log."""
     route, target = PATHS[number % len(PATHS)]
     known: Json = {"client": client, "method": "GET", "target": target.format(quote(query))}
+    if "{}" not in target:
+        known |= {"method": "POST", "query": query}
     known |= {"time": "2026-11-28T00:00:00.000Z", "id": "a-1", "bytes": 9, "ms": 0.1}
     return known | {"route": route, "status": 200, "snapshot": "x"} | fields
 
@@ -157,6 +160,15 @@ def captured(artifacts: Path, *arguments: str) -> tuple[str, int]:
     return buffer.buffer.getvalue().decode(), status
 
 
+def test_a_query_is_asked_again_as_clients_spelt_it(
+    sample: Path, log: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Identifiers are cut at capitals, which the query of the answer does not have."""
+    lines = entries("weatherForecast", 10) + entries("WeatherForecast", 2)
+    assert run(sample, write(log, lines + entries("quantumZebra Grooming", 10))) == 0
+    assert json.loads(capsys.readouterr().out)["query"] == "quantumzebra grooming"
+
+
 def test_only_answered_first_pages_count(
     sample: Path, log: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -165,13 +177,15 @@ def test_only_answered_first_pages_count(
         entry(NONSENSE, "192.0.2.3", status=503),
         entry(NONSENSE, "192.0.2.3", route="/services/{id}"),
         entry(NONSENSE, "192.0.2.3", route="none"),
+        entry(NONSENSE, "192.0.2.3", method="HEAD"),
         *(
             entry("", "192.0.2.3", n, target=f"{target.format(quote(NONSENSE))}&{page}")
             for n, (_, target) in enumerate(PATHS)
             for page in ["offset=24" if n in (0, 1, 3, 4) else "cursor=abc"]
-            if n not in (2, 7)
+            if n not in (2, 7, 8)
         ),
-        entry("", "192.0.2.3", 7, target=f"/ard/search?{urlencode({'q': NONSENSE})}&pageToken=a"),
+        entry("", "192.0.2.3", 7),
+        entry("", "192.0.2.3", 8, target=f"/mcp?{urlencode({'q': NONSENSE})}"),
         entry("  ", "192.0.2.3"),
     ]
     path = write(log, kept + others)

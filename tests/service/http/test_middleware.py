@@ -271,7 +271,7 @@ def test_searches_and_filtered_lists_are_shed_and_plain_lists_are_not(sample: Pa
         assert client.get(expensive[0]).status_code == 503  # any lag exceeds the limit
         for path in cheap:
             assert client.get(path).status_code == 200
-        assert client.post("/ard/search", json={}).status_code == 503
+        assert client.post("/ard/search", json={"query": {"text": "tide"}}).status_code == 503
         for path in expensive:
             response = client.get(path)
             assert (response.status_code, response.headers["retry-after"]) == (503, "1")

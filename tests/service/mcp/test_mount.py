@@ -276,8 +276,8 @@ def test_calls_are_counted_and_logged_by_route(sample: Path) -> None:
             assert f"ratecard_request_seconds_count{labels} 1.0" in metrics
         eventually(lambda: len(server.requests) >= 3)
         entry = json.loads(server.requests[0])
-        own = entry["method"], entry["target"], entry["route"]
-        assert own == ("POST", "/mcp?q=tide", "/mcp")
+        own = entry["method"], entry["target"], entry["route"], entry["query"]
+        assert own == ("POST", "/mcp", "/mcp", "tide")
         assert entry["status"] == 200
         assert entry["snapshot"] == current(sample)
         assert "evil" not in server.log
