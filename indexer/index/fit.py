@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 
+from service.schema.values import NULL
 from service.search.ranking import Ranking
 from service.snapshot.snapshot import Snapshot
 
@@ -13,14 +14,7 @@ QUANTILE = 0.3
 LEAST_THRESHOLD = 0.1
 NEAR_DUPLICATE = 0.9  # cosine
 
-
-class _Described(msgspec.Struct):
-    """The text of a document."""
-
-    description: str | None = ""
-
-
-_described = msgspec.json.Decoder(_Described)
+_members = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 def learn_threshold(snapshot: Snapshot) -> float | None:
@@ -36,7 +30,8 @@ def learn_threshold(snapshot: Snapshot) -> float | None:
             text = snapshot.endpoints.text(document)
         else:
             text = snapshot.summaries.text(snapshot.endpoints.service_of(document))
-        words = (_described.decode(text).description or "").split(maxsplit=MOST_WORDS)
+        description = msgspec.json.decode(_members.decode(text).get("description", NULL))
+        words = (description or "").split(maxsplit=MOST_WORDS)
         if len(words) >= LEAST_WORDS:
             fits += _ask(snapshot, " ".join(words[:MOST_WORDS]), document)
     if len(fits) < LEAST_QUESTIONS:

@@ -165,16 +165,17 @@ class EmbeddedEngine:
     ) -> Answer:
         """Return what `search_resources` does, in this thread."""
         filters, query = search.filters, query or self.parser.parse(search.query)
+        mask = self._resources.documents(filters)
         ranking = Ranking(
             self.index,
             query,
-            self._resources.documents(filters),
+            mask,
             by_group=False,
             match_all=filters.match == "all",
             is_filled=not filters.has_conditions,
         )
         total, documents, similar = ranking.page(search.limit, search.offset)
-        fit = self.fit_of(search, query, ranking.score())
+        fit = self.fit_of(search, query, ranking.score()) if mask.any() else None
         page = self._resources.of_documents(documents).tolist()
         return Answer(total, page, total, similar, fit=fit)
 

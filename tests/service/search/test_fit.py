@@ -80,12 +80,14 @@ def test_the_first_row_of_an_example_is_what_it_asks_for(
 def test_a_query_for_something_that_is_not_there_is_warned_of(
     snapshot: Snapshot, query: str
 ) -> None:
-    answers = (
-        snapshot.search(query),
-        snapshot.search_endpoints(query),
-        snapshot.embedded.rank_resources(Search(query, ResourceFilters())),
-    )
-    assert [each.warning for each in answers] == [NOTHING_FITS] * 3
+    answers = snapshot.search(query), snapshot.search_endpoints(query)
+    assert [each.warning for each in answers] == [NOTHING_FITS] * 2
+
+
+def test_no_query_is_to_blame_where_no_resources_are_listed(snapshot: Snapshot) -> None:
+    assert not len(snapshot.resources)
+    answer = snapshot.embedded.rank_resources(Search(MISSING[0], ResourceFilters()))
+    assert (answer.total, answer.fit) == (0, None)
 
 
 def test_only_the_first_page_of_a_ranking_by_relevance_has_a_fit(snapshot: Snapshot) -> None:
