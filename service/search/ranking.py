@@ -100,7 +100,7 @@ class Ranking:
         self._unmatched: int | None = None if len(self._names) else 0
         self._near: tuple[Integers, int] | None = None
         self._keys, self._reranked = NO_ORDINALS, 0
-        self._similarity = 0.0, 0
+        self._withheld = 0.0  # of the similarity of the first row, where the query is specific
 
     def page(self, limit: int, offset: int = 0) -> Ranked:
         """Return one page of the best documents of all units, and the exact counts of units."""
@@ -124,12 +124,11 @@ class Ranking:
             return self._index.score(self._query, self._exact.item(0))
         if not len(self._keys):
             return None
-        # The sort key has the sum, what similarity added to it, and the penalty of the service.
-        key, lexical, (cosine, added) = self._keys.item(0), 0, self._similarity
+        # The sort key has the score, less the penalty of the service.
+        key, score = self._keys.item(0), self._withheld
         if self._groups is not None:
-            lexical = self._groups.penalties.item(self._groups.of_document.item(key & 0xFFFFFFFF))
-        lexical -= (key >> 32) + added
-        return lexical / self._config.impact_scale + self._config.similarity_weight * cosine
+            score += self._groups.penalties.item(self._groups.of_document.item(key & 0xFFFFFFFF))
+        return (score - (key >> 32)) / self._config.impact_scale
 
     def similar_rows(self, documents: Integers) -> list[int]:
         """Return the positions of similar rows among documents of the ranking after a page."""
@@ -274,12 +273,14 @@ class Ranking:
         best = np.concatenate((best, near)) if len(near) else best.copy()
         cosines, added = self._similarities(vectors, best & ORDINAL_MASK)
         best -= added << SUM_BITS
-        if len(best):
-            first = best.argmin()
-            self._similarity = cosines.item(first), added.item(first)
+        withheld = self._config.similarity_weight * self._config.impact_scale
+        withheld -= self._query.similarity_weight
+        if withheld and len(best):
+            self._withheld = withheld * cosines.item(best.argmin())
         best.sort()
         if len(near):
             best = best[is_among_first(self._units_of(best & ORDINAL_MASK), 1)]
+        if len(near) and len(rest):
             rest = rest[~self._are_of(rest & ORDINAL_MASK, near & ORDINAL_MASK)]
         self._reranked = len(best)
         return np.concatenate((best, rest)) if len(rest) else best
