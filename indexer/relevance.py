@@ -88,20 +88,6 @@ class Judgement(Struct):
     wanted: dict[str, float]
 
 
-class WarningFigures(Struct):
-    """How well the fit of the first row tells answerable from unanswerable queries.
-
-    false_warnings: share of the answerable queries whose first row is right that are warned of
-    warned: share of the unanswerable queries that are warned of
-    """
-
-    answerable: int
-    unanswerable: int
-    auroc: float
-    false_warnings: float = field(name="falseWarnings")
-    warned: float
-
-
 _document = msgspec.json.Decoder(CorpusDocument)
 _query = msgspec.json.Decoder(JudgedQuery)
 
@@ -128,35 +114,38 @@ def evaluate(
 
 def evaluate_warnings(
     corpus: str, queries: str, ranking: RankingOptions = STATIC_RANKING
-) -> WarningFigures:
+) -> dict[str, float]:
     """Judge the warnings of snapshots that lack half of a corpus: each half of two random splits.
 
     A query is answerable if all its relevant documents are there, and unanswerable if none is;
     others are left out. Raises SourceError as `evaluate` does, and where a kind has no query.
     """
-    documents, right = _read_corpus(corpus), list[bool]()
-    answerable, unanswerable = list[float](), list[float]()
-    rng = np.random.default_rng(0)
-    splits = [np.array_split(rng.permutation(len(documents)), 2) for _ in range(SPLITS)]
+    documents, rng = _read_corpus(corpus), np.random.default_rng(0)
+    rows = list[tuple[bool, bool, float]]()
+    splits = (np.array_split(rng.permutation(len(documents)), 2) for _ in range(SPLITS))
     for half in chain.from_iterable(splits):
         kept = [documents[n] for n in np.sort(half).tolist()]
         ids = {each.id for each in kept}
         for judged, returned, fit in _search(kept, queries, ranking):
-            told = 1.0 if fit is None else fit  # without a fit there is no warning
-            if judged.relevant.keys() <= ids:
-                answerable.append(told)
-                right.append(bool(returned) and returned[0] in judged.relevant)
-            elif judged.relevant.keys().isdisjoint(ids):
-                unanswerable.append(told)
-    if not any(right) or not unanswerable:
+            there = ids & judged.relevant.keys()
+            if len(there) in (0, len(judged.relevant)):
+                is_right = not there.isdisjoint(returned[:1])
+                rows.append((bool(there), is_right, 1.0 if fit is None else fit))
+    answerable, right, fits = np.array(rows, np.float64).reshape(-1, 3).T
+    high, low, right = fits[answerable == 1], fits[answerable == 0], fits[right == 1]
+    if not len(right) or not len(low):
         raise SourceError(
             f"{queries}: half of {corpus} answers no query rightly, or lacks the answer to none; "
             "give more of both"
         )
-    high, low = np.array(answerable), np.array(unanswerable)
     auroc = (high[:, np.newaxis] > low).mean() + (high[:, np.newaxis] == low).mean() / 2
-    false = float((high[np.array(right)] < 1).mean())
-    return WarningFigures(len(high), len(low), float(auroc), false, float((low < 1).mean()))
+    return {
+        "answerable": len(high),
+        "unanswerable": len(low),
+        "auroc": float(auroc),
+        "falseWarnings": float((right < 1).mean()),
+        "warned": float((low < 1).mean()),
+    }
 
 
 def discounted_gain(grades: list[float]) -> float:

@@ -13,18 +13,10 @@ from msgspec import Meta, Struct
 from indexer.cli.options import Command, add_flags, add_ranking_options, given, parse_ranking
 from indexer.cli.terminal import answer
 from indexer.errors import Misuse
-from indexer.relevance import (
-    NDCG_DEPTH,
-    Judgement,
-    WarningFigures,
-    evaluate,
-    evaluate_warnings,
-    interval,
-)
+from indexer.relevance import NDCG_DEPTH, Judgement, evaluate, evaluate_warnings, interval
 from indexer.text import shorten
 
 HEADER = "queries   nDCG@10   95 % of resamples   recall@24"
-WARNINGS_HEADER = "answerable   unanswerable    AUROC   false warnings   warned"
 MAX_CHANGES = 5
 
 
@@ -75,9 +67,9 @@ def run(options: argparse.Namespace) -> int:
         if options.compare or bounds.worst:
             raise Misuse("--unanswerable goes with neither --compare nor --worst; leave them out")
         warnings = evaluate_warnings(options.corpus, options.queries, rankings[0])
-        return answer(
-            msgspec.json.encode(warnings) if options.json else _describe_warnings(warnings)
-        )
+        row = (f"{value:{len(name)}.4g}" for name, value in warnings.items())
+        text = "\n".join(map("   ".join, (warnings, row)))
+        return answer(msgspec.json.encode(warnings) if options.json else text)
     if options.compare:
         rankings.append(parse_ranking(options, options.compare))
     runs = [evaluate(options.corpus, options.queries, ranking) for ranking in rankings]
@@ -154,12 +146,6 @@ def _describe_run(figures: dict[str, Any]) -> str:
     low, high = figures["interval"]
     ndcg, recall = figures["ndcg@10"], figures["recall@24"]
     return f"{figures['queries']:7}   {ndcg:7.4f}   {low:.4f} to {high:.4f}   {recall:9.4f}"
-
-
-def _describe_warnings(figures: WarningFigures) -> str:
-    shares = f"{figures.false_warnings:14.1%}   {figures.warned:6.1%}"
-    counts = f"{figures.answerable:10}   {figures.unanswerable:12}"
-    return f"{WARNINGS_HEADER}\n{counts}   {figures.auroc:6.4f}   {shares}"
 
 
 def _describe_comparison(comparison: RankingComparison) -> Iterable[str]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from indexer.cli.options import command_line
 from indexer.cli.terminal import UNBOUNDED, answer_drawn, draw_text
 from indexer.text import count_of, shorten
+from service.engines.engine import Answer
 from service.schema.responses import EndpointList, Explanation, ServiceList
 
 if TYPE_CHECKING:  # rich is an optional dependency, which scripts do without
@@ -34,16 +35,15 @@ def answer_page(
     rows: Sequence[Row],
     page: ServiceList | EndpointList,
     total: int,
+    hits: Answer,
     options: argparse.Namespace,
     *,
     note: str = "",
     hint: str = "",
-    warning: str | None = None,
 ) -> int:
     """Print a page of results, how many there are, and the next command; returns the exit status.
 
     `note` follows the total of results on all pages, and `hint` is for a search without any.
-    `warning` says that none fits.
     """
     if not total:
         query = f" for {shorten(' '.join(options.words))!r}" if options.words else ""
@@ -52,11 +52,10 @@ def answer_page(
         summary = [f"there are {count_of(total, noun)}, and --offset skips them all"]
     else:
         summary = [
-            _describe_page(noun, page.offset, len(rows), total, note),
+            _describe_page(noun, page.offset, len(rows), total, note + hits.note),
             f"details: {command_line(options, 'show', rows[0].get('service') or rows[0]['id'])}",
         ]
-
-    summary += [warning] if warning else []
+    summary += [hits.warning] if hits.warning else []
 
     def draw(console: Console) -> None:
         if rows:

@@ -23,7 +23,6 @@ from service.api.endpoints import (
 from service.api.query_string import Operation, parse
 from service.api.services import ListServices, SearchServices, ServiceSelection, find, list_body
 from service.conditions import Sort
-from service.engines.engine import Answer
 from service.errors import InvalidParameter
 from service.networks import network_label
 from service.prices import endpoint_price, is_ceiling, offer_pricing, service_price
@@ -96,16 +95,7 @@ def run(options: argparse.Namespace) -> int:
     page = _services.decode(body)
     hint = "" if page.total else _suggest(snapshot, request, options)
     rows = [*map(_service_row, page.services)]
-    return answer_page(
-        "service",
-        rows,
-        page,
-        page.total,
-        options,
-        note=_note(hits),
-        hint=hint,
-        warning=hits.warning,
-    )
+    return answer_page("service", rows, page, page.total, hits, options, hint=hint)
 
 
 def _search_endpoints(
@@ -120,18 +110,9 @@ def _search_endpoints(
     prices = map(snapshot.endpoints.price_of, hits.ordinals, hits.offers)
     is_cut = page.listed < page.total
     note = f" (at most 3 of a service; {page.total:,} in all)" if is_cut else ""
-    note += _note(hits)
     hint = f"try other words, or list the services: {command_line(options, 'search')}"
     rows = [*map(_endpoint_row, page.endpoints, prices)]
-    return answer_page(
-        "endpoint", rows, page, page.listed, options, note=note, hint=hint, warning=hits.warning
-    )
-
-
-def _note(hits: Answer) -> str:
-    """Return what follows a total: how many are matches and similar, and the fit of the first."""
-    counts = f": {hits.matches:,} matches, {hits.similar:,} similar" if hits.similar else ""
-    return counts if hits.fit is None else f"{counts}; fit {hits.fit}"
+    return answer_page("endpoint", rows, page, page.listed, hits, options, note=note, hint=hint)
 
 
 def _endpoint_row(endpoint: FoundEndpoint, price: tuple[float, str] | None) -> Row:

@@ -1,89 +1,53 @@
-"""Learning the threshold of fits: what a catalogue answers when it lacks the right listing.
-
-Documents are asked for by the first words of their own descriptions. The first answer of another
-service that is no near-duplicate stands for the worst that still helps. Shorter questions, which
-reach less, tell how the threshold grows with the words of a query.
-"""
+"""Learning the threshold of fits: what a catalogue answers when it lacks the right listing."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from statistics import fmean
-from typing import NamedTuple
-
 import msgspec
 import numpy as np
-from msgspec import Struct
 
-from service.search.fit import FitThreshold
+from service.schema.values import NULL
 from service.search.ranking import Ranking
 from service.snapshot.snapshot import Snapshot
 
-DOCUMENTS, LEAST_QUESTIONS = 150, 20
-SHORT, LONG = 3, 9  # words of a question
+DOCUMENTS, LEAST_QUESTIONS, LEAST_WORDS, MOST_WORDS = 150, 20, 3, 7
 QUANTILE = 0.3
-LEAST_FIT = 0.1
+LEAST_THRESHOLD = 0.1
 NEAR_DUPLICATE = 0.9  # cosine
 
-
-class _Described(Struct):
-    """The text of a document."""
-
-    description: str | None = ""
+_members = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
-class _Answered(NamedTuple):
-    """The words of a question, and the fit of the first row that is not left out."""
+def learn_threshold(snapshot: Snapshot) -> float | None:
+    """Return the threshold of a snapshot, None where too few of its documents can be asked for.
 
-    words: int
-    fit: float
-
-
-_described = msgspec.json.Decoder(_Described)
-
-
-def learn_threshold(snapshot: Snapshot) -> FitThreshold | None:
-    """Return the threshold of a snapshot, None where too few of its documents can be asked for."""
-    asked, points = [*_questions(snapshot)], []
-    for count in (SHORT, LONG):
-        answers = [answer for words, own in asked if (answer := _ask(snapshot, words[:count], own))]
-        if len(answers) < LEAST_QUESTIONS:
-            return None
-        fit = float(np.quantile([each.fit for each in answers], QUANTILE))
-        points.append((fmean(each.words for each in answers) ** -0.5, fit))
-    (few, low), (many, high) = points
-    if high < LEAST_FIT:
-        return None
-    drop = max(high - low, 0.0) / (few - many) if few > many else 0.0
-    return FitThreshold(round(high + drop * many, 3), round(drop, 3), round(high / 2, 3))
-
-
-def _questions(snapshot: Snapshot) -> Iterator[tuple[list[str], int]]:
-    """Yield the first words of documents at even distances, and the documents."""
-    header = snapshot.embedded.parser.header
+    Documents at even distances are asked for by the first words of their descriptions. The first
+    answer of another service that is no near-duplicate stands for the worst that still helps.
+    """
+    header, fits = snapshot.embedded.parser.header, list[float]()
     count = min(DOCUMENTS, header.documents)
-    for document in (np.arange(count) * header.documents // max(count, 1)).tolist():
+    for document in (number * header.documents // count for number in range(count)):
         if document < header.endpoints:
             text = snapshot.endpoints.text(document)
         else:
             text = snapshot.summaries.text(snapshot.endpoints.service_of(document))
-        words = (_described.decode(text).description or "").split(maxsplit=LONG)[:LONG]
-        if len(words) >= SHORT:
-            yield words, document
-
-
-def _ask(snapshot: Snapshot, words: list[str], document: int) -> _Answered | None:
-    """Return how well the rest of the catalogue answers; None for words that ask for nothing."""
-    index, service_of = snapshot.embedded.index, snapshot.endpoints.service_of
-    query, vectors = snapshot.embedded.parser.parse(" ".join(words)), index.vectors
-    if not query.words or (query.vector is None and vectors is not None):
+        description = msgspec.json.decode(_members.decode(text).get("description", NULL))
+        words = (description or "").split(maxsplit=MOST_WORDS)
+        if len(words) >= LEAST_WORDS:
+            fits += _ask(snapshot, " ".join(words[:MOST_WORDS]), document)
+    if len(fits) < LEAST_QUESTIONS:
         return None
+    return max(round(float(np.quantile(fits, QUANTILE)), 3), LEAST_THRESHOLD)
+
+
+def _ask(snapshot: Snapshot, words: str, document: int) -> list[float]:
+    """Return how well the rest of the catalogue answers; nothing if the words ask for nothing."""
+    index, service_of = snapshot.embedded.index, snapshot.endpoints.groups.of_document
+    query, vectors = snapshot.embedded.parser.parse(words), index.vectors
+    if not query.expansions or (query.vector is None and vectors is not None):
+        return []
     page = Ranking(index, query, by_group=True, is_filled=True).page(index.config.filled_up_to)
-    is_other = np.ones(len(page.documents), np.bool_)
+    is_other = service_of.take(page.documents) != service_of[document]
     if vectors is not None and (vector := vectors.of_document(document)):
-        is_other = vectors.similarities(vector, page.documents) < NEAR_DUPLICATE
-    own = service_of(document)
-    for each in page.documents[is_other].tolist():
-        if service_of(each) != own:
-            return _Answered(query.words, index.fit(query, each))
-    return _Answered(query.words, 0.0)
+        is_other &= vectors.similarities(vector, page.documents) < NEAR_DUPLICATE
+    best = page.documents[is_other][:1].tolist()
+    return [index.score(query, each) / query.reach for each in best] or [0.0]

@@ -24,7 +24,6 @@ from service.http.context import snapshot_of
 from service.http.responses import Cacheable
 from service.schema.discovery import PREFIXES
 from service.schema.values import NonEmpty
-from service.search.fit import warning_of
 from service.snapshot.cursors import cursor_prefix, parse_cursor
 from service.snapshot.resources import ResourcePage
 
@@ -85,7 +84,7 @@ async def search_resources(request: Request, search: SearchDiscoveryResources) -
     page = await snapshot.find_resources(search.query, search.limit, start, search)
     stop = start + page.count
     is_partial = stop < page.total
-    facts = {"similar": page.similar, "fit": page.fit, "warning": warning_of(page.fit)}
+    facts = {name: each for name, each in page.facts.items() if each is not None}
     body = splice(
         {
             "x402Version": 2,
@@ -97,9 +96,7 @@ async def search_resources(request: Request, search: SearchDiscoveryResources) -
             },
             "total": page.total,
             "unappliedFilters": _unapplied(request, SearchDiscoveryResources),
-            "ratecard": {name: each for name, each in facts.items() if each is not None}
-            if page.similar or page.fit is not None
-            else None,
+            "ratecard": facts if page.facts.get("similar") or "fit" in facts else None,
         }
     )
     return Cacheable(body)

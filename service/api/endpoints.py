@@ -95,9 +95,7 @@ def endpoint_list_body(snapshot: Snapshot, search: EndpointSelection, hits: Endp
         page
         | {
             "listed": hits.listed,
-            "similar": hits.similar,
-            "fit": hits.fit,
-            "warning": hits.warning,
+            **hits.facts,
             "facets": hits.facets,
             "explanations": hits.explanations and hits.explanations[: page["limit"]],
         }

@@ -17,8 +17,7 @@ from service.snapshot.data import Hits
 
 MAX_SHOWN_ID = 256
 SIMILAR, FIT = "Ratecard-Similar", "Ratecard-Fit"
-"""Headers: the count of the similar services in a `total`, and how well the first service fits. The
-envelope has four members."""
+"""Headers of a page of services, whose envelope has four members."""
 
 
 class ServiceSelection(Filters, Operation, frozen=True, kw_only=True):
@@ -102,16 +101,13 @@ def list_body(snapshot: Snapshot, listing: ServiceSelection, hits: Hits) -> byte
         if listing.endpoints == "all"
         else [*map(snapshot.summaries.pieces, hits.ordinals)]
     )
-    has_additions = bool(listing.facets or listing.explain)
     return splice(
         {
             "services": StoredList(texts),
             "total": hits.total,
             "limit": listing.limit,
             "offset": listing.offset,
-            "similar": hits.similar if has_additions else None,
-            "fit": hits.fit if has_additions else None,
-            "warning": hits.warning if has_additions else None,
+            **(hits.facts if listing.facets or listing.explain else {}),
             "facets": hits.facets,
             "explanations": hits.explanations,
         }

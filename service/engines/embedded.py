@@ -15,7 +15,6 @@ from service.engines.engine import Answer, F, Search
 from service.errors import Overloaded
 from service.filtering.offers import EndpointTable
 from service.filtering.table import FacetCounts, Table
-from service.search.fit import FitThreshold
 from service.search.groups import Groups
 from service.search.postings import Integers, Mask
 from service.search.query import ParsedQuery, QueryParser
@@ -64,7 +63,7 @@ class EmbeddedEngine:
         services: Table,
         endpoints: EndpointTable,
         resources: ResourceIndex,
-        threshold: FitThreshold | None = None,
+        threshold: float | None = None,
     ) -> None:
         self.parser, self.index, self._groups = parser, index, groups
         self._services, self._endpoints, self._resources = services, endpoints, resources
@@ -105,7 +104,7 @@ class EmbeddedEngine:
         is_explained, fit = filters.explain or filters.best_endpoints, None
         if is_ranked:
             total, documents, similar = ranking.page(search.limit, search.offset)
-            fit = None if search.offset else self.fit_of(query, ranking.fit(), filters)
+            fit = self.fit_of(search, query, ranking.score())
             page = (documents if groups is None else groups.of_document.take(documents)).tolist()
         else:
             matches, similar = unpack(ranking.matches(), len(services)), 0
@@ -156,7 +155,7 @@ class EmbeddedEngine:
             listed = total
         facets = _count(self._endpoints, filters.facets, ranking)
         explanations = ranking.explain(page, self.parser.term) if filters.explain else None
-        fit = self.fit_of(query, ranking.fit(), filters) if is_ranked and not offset else None
+        fit = self.fit_of(search, query, ranking.score()) if is_ranked else None
         similar_rows = ranking.similar_rows(page) if similar else ()
         page = page.tolist()
         return Answer(total, page, listed, similar, facets, (), explanations, fit, similar_rows)
@@ -166,35 +165,30 @@ class EmbeddedEngine:
     ) -> Answer:
         """Return what `search_resources` does, in this thread."""
         filters, query = search.filters, query or self.parser.parse(search.query)
+        mask = self._resources.documents(filters)
         ranking = Ranking(
             self.index,
             query,
-            self._resources.documents(filters),
+            mask,
             by_group=False,
             match_all=filters.match == "all",
             is_filled=not filters.has_conditions,
         )
         total, documents, similar = ranking.page(search.limit, search.offset)
-        fit = None if search.offset else self.fit_of(query, ranking.fit(), filters)
+        fit = self.fit_of(search, query, ranking.score()) if mask.any() else None
         page = self._resources.of_documents(documents).tolist()
         return Answer(total, page, total, similar, fit=fit)
 
-    def fit_of(
-        self,
-        query: ParsedQuery,
-        fit: float | None,
-        filters: Filters | EndpointFilters | ResourceFilters,
-    ) -> float | None:
-        """Return `Answer.fit`, given the fit of the first row, None without a row.
+    def fit_of(self, search: Search[F], query: ParsedQuery, score: float | None) -> float | None:
+        """Return `Answer.fit`, given the score of the first row, None without a row.
 
         Where filters leave no row, the words are not to blame.
         """
         has_meaning = query.vector is not None or self.index.vectors is None
-        if self._threshold is None or not (has_meaning or fit is None):
+        is_telling = has_meaning if score is not None else not search.filters.has_conditions
+        if self._threshold is None or search.offset or not is_telling:
             return None
-        if fit is None and filters.has_conditions:
-            return None
-        return self._threshold.share(fit or 0.0, query.words)
+        return round(max(score or 0.0, 0.0) * 100 / (query.reach * self._threshold)) / 100
 
     async def _run(
         self, rank: Callable[[Search[F], ParsedQuery], Answer], search: Search[F], cost: int

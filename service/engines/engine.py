@@ -7,14 +7,18 @@ counts facets with its own means. Lists without a query need no engine.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from msgspec import Struct
 
 from service.conditions import EndpointFilters, Filters, ResourceFilters
 from service.filtering.table import FacetCounts
 from service.schema.responses import Explanation
-from service.search.fit import warning_of
+
+NOTHING_FITS = (
+    "no listing matches well; name the capability as its seller would, "
+    "such as geocoding, OCR or KYC"
+)
 
 F = TypeVar("F", Filters, EndpointFilters, ResourceFilters)
 
@@ -72,7 +76,19 @@ class Answer(Struct, frozen=True):
     @property
     def warning(self) -> str | None:
         """The sentence for a page whose first row does not fit."""
-        return warning_of(self.fit)
+        return NOTHING_FITS if self.fit is not None and self.fit < 1 else None
+
+    @property
+    def note(self) -> str:
+        """The text that follows a total: the counts of matches and similar rows, and the fit."""
+        matches = f"{self.matches:,} match{'es' * (self.matches != 1)}"
+        counts = f": {matches}, {self.similar:,} similar" if self.similar else ""
+        return counts if self.fit is None else f"{counts}; fit {self.fit}"
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """The members of a page beside its rows."""
+        return {"similar": self.similar, "fit": self.fit, "warning": self.warning}
 
 
 class Engine(Protocol):

@@ -133,7 +133,10 @@ def _operator_text(profile: Profile, limit: int) -> str:
 def line_of(row: EndpointRow | ServiceRow) -> str:
     """Return a row as one line of text, with the record's own texts after `seller:` alone."""
     if isinstance(row, ServiceRow):
-        facts, words = [f"{row.endpoints} endpoints"], [row.seller_name, row.price]
+        facts, words = (
+            [f"{row.endpoints} endpoint{'s' * (row.endpoints != 1)}"],
+            [row.seller_name, row.price],
+        )
     else:
         facts, words = [row.method], [clean(row.url, MAX_LINE_URL), row.price, row.network]
         if row.price_usd is not None:

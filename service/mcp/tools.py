@@ -76,7 +76,7 @@ class SearchPage(BaseModel):
     total: int
     similar: int = 0
     fit: float | None = None
-    warning: str = ""
+    warning: str | None = None
     cursor: str = ""
 
 
@@ -122,12 +122,12 @@ async def search_endpoints(
     stop = start + len(hits.ordinals)
     page = EndpointPage(
         total=hits.total,
-        **_facts(hits),
+        **hits.facts,
         endpoints=[endpoint_row(snapshot, each, filters) for each in hits.ordinals],
         left_out=hits.total - hits.listed,
         cursor=f"{prefix}{stop}" if start < stop < hits.listed else "",
     )
-    return result_of(snapshot, page, _text(start, page, page.endpoints))
+    return result_of(snapshot, page, _text(start, hits, page.cursor, page.endpoints))
 
 
 async def search_services(
@@ -147,11 +147,11 @@ async def search_services(
     stop = start + len(hits.ordinals)
     page = ServicePage(
         total=hits.total,
-        **_facts(hits),
+        **hits.facts,
         services=[service_row(snapshot, each) for each in hits.ordinals],
         cursor=f"{prefix}{stop}" if start < stop < hits.total else "",
     )
-    return result_of(snapshot, page, _text(start, page, page.services))
+    return result_of(snapshot, page, _text(start, hits, page.cursor, page.services))
 
 
 async def get(
@@ -219,20 +219,12 @@ def _given(value: str) -> tuple[str, ...]:
     return (value,) if value else ()  # hosts fill what they leave out with empty texts
 
 
-def _facts(hits: Answer) -> dict[str, Any]:
-    """Return the members of a page beside its rows."""
-    return {"similar": hits.similar, "fit": hits.fit, "warning": hits.warning or ""}
-
-
-def _text(start: int, page: SearchPage, rows: Sequence[EndpointRow | ServiceRow]) -> str:
+def _text(start: int, hits: Answer, cursor: str, rows: Sequence[EndpointRow | ServiceRow]) -> str:
     """Return a page as lines of text."""
-    head = f"{start + 1}–{start + len(rows)} of {page.total}" if rows else "nothing found"
-    if page.similar:
-        head += f": {page.total - page.similar} matches, {page.similar} similar"
-    if page.fit is not None:
-        head += f"; fit {page.fit}"
-    more = [f"more: repeat with cursor {page.cursor}"] if page.cursor else []
-    return "\n".join([head, *filter(None, [page.warning]), *map(line_of, rows), *more])
+    head = f"{start + 1}–{start + len(rows)} of {hits.total}" if rows else "nothing found"
+    more = f"more: repeat with cursor {cursor}" if cursor else None
+    lines = [head + hits.note, hits.warning, *map(line_of, rows), more]
+    return "\n".join(filter(None, lines))
 
 
 def _brief(snapshot: Snapshot, ordinal: int, cursor: str) -> dict[str, Any]:

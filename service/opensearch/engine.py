@@ -217,9 +217,9 @@ class ClusterEngine:
         if isinstance(filters, ResourceFilters):
             rows = self._resources.of_documents(page)
         listed, fit = listed if per_service else total, None
-        if order is RELEVANCE and not search.offset:
-            first = self._embedded.index.fit(query, int(page[0])) if len(page) else None
-            fit = self._embedded.fit_of(query, first, search.filters)
+        if order is RELEVANCE:
+            score = self._embedded.index.score(query, page.item(0)) if len(page) else None
+            fit = self._embedded.fit_of(search, query, score)
         return Answer(total, rows.tolist(), listed, facets=counted, best_endpoints=best, fit=fit)
 
     def _words(self, query: ParsedQuery, *, match_all: bool) -> Json:

@@ -71,9 +71,9 @@ class ParsedQuery(NamedTuple):
     similarity_weight: float = 0.0
 
     @property
-    def words(self) -> int:
-        """How many words a match should have."""
-        return [each.required for each in self.expansions].count(True)
+    def reach(self) -> float:
+        """The share that its matches reach of the scores that those of very many words reach."""
+        return 1 - 0.6 / math.sqrt(len(self.expansions) or 1)
 
     @property
     def is_satisfiable(self) -> bool:

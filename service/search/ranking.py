@@ -9,7 +9,6 @@ import numpy.typing as npt
 
 from service.arrays.container import Arrays
 from service.schema.responses import Explanation, WordScore
-from service.search.fit import FIT_WEIGHT
 from service.search.groups import (
     Groups,
     ListedPage,
@@ -54,13 +53,14 @@ class Index:
         self.documents, self.config = header.documents, header.config
         self.groups, self.vectors = groups, vectors
 
-    def fit(self, query: ParsedQuery, document: int) -> float:
-        """Return how well a document fits a query: BM25F + FIT_WEIGHT · cosine."""
+    def score(self, query: ParsedQuery, document: int) -> float:
+        """Return the score of a document alone: BM25F + similarity_weight · cosine."""
         documents, cosine = np.array([document]), 0.0
         lists = self.postings.of_terms([term for each in query.expansions for term in each.terms])
         if query.vector is not None and self.vectors is not None:
-            cosine = float(self.vectors.similarities(query.vector, documents)[0])
-        return int(sums_at(lists, documents)[0]) / self.config.impact_scale + FIT_WEIGHT * cosine
+            cosine = self.vectors.similarities(query.vector, documents).item()
+        lexical = sums_at(lists, documents).item() / self.config.impact_scale
+        return lexical + self.config.similarity_weight * cosine
 
 
 class Ranking:
@@ -99,8 +99,8 @@ class Ranking:
         self._exact = NO_ORDINALS
         self._unmatched: int | None = None if len(self._names) else 0
         self._near: tuple[Integers, int] | None = None
-        self._reranked = self._keys = NO_ORDINALS
-        self._similarity = 0.0, 0
+        self._keys, self._reranked = NO_ORDINALS, 0
+        self._withheld = 0.0  # of the similarity of the first row, where the query is specific
 
     def page(self, limit: int, offset: int = 0) -> Ranked:
         """Return one page of the best documents of all units, and the exact counts of units."""
@@ -118,18 +118,17 @@ class Ranking:
             listed = total - groups.count_excess(self.matches(), per_group)
         return ListedPage(total, listed, page, similar)
 
-    def fit(self) -> float | None:
-        """Return the fit of the first row of the ranking after a page, None without a row."""
+    def score(self) -> float | None:
+        """Return `Index.score` of the first row of the page before, None without a row."""
         if len(self._exact):
-            return self._index.fit(self._query, int(self._exact[0]))
+            return self._index.score(self._query, self._exact.item(0))
         if not len(self._keys):
             return None
-        # The sort key of the first row has its sum, less its penalty, and its similarity.
-        key, penalty, (cosine, added) = int(self._keys[0]), 0, self._similarity
+        # The sort key has the score, less the penalty of the service.
+        key, score = self._keys.item(0), self._withheld
         if self._groups is not None:
-            penalty = self._groups.penalties.item(self._groups.of_document.item(key & ORDINAL_MASK))
-        lexical = penalty - added - (key >> SUM_BITS)
-        return float(lexical / self._config.impact_scale + FIT_WEIGHT * cosine)
+            score += self._groups.penalties.item(self._groups.of_document.item(key & 0xFFFFFFFF))
+        return (score - (key >> 32)) / self._config.impact_scale
 
     def similar_rows(self, documents: Integers) -> list[int]:
         """Return the positions of similar rows among documents of the ranking after a page."""
@@ -167,7 +166,8 @@ class Ranking:
         if self._vectors is not None:
             self._first(0)
             similarities, added = self._similarities(self._vectors, documents)
-            added = np.where(np.isin(documents, self._reranked), added, 0)
+            reranked = self._keys[: self._reranked] & ORDINAL_MASK
+            added = np.where(np.isin(documents, reranked), added, 0)
         penalties = self._penalties_of(documents)
         is_exact = np.isin(documents, self._find_exact())
         parts = (impacts.T, sums, similarities, added, penalties, is_exact)
@@ -273,14 +273,16 @@ class Ranking:
         best = np.concatenate((best, near)) if len(near) else best.copy()
         cosines, added = self._similarities(vectors, best & ORDINAL_MASK)
         best -= added << SUM_BITS
-        if len(best):
-            first = best.argmin()
-            self._similarity = cosines.item(first), added.item(first)
+        withheld = self._config.similarity_weight * self._config.impact_scale
+        withheld -= self._query.similarity_weight
+        if withheld and len(best):
+            self._withheld = withheld * cosines.item(best.argmin())
         best.sort()
         if len(near):
             best = best[is_among_first(self._units_of(best & ORDINAL_MASK), 1)]
+        if len(near) and len(rest):
             rest = rest[~self._are_of(rest & ORDINAL_MASK, near & ORDINAL_MASK)]
-        self._reranked = best & ORDINAL_MASK
+        self._reranked = len(best)
         return np.concatenate((best, rest)) if len(rest) else best
 
     def _similarities(

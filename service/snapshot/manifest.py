@@ -14,9 +14,8 @@ from service.arrays.files import sha256
 from service.errors import REBUILD, SnapshotDamaged, SnapshotUnsupported
 from service.schema.status import Counts
 from service.schema.values import GivenTime, Whole
-from service.search.fit import FitThreshold
 
-FORMAT = 16
+FORMAT = 17
 """Version of the files of a snapshot: raise it when an older service could not read them."""
 MANIFEST = "manifest.json"
 ID_DIGITS = 20
@@ -66,7 +65,8 @@ class Manifest(Struct):
     files: each file by its path in the folder, but for the manifest
     denials: hashes of the denials that the build applied, sorted
     encoder: name of the encoder of the vectors, empty without vectors: its kind, a blank and a hash
-    threshold: of the fit of a first row, None in a catalogue too small to learn one
+    threshold: the least score of a first row that fits a query of very many words, None in a
+        catalogue too small to learn one
     inputs: None in a copy, and where a later build of the same inputs may differ
     """
 
@@ -78,7 +78,7 @@ class Manifest(Struct):
     files: dict[FileName, File]
     denials: list[str] = []
     encoder: str = ""
-    threshold: FitThreshold | None = None
+    threshold: Annotated[float, Meta(ge=0.01, le=10_000)] | None = None
     inputs: BuildInputs | None = None
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote
 
 import numpy as np
@@ -44,16 +45,14 @@ class ResourcePage(Struct, frozen=True):
     count: the number of resources of the page
     is_cut: whether MAX_PAGE left no room for more
     texts: slices of JSON to be joined by commas
-    similar: the count of similar resources
-    fit: of the first row, as that of `Answer`
+    facts: as those of `Answer`
     """
 
     total: int
     count: int
     is_cut: bool
     texts: Sequence[memoryview]
-    similar: int = 0
-    fit: float | None = None
+    facts: dict[str, Any]
 
 
 class Resources:
@@ -80,13 +79,11 @@ class Resources:
         """Return how many resources of a service are beyond the bounds of its record."""
         return int(self._table.arrays["beyond"][service])
 
-    def page(
-        self, total: int, ordinals: Sequence[int], similar: int = 0, fit: float | None = None
-    ) -> ResourcePage:
+    def page(self, total: int, ordinals: Sequence[int], **facts: Any) -> ResourcePage:
         """Return a page of the first of these resources, which fit into MAX_PAGE."""
         count = self.texts.fitting(ordinals, MAX_PAGE)
         texts = self.texts.run(ordinals[:count])
-        return ResourcePage(total, count, count < len(ordinals), texts, similar, fit)
+        return ResourcePage(total, count, count < len(ordinals), texts, facts)
 
     def matches(self, filters: ResourceConditions) -> Mask | None:
         """Return which resources satisfy the filters, None for all."""

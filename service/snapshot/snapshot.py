@@ -148,7 +148,7 @@ class Snapshot(SnapshotData):
         resources = self.resources
         if query and isinstance(filters, ResourceFilters):
             answer = await self.engine.search_resources(Search(query, filters, limit, offset))
-            return resources.page(answer.total, answer.ordinals, answer.similar, answer.fit)
+            return resources.page(answer.total, answer.ordinals, **answer.facts)
         cost = resources.cost(filters)
         return await run(partial(resources.list, filters, limit, offset), cost)
 

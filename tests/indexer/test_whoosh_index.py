@@ -179,7 +179,9 @@ def written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def refuses(written: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Check that the index is not opened, and is written anew by the next build."""
-    with pytest.raises(IndexerError, match="has no whole Whoosh index of this release; a build brings it up"):
+    with pytest.raises(
+        IndexerError, match="has no whole Whoosh index of this release; a build brings it up"
+    ):
         open_whoosh_index(written.parent, "one")
     write_index(written.parent, "two", CHANGED)
     monkeypatch.undo()

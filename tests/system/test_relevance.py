@@ -86,7 +86,7 @@ def compare(capsys: pytest.CaptureFixture[str]) -> tuple[dict[str, float], dict[
 
 @pytest.mark.parametrize(
     ("corpus", "auroc", "warned"),
-    [("metatool", 0.74, 0.35), ("stabletoolbench", 0.755, 0.249), ("sealtools", 0.87, 0.4)],
+    [("metatool", 0.745, 0.35), ("stabletoolbench", 0.758, 0.25), ("sealtools", 0.875, 0.5)],
 )
 def test_a_quarter_of_unanswerable_queries_is_warned_of_and_few_that_are_answered(
     capsys: pytest.CaptureFixture[str], corpus: str, auroc: float, warned: float

@@ -121,10 +121,16 @@ def test_an_index_that_is_missing_damaged_or_behind_asks_for_a_build(
     shutil.copytree(folder, kept)
     flip_a_bit(next(folder.glob("*.toc")))
     assert query(published, "rain") == 1
-    assert "has no whole Whoosh index of this release; a build brings it up to date" in capsys.readouterr().err
+    assert (
+        "has no whole Whoosh index of this release; a build brings it up to date"
+        in capsys.readouterr().err
+    )
     shutil.rmtree(folder)
     assert query(published, "rain") == 1
-    assert "has no whole Whoosh index of this release; a build brings it up to date" in capsys.readouterr().err
+    assert (
+        "has no whole Whoosh index of this release; a build brings it up to date"
+        in capsys.readouterr().err
+    )
     earlier = current(published)
     assert build([*RECORDS[1:]]) == 0
     capsys.readouterr()

@@ -14,7 +14,7 @@ from rich.cells import cell_len
 
 from indexer.__main__ import main
 from service.conditions import EndpointFilters
-from service.search.fit import NOTHING_FITS
+from service.engines.engine import NOTHING_FITS
 from service.snapshot.snapshot import open_snapshot
 from tests.support.clients.terminals import STYLE, on_terminal
 from tests.support.running import ROOT, Build, run_indexer, run_process, service

@@ -9,9 +9,9 @@ import msgspec
 import pytest
 
 from indexer.__main__ import main
+from service.engines.engine import NOTHING_FITS
 from service.schema.discovery import FoundResources
 from service.schema.responses import EndpointList, ServiceList
-from service.search.fit import NOTHING_FITS
 from service.snapshot.snapshot import Snapshot, open_snapshot
 from tests.support.running import SEEDS, serve
 

@@ -16,11 +16,11 @@ from msgspec import Raw
 pytest.importorskip("mcp", reason="the extra `mcp` is not installed")
 
 from indexer.__main__ import main
+from service.engines.engine import NOTHING_FITS
 from service.errors import InvalidParameter
 from service.mcp.calling import encode_values
 from service.mcp.server import INSTRUCTIONS
 from service.schema.records import ParameterDescriptor
-from service.search.fit import NOTHING_FITS
 from tests.support.clients.mcp import ERAS, call_in_process, run_client, structured, text_of
 from tests.support.running import SEEDS, Build, Json, endpoint, service, write_lines
 from tests.support.sources.awkward import TEXTS, hostile
@@ -132,7 +132,8 @@ def test_an_answer_counts_matches_and_similar_rows_and_warns_where_nothing_fits(
 ) -> None:
     page = call_in_process(seeded, tool, query="molecule synonyms")
     content = page.structured_content
-    counts = f"{content['total'] - content['similar']} matches, {content['similar']} similar"
+    matches = content["total"] - content["similar"]
+    counts = f"{matches} match{'es' * (matches > 1)}, {content['similar']} similar"
     head = text_of(page).splitlines()[0]
     assert head == f"1–5 of {content['total']}: {counts}; fit {content['fit']}"
     poor = call_in_process(seeded, tool, query="find me a lawyer in berlin")

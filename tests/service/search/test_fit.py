@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.conditions import EndpointFilters, Filters, ResourceFilters
-from service.engines.engine import Search
-from service.search.fit import NOTHING_FITS, FitThreshold
+from service.engines.engine import NOTHING_FITS, Search
 from service.snapshot.snapshot import Snapshot, open_snapshot
 from tests.support.running import endpoint, service
 from tests.support.searching import MATCHES, catalogue, publish
@@ -61,8 +60,8 @@ def test_the_fit_is_that_of_scoring_the_first_row_again(
         elif parsed.vector is None:
             assert answer.fit is None
         elif documents[0] is not None:
-            fit = engine.index.fit(parsed, documents[0])
-            assert answer.fit == threshold.share(fit, parsed.words)
+            score = engine.index.score(parsed, documents[0])
+            assert answer.fit == pytest.approx(score / parsed.reach / threshold, abs=0.006)
         assert answer.warning == (NOTHING_FITS if (answer.fit or 0) < 1 else None) or (
             answer.fit is None
         )
@@ -81,12 +80,14 @@ def test_the_first_row_of_an_example_is_what_it_asks_for(
 def test_a_query_for_something_that_is_not_there_is_warned_of(
     snapshot: Snapshot, query: str
 ) -> None:
-    answers = (
-        snapshot.search(query),
-        snapshot.search_endpoints(query),
-        snapshot.embedded.rank_resources(Search(query, ResourceFilters())),
-    )
-    assert [each.warning for each in answers] == [NOTHING_FITS] * 3
+    answers = snapshot.search(query), snapshot.search_endpoints(query)
+    assert [each.warning for each in answers] == [NOTHING_FITS] * 2
+
+
+def test_no_query_is_to_blame_where_no_resources_are_listed(snapshot: Snapshot) -> None:
+    assert not len(snapshot.resources)
+    answer = snapshot.embedded.rank_resources(Search(MISSING[0], ResourceFilters()))
+    assert (answer.total, answer.fit) == (0, None)
 
 
 def test_only_the_first_page_of_a_ranking_by_relevance_has_a_fit(snapshot: Snapshot) -> None:
@@ -118,12 +119,11 @@ def test_services_without_endpoints_are_asked_by_their_own_texts(tmp_path: Path)
     assert publish(tmp_path, records).manifest.threshold is not None
 
 
-@given(st.floats(0, 1e4), st.floats(0, 1e4), st.floats(0.01, 1e4), st.floats(-9, 1e6))
-def test_longer_queries_must_reach_more(most: float, drop: float, least: float, fit: float) -> None:
-    threshold = FitThreshold(most, drop, least)
-    shares = [threshold.share(fit, words) for words in range(70)]
-    assert shares == sorted(shares, reverse=True)
-    assert 0 <= shares[-1] <= shares[0] < float("inf")
+@given(st.integers(1, 70))
+def test_the_matches_of_longer_queries_must_score_more(snapshot: Snapshot, words: int) -> None:
+    parse = snapshot.embedded.parser.parse
+    shorter, longer = (parse(" ".join(f"q{n}" for n in range(words + each))) for each in (0, 1))
+    assert 0.4 <= shorter.reach <= longer.reach < 1
 
 
 @pytest.mark.parametrize("jobs", ["1", "2"])
