@@ -77,7 +77,8 @@ def parse_options(arguments: list[str], prog: str) -> argparse.Namespace:
             examples=[f"{prog} {example}" for example in command.examples],
         )
         subparser.set_defaults(run=command.run, prog=prog)
-        command.add_options(subparser)
+        if arguments[:1] == [name]:  # options of all commands would take 10 ms
+            command.add_options(subparser)
     if prog == SCRIPT:  # for the help: the script itself runs these commands
         subparsers.add_parser("serve", help="serve the published snapshot over HTTP")
         subparsers.add_parser("mcp", help="serve the published snapshot to agents by MCP")
