@@ -23,7 +23,10 @@ from typing import IO, Any
 import httpx
 from starlette.types import ASGIApp
 
+from indexer.build import build_snapshot
+from indexer.catalogue_file import name_source
 from indexer.cli.main import main as index
+from indexer.options import BuildOptions, RankingOptions
 from service.serve import main as run_service
 
 ROOT = Path(__file__).parents[2]
@@ -91,9 +94,28 @@ def write_lines(path: Path, records: Iterable[Any]) -> str:
 
 def build_records(folder: Path, records: Iterable[Any], *options: str) -> Path:
     """Build records in a folder, plainly where there are no options; returns the artifacts."""
+    if not options:
+        return build_snapshot_alone(folder, records)
     source, artifacts = write_lines(folder / "records.jsonl", records), folder / "artifacts"
-    arguments = ["build", source, "--out", str(artifacts), "--quiet", *(options or PLAIN)]
-    assert index(arguments) == 0
+    assert index(["build", source, "--out", str(artifacts), "--quiet", *options]) == 0
+    return artifacts
+
+
+def build_snapshot_alone(
+    folder: Path, records: Iterable[Any], *, semantic: bool = False, **options: Any
+) -> Path:
+    """Build records without what lies beside a snapshot; returns the artifacts."""
+    source, artifacts = write_lines(folder / "records.jsonl", records), folder / "artifacts"
+    build_snapshot(
+        BuildOptions(
+            sources=(name_source(source),),
+            out=artifacts,
+            ranking=RankingOptions(is_semantic=semantic),
+            downloads=False,
+            whoosh=False,
+            **options,
+        )
+    )
     return artifacts
 
 
