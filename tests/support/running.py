@@ -35,9 +35,8 @@ SEEDS = ROOT / "seeds"
 SOAK = bool(os.environ.get("RATECARD_SOAK"))
 
 _FORKS = multiprocessing.get_context("forkserver")
-_FORKS.set_forkserver_preload(  # this module last, as it freezes what was imported
-    ["service.app", "service.fetch", "service.mcp.mount", __name__]
-)
+PRELOADED = ["service.app", "service.fetch", "service.mcp.server", "uvloop", "whoosh.searching"]
+_FORKS.set_forkserver_preload([*PRELOADED, __name__])  # this module last: it freezes the others
 gc.freeze()  # a collection in a fork would write to, and so copy, what was imported before it
 
 Json = dict[str, Any]

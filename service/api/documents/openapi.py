@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from functools import cache
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
 import msgspec
@@ -188,15 +189,21 @@ async def find_examples(snapshot: Snapshot) -> tuple[str, str | None]:
     return QUERY, service.id
 
 
-def document(root_path: str, query: str = QUERY, service_id: str | None = None) -> bytes:
-    """Return the document as JSON, for an application that is mounted at `root_path`."""
-    examples = {"q": query, "query": query, "id": service_id}
+@cache
+def _schemas() -> dict[str, Any]:
+    """Return the schemas of all bodies by their names, which no setting changes."""
     documented = [path for paths in PATHS.values() for path in paths.values()]
     kinds = [each for path in documented for each in (*path.results, path.body) if each]
     _, schemas = msgspec.json.schema_components(
         [*kinds, DiscoveryError, ErrorEnvelope, ArdError],
         ref_template="#/components/schemas/{name}",
     )
+    return schemas
+
+
+def document(root_path: str, query: str = QUERY, service_id: str | None = None) -> bytes:
+    """Return the document as JSON, for an application that is mounted at `root_path`."""
+    examples = {"q": query, "query": query, "id": service_id}
     responses = {
         prefix + error.__name__: _error_response(error, body)
         for prefix, body in ERROR_BODIES.items()
@@ -225,7 +232,7 @@ def document(root_path: str, query: str = QUERY, service_id: str | None = None) 
                 for path, answer in paths.items()
             },
             "components": {
-                "schemas": schemas,
+                "schemas": _schemas(),
                 "headers": {
                     name: {
                         "description": text,
