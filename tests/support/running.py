@@ -164,7 +164,7 @@ def run_fork(
     command = [*map(str, arguments)]
     with TemporaryDirectory() as folder:
         outputs = Path(folder, "stdout"), Path(folder, "stderr")
-        with _forked(program, command, outputs, environ or dict(os.environ)) as process:
+        with forked(program, command, outputs, environ or dict(os.environ)) as process:
             process.join(120)
             assert process.exitcode is not None, f"{command} has not ended"
             texts = [path.read_text() for path in outputs]
@@ -178,7 +178,7 @@ def serve(artifacts: Path, *arguments: str) -> Iterator[httpx.Client]:
     with TemporaryDirectory() as folder:
         log = Path(folder, "stderr")
         log.touch()
-        with _forked(run_service, command, (Path(os.devnull), log), plain_environment()) as process:
+        with forked(run_service, command, (Path(os.devnull), log), plain_environment()) as process:
             eventually(lambda: address_of(log.read_text()) != "" or not process.is_alive(), 60)
             address = address_of(log.read_text())
             assert address, f"the service did not start:\n{log.read_text()}"
@@ -246,7 +246,7 @@ def serve_process(
 
 
 @contextmanager
-def _forked(
+def forked(
     program: Program,
     arguments: list[str],
     outputs: tuple[Path, Path],
