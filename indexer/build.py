@@ -20,7 +20,7 @@ from indexer.decisions import DecisionTable, read_decisions
 from indexer.derive.deriving import derive_columns
 from indexer.derive.reuse import ReuseStore, save
 from indexer.encoder.packaged import StaticEncoder, load_encoder, write_encoder
-from indexer.index.fit import learn_threshold
+from indexer.index.fit import LEAST_QUESTIONS, learn_threshold
 from indexer.indexing import write_index
 from indexer.intake.findings import collect_findings
 from indexer.intake.fingerprint import Fingerprint
@@ -90,13 +90,15 @@ def build_snapshot(options: BuildOptions, progress: Progress | None = None) -> R
         report = _repeat(options, fingerprint, cluster, progress)
         if report is not None:
             refresh_accepted(options.out, inputs.sources, datetime.now(UTC))
-            with progress.stage("write the Whoosh index"):
-                notes += update_whoosh_index(options.out, report.snapshot)
+            if options.whoosh:
+                with progress.stage("write the Whoosh index"):
+                    notes += update_whoosh_index(options.out, report.snapshot)
         else:
             with _opened(staging, options, inputs, progress) as context:
                 report, holds_until, draft = _build(context, inputs, encoder, fingerprint, cluster)
-                with progress.stage("write the Whoosh index"):
-                    notes += update_whoosh_index(options.out, report.snapshot, draft)
+                if draft is not None:
+                    with progress.stage("write the Whoosh index"):
+                        notes += update_whoosh_index(options.out, report.snapshot, draft)
             contents = fingerprint.contents()
             remember(options.out, staging, options.rejects, report, holds_until, contents)
         write_sources(options.out, staging, inputs, report)
@@ -233,7 +235,7 @@ def _build(
     encoder: StaticEncoder | None,
     fingerprint: Fingerprint,
     cluster: SearchCluster | None,
-) -> tuple[Report, datetime | None, Future[str]]:
+) -> tuple[Report, datetime | None, Future[str] | None]:
     """Build and publish a snapshot; returns the report, until when it holds, and the Whoosh draft.
 
     Whoosh writes beside the steps that one process takes.
@@ -265,13 +267,17 @@ def _build(
             context.pool,
             stage.advance,
         )
-    draft = context.pool.submit(draft_whoosh_index, options.out, context.built)
+    draft = None
+    if options.whoosh:
+        draft = context.pool.submit(draft_whoosh_index, options.out, context.built)
     with progress.stage("index"):
         undescribed = write_index(context, columns, stored, folder)
     manifest = _describe(context, stored)
     manifest.denials = denials
     with progress.stage("learn when nothing fits"):
-        manifest.threshold = learn_threshold(Snapshot(context.built, manifest, context.now, None))
+        if stored.counts.services + stored.counts.endpoints >= LEAST_QUESTIONS:
+            snapshot = Snapshot(context.built, manifest, context.now, None)
+            manifest.threshold = learn_threshold(snapshot)
     can_hold = holds_until is None or holds_until > context.now
     if can_hold:
         manifest.inputs = fingerprint.inputs()

@@ -298,6 +298,7 @@ class BuildOptions(Struct, frozen=True, kw_only=True):
     keep (--keep N): how many snapshots stay on disk, at least the published one and one that a
         rollback can go back to
     downloads (--no-downloads): make no files for `ratecard fetch` and mirrors to copy
+    whoosh: write the Whoosh index, which nobody asks in an evaluation
     cluster: gets the index of the snapshot, too; None without one
     """
 
@@ -315,4 +316,5 @@ class BuildOptions(Struct, frozen=True, kw_only=True):
     forget: bool = False
     keep: Count = KEPT
     downloads: bool = True
+    whoosh: bool = True
     cluster: ClusterOptions | None = None

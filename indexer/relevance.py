@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from fractions import Fraction
 from itertools import chain
 from pathlib import Path
@@ -126,11 +126,10 @@ def evaluate_warnings(
     for half in chain.from_iterable(splits):
         kept = [documents[n] for n in np.sort(half).tolist()]
         ids = {each.id for each in kept}
-        for judged, returned, fit in _search(kept, queries, ranking):
+        for judged, returned, fit in _search(kept, queries, ranking, ids):
             there = ids & judged.relevant.keys()
-            if len(there) in (0, len(judged.relevant)):
-                is_right = not there.isdisjoint(returned[:1])
-                rows.append((bool(there), is_right, 1.0 if fit is None else fit))
+            is_right = not there.isdisjoint(returned[:1])
+            rows.append((bool(there), is_right, 1.0 if fit is None else fit))
     answerable, right, fits = np.array(rows, np.float64).reshape(-1, 3).T
     high, low, right = fits[answerable == 1], fits[answerable == 0], fits[right == 1]
     if not len(right) or not len(low):
@@ -173,20 +172,32 @@ def _read_corpus(corpus: str) -> list[CorpusDocument]:
 
 
 def _search(
-    documents: list[CorpusDocument], queries: str, ranking: RankingOptions
+    documents: list[CorpusDocument],
+    queries: str,
+    ranking: RankingOptions,
+    ids: Collection[str] = (),
 ) -> Iterator[tuple[JudgedQuery, list[str], float | None]]:
-    """Yield each query with what is relevant to it, the ids that are returned, and their fit."""
+    """Yield each query with what is relevant to it, the ids that are returned, and their fit.
+
+    Queries of whose relevant documents only some are among these ids are not asked.
+    """
     with tempfile.TemporaryDirectory(prefix="ratecard-") as folder:
         source, artifacts = Path(folder, "corpus.jsonl"), Path(folder, "artifacts")
         source.write_bytes(b"\n".join(_record(n, each) for n, each in enumerate(documents)))
-        sources = (name_source(str(source)),)
         build_snapshot(
-            BuildOptions(sources=sources, out=artifacts, max_rejects=Fraction(0), ranking=ranking)
+            BuildOptions(
+                sources=(name_source(str(source)),),
+                out=artifacts,
+                max_rejects=Fraction(0),
+                ranking=ranking,
+                downloads=False,
+                whoosh=False,
+            )
         )
         snapshot = open_snapshot(artifacts)
         for judged in _decode_lines(queries, _query):
             judged.relevant = {name: grade for name, grade in judged.relevant.items() if grade > 0}
-            if judged.relevant:
+            if len({name in ids for name in judged.relevant}) == 1:
                 hits = snapshot.search(judged.query, limit=RECALL_DEPTH)
                 returned = [documents[int(service_id)].id for service_id in hits.ids]
                 yield judged, returned, hits.fit

@@ -8,6 +8,7 @@ import shutil
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
+from functools import cache
 from importlib import metadata
 from typing import Any, NoReturn
 
@@ -73,6 +74,7 @@ class Parser(argparse.ArgumentParser):
         self.exit(2, f"error: {message}\n")
 
 
+@cache
 def version() -> str:
     """Return the version of the installed package."""
     try:

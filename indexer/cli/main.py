@@ -74,7 +74,9 @@ def parse_options(arguments: list[str], prog: str) -> argparse.Namespace:
     )
     parser.add_version()
     subparsers = parser.add_subparsers(required=True, metavar="COMMAND")
-    for name, command in COMMANDS.items():
+    named = arguments[:1] if arguments[:1] and arguments[0] in COMMANDS else COMMANDS
+    for name in named:  # all commands are for the help, and would take 10 ms
+        command = COMMANDS[name]
         subparser = subparsers.add_parser(
             name,
             help=command.summary,
@@ -82,7 +84,8 @@ def parse_options(arguments: list[str], prog: str) -> argparse.Namespace:
             examples=[f"{prog} {example}" for example in command.examples],
         )
         subparser.set_defaults(run=command.run, prog=prog)
-        command.add_options(subparser)
+        if named is not COMMANDS:
+            command.add_options(subparser)
     if prog == SCRIPT:  # for the help: the script itself runs these commands
         subparsers.add_parser("serve", help="serve the published snapshot over HTTP")
         subparsers.add_parser("mcp", help="serve the published snapshot to agents by MCP")

@@ -9,9 +9,9 @@ import re
 import shlex
 from collections.abc import Callable, Container, Iterable
 from fractions import Fraction
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
-from typing import Any, NamedTuple, get_type_hints
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec import NODEFAULT, Struct
@@ -117,16 +117,13 @@ def add_flags(
     parser: argparse.ArgumentParser, options: type[Struct], without: Container[str] = ()
 ) -> None:
     """Add the flags of these options; each is None where it is not given."""
-    hints = get_type_hints(options, include_extras=True)
-    defaults = {field.name: field.default for field in fields(options)}
-    for name, usage, text in described(options):
+    for name, default, kind, usage, text in _flags(options):
         flag, _, metavar = usage.partition(" ")
         if not flag or name in without:
             continue
-        default = defaults[name]
         settings: dict[str, Any] = {"action": "store_const", "const": not default}
         if metavar:
-            settings = {"metavar": metavar, "type": partial(_read, name, hints[name])}
+            settings = {"metavar": metavar, "type": partial(_read, name, kind)}
         if isinstance(default, tuple | frozenset):
             settings = {"metavar": metavar, "action": "append"}
         shown = f" ({written(name, default)})" if written(name, default) else ""
@@ -137,6 +134,16 @@ def add_flags(
             help=(text + shown).replace("%", "%%"),
             **settings,
         )
+
+
+@cache
+def _flags(options: type[Struct]) -> list[tuple[str, Any, Any, str, str]]:
+    """Return name, default, type, usage and text of the fields of these options."""
+    known = {field.name: field for field in fields(options)}
+    return [
+        (name, known[name].default, known[name].type, usage, text)
+        for name, usage, text in described(options)
+    ]
 
 
 def given(namespace: argparse.Namespace, options: type[Struct]) -> dict[str, Any]:

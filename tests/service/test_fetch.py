@@ -69,6 +69,20 @@ def editions(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return artifacts
 
 
+@pytest.fixture(scope="module")
+def larger(editions: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The artifacts of that origin when it has published an archive of some chunks."""
+    artifacts = Path(shutil.copytree(editions, tmp_path_factory.mktemp("larger") / "origin"))
+    noise = (hashlib.sha256(str(number).encode()).hexdigest() for number in count())
+    records = [
+        service(f"s{number}", noise=[next(noise) for _ in range(100)]) for number in range(200)
+    ]
+    source = write_lines(artifacts / "services.jsonl", records)
+    arguments = ["build", source, "--out", str(artifacts), "--no-semantic", "--quiet"]
+    assert index([*arguments, "--accept", source]) == 0
+    return artifacts
+
+
 @pytest.fixture(autouse=True)
 def retries() -> Iterator[None]:
     """Retry without waiting."""
@@ -322,10 +336,10 @@ def current_or_none(artifacts: Path) -> str | None:
 
 
 def test_a_response_that_does_not_end_is_given_up_and_continued(
-    origin: FolderServer, home: Path, copy: Path, monkeypatch: pytest.MonkeyPatch
+    origin: FolderServer, home: Path, larger: Path, copy: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The clock goes on by a second with each chunk."""
-    publish_large(home)
+    shutil.copytree(larger, home, dirs_exist_ok=True)
     ticks = SimpleNamespace(monotonic=count().__next__, sleep=None)
     monkeypatch.setattr(fetching, "time", ticks)
     monkeypatch.setattr(fetching, "LONGEST", 3)
@@ -337,17 +351,6 @@ def test_a_response_that_does_not_end_is_given_up_and_continued(
             fetch(origin.url, copy)
     check_equal(copy, home)
     assert len([each for each in origin.served if each.path.endswith(".tar.zst")]) > 1
-
-
-def publish_large(home: Path) -> None:
-    """Publish an edition whose archive is some chunks long."""
-    noise = (hashlib.sha256(str(number).encode()).hexdigest() for number in count())
-    records = [
-        service(f"s{number}", noise=[next(noise) for _ in range(100)]) for number in range(200)
-    ]
-    source = write_lines(home / "services.jsonl", records)
-    arguments = ["build", source, "--out", str(home), "--no-semantic", "--quiet"]
-    assert index([*arguments, "--accept", source]) == 0
 
 
 @pytest.mark.parametrize("status", [500, 502, 503, 429, 408])
@@ -888,6 +891,7 @@ def test_a_full_disk_leaves_what_was_served_and_more_room_ends_it(
     room: int,
     origin: FolderServer,
     home: Path,
+    larger: Path,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
@@ -901,7 +905,7 @@ def test_a_full_disk_leaves_what_was_served_and_more_room_ends_it(
         copy = disk / "copy"
         fetch(origin.url, copy)
         served, whole = current(copy), files_of(copy)
-        publish_large(home)
+        shutil.copytree(larger, home, dirs_exist_ok=True)
         used = sum(-(-len(each) // 4096) * 4 for each in whole.values()) + kilobytes
         assert not run_mount("-o", f"remount,size={used}k", str(disk))
         assert re.search("make room|No space left", refusal(origin.url, copy, capsys))

@@ -23,7 +23,10 @@ from typing import IO, Any
 import httpx
 from starlette.types import ASGIApp
 
+from indexer.build import build_snapshot
+from indexer.catalogue_file import name_source
 from indexer.cli.main import main as index
+from indexer.options import BuildOptions, RankingOptions
 from service.serve import main as run_service
 
 ROOT = Path(__file__).parents[2]
@@ -32,9 +35,8 @@ SEEDS = ROOT / "seeds"
 SOAK = bool(os.environ.get("RATECARD_SOAK"))
 
 _FORKS = multiprocessing.get_context("forkserver")
-_FORKS.set_forkserver_preload(  # this module last, as it freezes what was imported
-    ["service.app", "service.fetch", "service.mcp.mount", __name__]
-)
+PRELOADED = ["service.app", "service.fetch", "service.mcp.server", "uvloop", "whoosh.searching"]
+_FORKS.set_forkserver_preload([*PRELOADED, __name__])  # this module last: it freezes the others
 gc.freeze()  # a collection in a fork would write to, and so copy, what was imported before it
 
 Json = dict[str, Any]
@@ -91,9 +93,28 @@ def write_lines(path: Path, records: Iterable[Any]) -> str:
 
 def build_records(folder: Path, records: Iterable[Any], *options: str) -> Path:
     """Build records in a folder, plainly where there are no options; returns the artifacts."""
+    if not options:
+        return build_snapshot_alone(folder, records)
     source, artifacts = write_lines(folder / "records.jsonl", records), folder / "artifacts"
-    arguments = ["build", source, "--out", str(artifacts), "--quiet", *(options or PLAIN)]
-    assert index(arguments) == 0
+    assert index(["build", source, "--out", str(artifacts), "--quiet", *options]) == 0
+    return artifacts
+
+
+def build_snapshot_alone(
+    folder: Path, records: Iterable[Any], *, semantic: bool = False, **options: Any
+) -> Path:
+    """Build records without what lies beside a snapshot; returns the artifacts."""
+    source, artifacts = write_lines(folder / "records.jsonl", records), folder / "artifacts"
+    build_snapshot(
+        BuildOptions(
+            sources=(name_source(source),),
+            out=artifacts,
+            ranking=RankingOptions(is_semantic=semantic),
+            downloads=False,
+            whoosh=False,
+            **options,
+        )
+    )
     return artifacts
 
 
@@ -143,7 +164,7 @@ def run_fork(
     command = [*map(str, arguments)]
     with TemporaryDirectory() as folder:
         outputs = Path(folder, "stdout"), Path(folder, "stderr")
-        with _forked(program, command, outputs, environ or dict(os.environ)) as process:
+        with forked(program, command, outputs, environ or dict(os.environ)) as process:
             process.join(120)
             assert process.exitcode is not None, f"{command} has not ended"
             texts = [path.read_text() for path in outputs]
@@ -157,7 +178,7 @@ def serve(artifacts: Path, *arguments: str) -> Iterator[httpx.Client]:
     with TemporaryDirectory() as folder:
         log = Path(folder, "stderr")
         log.touch()
-        with _forked(run_service, command, (Path(os.devnull), log), plain_environment()) as process:
+        with forked(run_service, command, (Path(os.devnull), log), plain_environment()) as process:
             eventually(lambda: address_of(log.read_text()) != "" or not process.is_alive(), 60)
             address = address_of(log.read_text())
             assert address, f"the service did not start:\n{log.read_text()}"
@@ -225,7 +246,7 @@ def serve_process(
 
 
 @contextmanager
-def _forked(
+def forked(
     program: Program,
     arguments: list[str],
     outputs: tuple[Path, Path],

@@ -31,7 +31,13 @@ from service.search.ranking import EXACT_NAMES, Ranking
 from service.search.ranking import Index as SearchIndex
 from service.snapshot.data import EndpointHits
 from service.snapshot.snapshot import Snapshot, open_snapshot
-from tests.support.running import PLAIN, Json, endpoint, service, write_lines
+from tests.support.running import (
+    Json,
+    build_snapshot_alone,
+    endpoint,
+    service,
+    write_lines,
+)
 
 Document = tuple[str, str, str]
 """Name, description and category."""
@@ -49,7 +55,8 @@ IDENTIFIERS = [left + right.title() for left, right in zip(WORDS[:6], WORDS[6:12
 def publish(folder: Path, records: Sequence[Json], *options: str) -> Snapshot:
     """Build a catalogue of these records by the command line, and open it."""
     source = write_lines(folder / "services.jsonl", records)
-    assert main(["build", source, "--out", str(folder / "artifacts"), *options]) == 0
+    arguments = ["build", source, "--out", str(folder / "artifacts"), "--no-downloads"]
+    assert main([*arguments, *options]) == 0
     return open_snapshot(folder / "artifacts")
 
 
@@ -58,21 +65,17 @@ def catalogue(folder: Path, documents: Sequence[Document], *, semantic: bool = F
 
     It is searched by words alone unless `semantic`.
     """
-    options = ("--no-downloads",) if semantic else PLAIN
-    return publish(
-        folder,
-        [
-            service(
-                identifier(position),
-                name=name,
-                description=description,
-                category=category,
-                endpoints=[endpoint()],
-            )
-            for position, (name, description, category) in enumerate(documents)
-        ],
-        *options,
-    )
+    records = [
+        service(
+            identifier(position),
+            name=name,
+            description=description,
+            category=category,
+            endpoints=[endpoint()],
+        )
+        for position, (name, description, category) in enumerate(documents)
+    ]
+    return open_snapshot(build_snapshot_alone(folder, records, semantic=semantic))
 
 
 ALL = 1_000_000

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import random
 import re
-import subprocess
-import sys
+import signal
 import threading
 from collections import defaultdict
 from collections.abc import Iterator
@@ -20,14 +20,17 @@ import pytest
 
 from indexer.cli.main import main
 from service.artifacts.downloads import read_downloads
+from service.fetch import main as fetch
 from service.snapshot.manifest import hash_file, verify
 from tests.support.artifacts import current, folder
 from tests.support.running import (
-    ROOT,
     SOAK,
+    Program,
     endpoint,
     eventually,
+    forked,
     open_client,
+    plain_environment,
     run_fork,
     serve_process,
     service,
@@ -41,6 +44,8 @@ CHANGED = 20
 """Services that change with each build; the edition stands in them alone."""
 WITHIN = 60.0
 """Seconds for all copies to have a publication; at a look every 0.3 seconds it takes some two."""
+KILLS = "kills.txt"
+"""The file of the processes that were killed."""
 PATHS = (
     f"/v1/services?limit={CHANGED}",
     "/v1/services?limit=50&sort=price&facets=category",
@@ -133,54 +138,30 @@ class Publisher:
         assert process.returncode == 0, process.stderr
 
 
-class Fetching:
-    """`ratecard fetch --every` in a process of its own."""
-
-    def __init__(self, url: str, artifacts: Path) -> None:
-        options = ["--every", "0.3", "--artifacts", str(artifacts)]
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "service.fetch", url, *options],
-            cwd=ROOT,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-
-    def kill(self) -> None:
-        self.process.kill()
-        self.process.wait()
-
-
 @contextmanager
-def fetching(url: str, artifacts: Path) -> Iterator[None]:
-    """Make a copy while the body of a `with` statement runs."""
-    process = Fetching(url, artifacts)
-    try:
+def fetching(url: str, artifacts: Path, program: Program = fetch) -> Iterator[None]:
+    """Make a copy with `ratecard fetch --every` while the body of a `with` statement runs."""
+    arguments = [url, "--every", "0.3", "--artifacts", str(artifacts)]
+    nowhere = Path(os.devnull)
+    with forked(program, arguments, (nowhere, nowhere), plain_environment()):
         yield
-    finally:
-        process.kill()
 
 
-def fetch_and_die(url: str, artifacts: Path, stopped: threading.Event, kills: list[int]) -> None:
+def fetch_and_die(arguments: list[str]) -> int:
     """Kill a fetching process at random instants, and start it again on what it left."""
-    chance = random.Random(1)  # noqa: S311
-    while not stopped.is_set():
-        process = Fetching(url, artifacts)
-        stopped.wait(chance.uniform(0.5, 3))
-        process.kill()
-        kills.append(process.process.pid)
-
-
-@contextmanager
-def killed(url: str, artifacts: Path) -> Iterator[list[int]]:
-    """Make a copy with processes that are killed; yields their numbers."""
-    stopped, kills = threading.Event(), list[int]()
-    thread = threading.Thread(target=fetch_and_die, args=(url, artifacts, stopped, kills))
-    thread.start()
-    try:
-        yield kills
-    finally:
-        stopped.set()
-        thread.join()
+    chance, end = random.Random(1), {signal.SIGTERM}  # noqa: S311
+    signal.pthread_sigmask(signal.SIG_BLOCK, end)
+    is_ended = False
+    while not is_ended:
+        child = os.fork()
+        if not child:
+            os._exit(fetch(arguments))
+        is_ended = signal.sigtimedwait(end, chance.uniform(0.5, 3)) is not None
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        with Path(arguments[-1]).with_name(KILLS).open("a") as file:
+            file.write(f"{child}\n")
+    return 0
 
 
 def has(client: httpx.Client, snapshot: str) -> bool:
@@ -204,7 +185,7 @@ def test_copies_serve_only_what_was_published_while_builds_publish_and_fetches_a
         origin = start(stack, publisher.artifacts)
         url = str(origin.base_url)
         stack.enter_context(fetching(url, calm))
-        with killed(url, dying) as kills:
+        with fetching(url, dying, fetch_and_die):
             clients = [origin, start(stack, calm), start(stack, dying)]
             for client in clients:
                 stack.enter_context(load.on(client))
@@ -213,6 +194,7 @@ def test_copies_serve_only_what_was_published_while_builds_publish_and_fetches_a
                     publisher.publish()
                 else:
                     publisher.roll_back()
+        kills = (tmp_path / KILLS).read_text().splitlines()
         assert len(kills) > PUBLICATIONS / 10
         stack.enter_context(fetching(url, dying))
         last = current(publisher.artifacts)

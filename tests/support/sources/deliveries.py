@@ -5,16 +5,17 @@ from __future__ import annotations
 import copy
 import sys
 from datetime import datetime
+from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 
 import pytest
 
 from tests.support.running import Json
 
-LIMIT = sys.getrecursionlimit()
-eth_account = pytest.importorskip("eth_account", reason="needs the extra `deliveries`")
-sys.setrecursionlimit(LIMIT)  # py_ecc raises it, and tests of deep nesting would end the process
-rfc8785 = pytest.importorskip("rfc8785", reason="needs the extra `deliveries`")
+if not all(map(find_spec, ("eth_account", "rfc8785"))):
+    pytest.skip("needs the extra `deliveries`", allow_module_level=True)
 
 STRINGS = {
     "id": ("id",),
@@ -36,6 +37,12 @@ NUMBERS = {
     "httpStatus": ("response", "status"),
     "issuedAt": ("issuedAt",),
 }
+ADDRESSES = {
+    1: "0x7E5F4552091A69125d5DfCb7b8C2659029395Bdf",
+    2: "0x2B5AD5c4795c026514f8317c7a215E218DcCD6cF",
+    3: "0x6813Eb9362372EEF6200f3b1dbC3f819671cBA69",
+}
+"""The addresses of the keys of these numbers."""
 ORDER = (
     *("version", "id", "sequence", "verdict", "network", "resourceUrl", "payer", "payTo", "asset"),
     *("amount", "transaction", "httpStatus", "responseHash", "responseHashAlg"),
@@ -43,12 +50,20 @@ ORDER = (
 )
 
 
+@cache
+def load_library() -> Any:
+    """Import `eth_account`, which takes a second, and keeps the limit of nesting as it was."""
+    limit = sys.getrecursionlimit()
+    library = import_module("eth_account")
+    sys.setrecursionlimit(limit)  # tests of deep nesting would end the process
+    return library
+
+
 class Observer:
     """A buyer with a key of its own."""
 
     def __init__(self, number: int = 1) -> None:
-        self._account = eth_account.Account.from_key(number.to_bytes(32, "big"))
-        self.address: str = self._account.address
+        self._number, self.address = number, ADDRESSES[number]
 
     def buy(self, url: str, pay_to: str, issued: datetime, number: int = 1, **members: Any) -> Json:
         """Return a signed record of a purchase that was delivered, but for some members."""
@@ -91,12 +106,14 @@ class Observer:
         types = [
             {"name": name, "type": "string" if name in STRINGS else "uint256"} for name in ORDER
         ]
-        encoded = eth_account.messages.encode_typed_data(
+        encoded = load_library().messages.encode_typed_data(
             {"name": "x402 observation", "version": "1", "chainId": 1},
             {"Observation": [*types, {"name": "contentHash", "type": "bytes32"}]},
-            message | {"contentHash": _keccak(rfc8785.dumps(covered))},
+            message | {"contentHash": _keccak(import_module("rfc8785").dumps(covered))},
         )
-        signature = self._account.sign_message(encoded).signature
+        account = load_library().Account.from_key(self._number.to_bytes(32, "big"))
+        assert account.address == self.address
+        signature = account.sign_message(encoded).signature
         signed["signature"] = {"format": "eip712", "signature": f"0x{bytes(signature).hex()}"}
         return signed
 
