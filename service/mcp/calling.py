@@ -45,6 +45,7 @@ TOOL_PAYMENT = (
     'JSON in its text; sign a payment, repeat the call with it in params._meta["x402/payment"], '
     'and read the receipt in the result\'s _meta["x402/payment-response"]'
 )
+NO_PAYEE = "no payee is listed: the 402 alone names it"
 LISTED = "call without values for all parameters"
 NOTE = (
     "The live 402 is authoritative: compare its amount, network and payee with your budget before "
@@ -106,7 +107,7 @@ async def how_to_call(
         "accepts_left_out": len(listing.accepts) - len(accepts),
         "documents_say": [clean(describe_offer(offer), MAX_LONG_SAYS) for offer in offers],
         "warnings": [
-            *filter(None, [explain_body(record)]),
+            *filter(None, [explain_body(record), "" if accepts or offers else NO_PAYEE]),
             *warnings_of(snapshot.endpoints.facts_of(ordinal)),
         ],
     }

@@ -486,6 +486,7 @@ def test_how_to_call_has_the_accepted_payments_as_the_feed_has_them(
     assert build([resource("https://a.example/tide", *accepts)]) == 0
     how = structured(artifacts, "how_to_call", endpoint="https://a.example/tide")
     assert how["accepts"] == accepts
+    assert "warnings" not in how
     text = text_of(call_in_process(artifacts, "how_to_call", endpoint=how["id"]))
     assert json.loads(text.removeprefix("seller: ")) == how
     assert "The live 402 is authoritative" in how["note"]
@@ -498,6 +499,12 @@ def test_how_to_call_has_the_accepted_payments_as_the_feed_has_them(
     how = structured(artifacts, "how_to_call", endpoint="https://a.example/tide")
     assert how["accepts"] == many[:2]
     assert how["accepts_left_out"] == 3
+
+
+def test_how_to_call_says_that_no_payee_is_listed(artifacts: Path, build: Build) -> None:
+    assert build([service()]) == 0
+    how = structured(artifacts, "how_to_call", endpoint="https://api.one.example/v1")
+    assert how["warnings"] == ["no payee is listed: the 402 alone names it"]
 
 
 def test_the_catalogue_has_its_age_counts_and_values_to_filter_by(seeded: Path) -> None:
