@@ -16,6 +16,7 @@ from indexer.decisions import Decisions
 from indexer.endpoints import EndpointPayees, read_endpoints, split_methods
 from indexer.errors import LeftOut
 from indexer.intake.findings import Findings, Notice, read_subject
+from indexer.intake.rules import fold_host
 from indexer.processes.pool import Pool
 from service.urls import find_url
 
@@ -46,6 +47,8 @@ class Identifier:
         self._merger, self._decisions, self._findings = merger, decisions, findings
         self._trusts = self._table.domains()
         self._url_trusts: dict[str, dict[str, int]] = {}
+        self._domains: dict[int, list[str]] = {}
+        """The domains of each record, by its number, whose items it may name."""
         self._by_id: dict[str, str] = {}
         for domain in self._trusts:
             plain = plain_id(domain)
@@ -87,7 +90,9 @@ class Identifier:
     def note_second_services(self) -> None:
         """Note each discovered service of a host that has a catalogue record, too."""
         services = self._catalogue.services.values()
-        records = {self._domain_of(each): each.id for each in services if not each.discovered}
+        records = {
+            domain: each.id for each in services for domain in self._domains.get(each.number, ())
+        }
         for service in services:
             if service.discovered and (other := records.get(service.domain)):
                 tally = self._findings.tallies[service.source]
@@ -129,6 +134,18 @@ class Identifier:
                 return domain
         return ""
 
+    def _domains_of(self, service: ListedService, endpoints: EndpointPayees) -> list[str]:
+        """Return the domains whose items a record may name: its own, and hosts of its endpoints.
+
+        Hosts count below the domain of the record, and any where it states none.
+        """
+        stated = fold_host(service.domain)
+        domains = {url.split("/", 3)[2] for url, _ in endpoints} & self._trusts.keys()
+        if stated:
+            below = f".{stated}"
+            domains = {each for each in domains if each.partition(":")[0].endswith(below)}
+        return sorted(domains | {self._domain_of(service)} - {""})
+
     def _enter(self, service: ListedService) -> None:
         """Make a record the service of its id, unless another one stays."""
         services = self._catalogue.services
@@ -150,16 +167,20 @@ class Identifier:
 
     def _claim_items(self) -> None:
         """Give records the items that they name; the most trusted record is the first to do so."""
+        if not self._trusts:
+            return
         services = self._catalogue.services.values()
         for service in sorted(services, key=lambda service: -service.trust):
-            if domain := self._domain_of(service):
-                endpoints = read_endpoints(self._catalogue.text(service))
+            endpoints = read_endpoints(self._catalogue.text(service))
+            self._domains[service.number] = self._domains_of(service, endpoints)
+            for domain in self._domains[service.number]:
                 self._claim(service, self._table.rows(domain), endpoints)
         for service in services:
             if self._catalogue.sources[service.source].hides:
                 reason = f"is none of the endpoints that the record of {service.id} names"
-                for row in self._table.rows(self._domain_of(service)):
-                    self._merger.drop(row, LeftOut(HIDDEN, PATH, reason))
+                for domain in self._domains.get(service.number, ()):
+                    for row in self._table.rows(domain):
+                        self._merger.drop(row, LeftOut(HIDDEN, PATH, reason))
 
     def _claim(
         self, service: ListedService, rows: list[ItemRow], endpoints: EndpointPayees

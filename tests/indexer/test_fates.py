@@ -374,3 +374,26 @@ def test_a_second_service_of_a_host_is_noted_with_the_way_to_mend_it(
     answer = capsys.readouterr().out
     assert reason in answer
     assert "`hides = true`" in answer
+
+
+@pytest.mark.parametrize(
+    ("domain", "services"),
+    [
+        (None, 1),
+        ("northwind.example", 1),
+        ("NorthWind.example.", 1),
+        ("api.northwind.example", 1),
+        ("wind.example", 2),
+        ("market.example", 2),
+    ],
+)
+def test_a_record_has_the_resources_of_hosts_below_its_domain_that_it_names(
+    domain: str | None, services: int, artifacts: Path, build: Build
+) -> None:
+    url = "https://api.northwind.example/b"
+    record = service("northwind", endpoints=[endpoint() | {"url": url}])
+    assert build([record | ({"domain": domain} if domain else {})], [resource(url)]) == 0
+    snapshot = open_snapshot(artifacts)
+    assert (snapshot.manifest.counts.services, snapshot.manifest.counts.endpoints) == (
+        services,
+    ) * 2

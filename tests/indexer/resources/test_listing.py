@@ -271,6 +271,18 @@ def test_stablecoins_of_the_us_dollar_are_known(currency: str, is_usd: bool) -> 
     assert {asset.is_usd for _, asset, _ in STABLECOINS if asset.currency == currency} == {is_usd}
 
 
+def test_stablecoins_have_six_decimals_but_for_these() -> None:
+    others = {(name, each.currency): each.decimals for name, each, _ in STABLECOINS}
+    assert {key: decimals for key, decimals in others.items() if decimals != 6} == {
+        ("base", "DAI"): 18,
+        ("ethereum", "DAI"): 18,
+        ("bnb-chain", "USDC"): 18,
+        ("bnb-chain", "USDT"): 18,
+        ("stellar", "USDC"): 7,
+        ("stellar:testnet", "USDC"): 7,
+    }
+
+
 def test_a_listing_tells_its_url_its_tool_and_its_tags() -> None:
     plain = read_listing(resource({"url": URL, "tags": ["rain", 7, "Rain", ""]}))
     assert (plain.stated_url, plain.tool, plain.listed_tags) == (URL, "", ["rain", "Rain", ""])

@@ -20,7 +20,7 @@ from service.conditions import EndpointFilters, Filters
 from service.search.config import SEARCH_CONFIG
 from service.search.ranking import Ranking
 from service.snapshot.data import EndpointHits
-from service.snapshot.snapshot import Snapshot
+from service.snapshot.snapshot import Snapshot, open_snapshot
 from tests.support.running import Json, endpoint, service
 from tests.support.searching import (
     Document,
@@ -407,3 +407,15 @@ def test_pages_agree_whatever_is_reranked(tmp_path: Path, reranked: int) -> None
     pages = [snapshot.search("storm", 4, offset) for offset in range(0, 28, 4)]
     assert [name for page in pages for name in page.ids] == whole.ids
     assert {page.total for page in pages} == {FILLED}
+
+
+@pytest.mark.parametrize(
+    "query", ["weather forecast", "data api for weather", "current bitcoin price", "image", "json"]
+)
+def test_the_first_rows_are_the_same_whatever_the_limit(sample: Path, query: str) -> None:
+    snapshot = open_snapshot(sample)
+    services, endpoints = snapshot.search(query, 200), snapshot.search_endpoints(query, 200)
+    for limit in (1, 2, 5, 24):
+        assert snapshot.search(query, limit).ids == services.ids[:limit]
+        few = snapshot.search_endpoints(query, limit).ordinals
+        assert [*few] == [*endpoints.ordinals[:limit]]
