@@ -133,7 +133,11 @@ def test_each_parameter_of_http_is_a_condition(
 @pytest.mark.parametrize(
     ("conditions", "error", "message"),
     [
-        ({"category": "Data"}, ValueError, "Expected `array`, got `str` - at `category`"),
+        (
+            {"category": "Data"},
+            ValueError,
+            r"Expected `array`, got `str` - at `category`; give a list, such as \['Data'\]",
+        ),
         ({"network": [1]}, ValueError, r"Expected `str`, got `int` - at `network\[0\]`"),
         ({"facets": "tag"}, ValueError, "Expected `array`, got `str` - at `facets`"),
         ({"facets": ["colour"]}, ValueError, "'colour' - at `facets"),
@@ -142,8 +146,12 @@ def test_each_parameter_of_http_is_a_condition(
         ({"enriched": 1}, ValueError, "Expected `bool .+ at `enriched`"),
         ({"match": "some"}, ValueError, "'some' - at `match`"),
         ({"sort": "best"}, ValueError, "'best' - at `sort`"),
-        ({"limit": 0}, ValueError, "limit is 0 and offset 0"),
-        ({"offset": -1}, ValueError, "offset -1"),
+        ({"max_price": -1}, ValueError, "Expected `float` >= 0.0 - at `max_price`"),
+        ({"max_price": float("nan")}, ValueError, "Expected `float` >= 0.0 - at `max_price`"),
+        ({"limit": 0}, ValueError, "Expected `int` >= 1 - at `limit`"),
+        ({"limit": 2.5}, ValueError, "Expected `int`, got `float` - at `limit`"),
+        ({"limit": None}, ValueError, "missing required field `limit`"),
+        ({"offset": -1}, ValueError, "Expected `int` >= 0 - at `offset`"),
     ],
 )
 def test_a_faulty_condition_is_an_error_that_says_what_to_write(
@@ -158,6 +166,19 @@ def test_a_faulty_condition_is_an_error_that_says_what_to_write(
             method("weather", **conditions)
     with pytest.raises(ValueError, match="Expected `array`, got `str` - at `service`"):
         snapshot.search_endpoints("weather", service="a")
+
+
+def test_a_query_and_an_id_are_texts(snapshot: Snapshot) -> None:
+    for blank in ("", " \n"):
+        assert snapshot.search(blank).total == 0
+        assert snapshot.search_endpoints(blank).total == len(snapshot.endpoints)
+    given: Any
+    for given in (None, 5, b"weather"):
+        for method in (snapshot.search, snapshot.search_endpoints):
+            with pytest.raises(ValueError, match="`query`"):
+                method(given)
+        with pytest.raises(TypeError, match="an id is a text, not"):
+            snapshot.get(given)
 
 
 def test_records_have_the_numbers_of_their_source(artifacts: Path, build: Build) -> None:
