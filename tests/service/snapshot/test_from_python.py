@@ -16,7 +16,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from starlette.applications import Starlette
-from starlette.routing import Mount
+from starlette.responses import Response
+from starlette.routing import Mount, Route
 
 from indexer.cli.main import main
 from service.api.endpoints import SearchEndpoints
@@ -249,6 +250,16 @@ def test_a_damaged_snapshot_is_not_followed(artifacts: Path) -> None:
     assert follower.latest().list().ids == ["a"]
 
 
+def test_at_a_start_the_newest_whole_snapshot_is_followed(artifacts: Path) -> None:
+    publish(artifacts, "a")
+    flip_a_bit(publish(artifacts, "a", "b") / "records.json")
+    with pytest.raises(SnapshotDamaged):
+        open_snapshot(artifacts)
+    follower = follow_snapshot(artifacts)
+    assert follower.latest().list().ids == ["a"]
+    assert isinstance(follower.refusal, SnapshotDamaged)
+
+
 def test_threads_follow_while_builds_publish(artifacts: Path) -> None:
     publish(artifacts, "a0")
     follower, ended = follow_snapshot(artifacts), threading.Event()
@@ -279,11 +290,14 @@ def test_the_snapshot_of_a_mounted_application_is_that_of_its_answers(artifacts:
     publish(artifacts, "a")
     other = create_app(Settings(artifacts=str(artifacts)))
     assert served_snapshot(other).list().ids == ["a"]
-    outer = Starlette(routes=[Mount("/shop", other)])
+    hidden = Route("/shop/metrics", Response(status_code=404))
+    outer = Starlette(routes=[hidden, Mount("/shop", other)])
 
     async def ask() -> Json:
         transport = httpx.ASGITransport(outer)
         async with httpx.AsyncClient(transport=transport, base_url="http://a.example") as client:
+            assert (await client.get("/shop/metrics")).status_code == 404
+            assert (await client.get("/shop/readyz")).status_code == 200
             answer: Json = (await client.get("/shop/v1/services")).json()
             return answer
 
