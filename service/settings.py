@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Annotated, Any, Self
 
 import msgspec
@@ -82,8 +81,8 @@ class Settings(Struct, frozen=True, kw_only=True):
     ] = 5.0
 
     def __post_init__(self) -> None:
-        if isinstance(self.artifacts, Path):
-            force_setattr(self, "artifacts", str(self.artifacts))
+        if hasattr(self.artifacts, "__fspath__"):
+            force_setattr(self, "artifacts", os.fspath(self.artifacts))
         for field in fields(self):
             _convert(field, getattr(self, field.name), strict=True)
         parse_hosts(self.mcp_hosts)
