@@ -188,7 +188,7 @@ def _read_queries(queries: str, documents: list[CorpusDocument]) -> list[JudgedQ
     for place, judged in _decode_lines(queries, _query):
         judged.relevant = {name: grade for name, grade in judged.relevant.items() if grade > 0}
         if unknown := judged.relevant.keys() - ids:
-            raise SourceError(f"{place}: the corpus has no {min(unknown)!r}; name its documents")
+            raise SourceError(f"{place}: the corpus has no {min(unknown)!r}; give ids of documents")
         asked += [judged] if judged.relevant else []
     if not asked:
         raise SourceError(f"{queries}: has no query to which a document is relevant")

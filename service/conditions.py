@@ -377,6 +377,6 @@ def read_conditions(kind: type[T], conditions: Mapping[str, FilterValue]) -> T:
         message = str(error).replace("$.", "")
         for name, alias in names.items():
             message = message.replace(f"`{alias}`", f"`{name}`")
-            if "Expected `array`" in message and message.endswith(f"`{name}`"):
+            if message == f"Expected `array`, got `str` - at `{name}`":
                 message += f"; give a list, such as [{conditions[name]!r}]"
         raise ValueError(message) from error

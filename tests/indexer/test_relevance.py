@@ -251,7 +251,7 @@ def test_an_invalid_endpoint_is_an_error_with_its_line_and_json_path(
         (
             CORPUS,
             [{"query": "maps", "relevant": {"m 2": 1, "rial": 1, "zz": 0}}],
-            "queries.jsonl:1: the corpus has no 'rial'; name its documents",
+            "queries.jsonl:1: the corpus has no 'rial'; give ids of documents",
         ),
         (CORPUS, [{"query": "maps", "relevant": {"m 2": -1}}], "queries.jsonl:1: $.relevant"),
         (CORPUS, [{"query": "maps", "relevant": {}}], "queries.jsonl: "),
