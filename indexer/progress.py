@@ -23,16 +23,19 @@ REFRESH_SECONDS = 0.1
 
 
 class Progress:
-    """Times the stages of a build, and shows them unless it is quiet.
+    """Times the stages of a build, and shows them on a terminal unless it is quiet.
+
+    Elsewhere, as in the log of an operator, a verbose build alone has lines.
 
     `seconds` has the time of each stage that ended, by name.
     """
 
-    def __init__(self, *, quiet: bool = True) -> None:
+    def __init__(self, *, quiet: bool = True, verbose: bool = False) -> None:
         self.seconds: dict[str, float] = {}
         is_shown = not quiet and sys.stderr is not None  # None where it is closed
-        self._draws = is_shown and sys.stderr.isatty() and find_spec("rich") is not None
-        self._prints = is_shown and not self._draws
+        is_terminal = is_shown and sys.stderr.isatty()
+        self._draws = is_terminal and find_spec("rich") is not None
+        self._prints = is_shown and (is_terminal or verbose) and not self._draws
 
     @contextmanager
     def stage(

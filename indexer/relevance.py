@@ -5,25 +5,27 @@ from __future__ import annotations
 import math
 import tempfile
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from fractions import Fraction
 from itertools import chain
 from pathlib import Path
-from typing import TypeVar
+from typing import Annotated, TypeVar
 from urllib.parse import quote
 
 import msgspec
 import numpy as np
-from msgspec import Raw, Struct, field
+from msgspec import Meta, Raw, Struct, field
 
 from indexer.build import build_snapshot
 from indexer.catalogue_file import name_source
 from indexer.errors import InvalidRecord, SourceError
+from indexer.index.fit import LEAST_QUESTIONS, LEAST_WORDS
 from indexer.intake.lists import read_records
 from indexer.options import STATIC_RANKING, BuildOptions, RankingOptions
 from indexer.text import decode_or_invalid
 from service.schema.values import NULL
-from service.snapshot.snapshot import open_snapshot
+from service.snapshot.snapshot import Snapshot, open_snapshot
 
 NDCG_DEPTH = 10
 RECALL_DEPTH = 24
@@ -75,7 +77,7 @@ class JudgedQuery(Struct):
     """A query, and the grade of each document that is relevant to it."""
 
     query: str
-    relevant: dict[str, float]
+    relevant: dict[str, Annotated[float, Meta(ge=0)]]
 
 
 class Judgement(Struct):
@@ -101,15 +103,15 @@ def evaluate(
 
     Documents are services: a service is judged, whichever of its endpoints match. Queries without a
     relevant document are left out. Raises SourceError for a line that is no document or query, for
-    a duplicate id, and where no query is left.
+    a duplicate id, for a relevant id of no document, and where no query is left.
     """
-    judgements = [
-        _judge(judged.query, returned, judged.relevant)
-        for judged, returned, _ in _search(_read_corpus(corpus), queries, ranking)
-    ]
-    if not judgements:
-        raise SourceError(f"{queries}: has no query to which a document is relevant")
-    return judgements
+    documents = _read_corpus(corpus)
+    asked = _read_queries(queries, documents)
+    with _build(documents, ranking) as snapshot:
+        return [
+            _judge(judged.query, returned, judged.relevant)
+            for judged, returned, _ in _search(snapshot, documents, asked)
+        ]
 
 
 def evaluate_warnings(
@@ -118,18 +120,27 @@ def evaluate_warnings(
     """Judge the warnings of snapshots that lack half of a corpus: each half of two random splits.
 
     A query is answerable if all its relevant documents are there, and unanswerable if none is;
-    others are left out. Raises SourceError as `evaluate` does, and where a kind has no query.
+    others are left out. Raises SourceError as `evaluate` does, where a half has too few
+    descriptions for a threshold, and where a kind has no query.
     """
     documents, rng = _read_corpus(corpus), np.random.default_rng(0)
+    asked = _read_queries(queries, documents)
     rows = list[tuple[bool, bool, float]]()
     splits = (np.array_split(rng.permutation(len(documents)), 2) for _ in range(SPLITS))
     for half in chain.from_iterable(splits):
         kept = [documents[n] for n in np.sort(half).tolist()]
         ids = {each.id for each in kept}
-        for judged, returned, fit in _search(kept, queries, ranking, ids):
-            there = ids & judged.relevant.keys()
-            is_right = not there.isdisjoint(returned[:1])
-            rows.append((bool(there), is_right, 1.0 if fit is None else fit))
+        with _build(kept, ranking) as snapshot:
+            if snapshot.manifest.threshold is None:
+                raise SourceError(
+                    f"{corpus}: half of it has no `fit`, which needs {LEAST_QUESTIONS} "
+                    f"descriptions of at least {LEAST_WORDS} words; give more documents"
+                )
+            counted = [each for each in asked if len({name in ids for name in each.relevant}) == 1]
+            for judged, returned, fit in _search(snapshot, kept, counted):
+                there = ids & judged.relevant.keys()
+                is_right = not there.isdisjoint(returned[:1])
+                rows.append((bool(there), is_right, 1.0 if fit is None else fit))
     answerable, right, fits = np.array(rows, np.float64).reshape(-1, 3).T
     high, low, right = fits[answerable == 1], fits[answerable == 0], fits[right == 1]
     if not len(right) or not len(low):
@@ -162,7 +173,7 @@ def interval(values: Sequence[float]) -> tuple[float, float]:
 
 
 def _read_corpus(corpus: str) -> list[CorpusDocument]:
-    documents = list(_decode_lines(corpus, _document))
+    documents = [document for _, document in _decode_lines(corpus, _document)]
     counts = Counter(document.id for document in documents)
     if repeated := [name for name, count in counts.items() if count > 1]:
         raise SourceError(
@@ -171,22 +182,28 @@ def _read_corpus(corpus: str) -> list[CorpusDocument]:
     return documents
 
 
-def _search(
-    documents: list[CorpusDocument],
-    queries: str,
-    ranking: RankingOptions,
-    ids: Collection[str] = (),
-) -> Iterator[tuple[JudgedQuery, list[str], float | None]]:
-    """Yield each query with what is relevant to it, the ids that are returned, and their fit.
+def _read_queries(queries: str, documents: list[CorpusDocument]) -> list[JudgedQuery]:
+    """Return the queries to which documents are relevant, with those alone."""
+    ids, asked = {document.id for document in documents}, list[JudgedQuery]()
+    for place, judged in _decode_lines(queries, _query):
+        judged.relevant = {name: grade for name, grade in judged.relevant.items() if grade > 0}
+        if unknown := judged.relevant.keys() - ids:
+            raise SourceError(f"{place}: the corpus has no {min(unknown)!r}; give ids of documents")
+        asked += [judged] if judged.relevant else []
+    if not asked:
+        raise SourceError(f"{queries}: has no query to which a document is relevant")
+    return asked
 
-    Queries of whose relevant documents only some are among these ids are not asked.
-    """
+
+@contextmanager
+def _build(documents: list[CorpusDocument], ranking: RankingOptions) -> Iterator[Snapshot]:
     with tempfile.TemporaryDirectory(prefix="ratecard-") as folder:
         source, artifacts = Path(folder, "corpus.jsonl"), Path(folder, "artifacts")
         source.write_bytes(b"\n".join(_record(n, each) for n, each in enumerate(documents)))
+        sources = (name_source(str(source)),)
         build_snapshot(
             BuildOptions(
-                sources=(name_source(str(source)),),
+                sources=sources,
                 out=artifacts,
                 max_rejects=Fraction(0),
                 ranking=ranking,
@@ -194,13 +211,16 @@ def _search(
                 whoosh=False,
             )
         )
-        snapshot = open_snapshot(artifacts)
-        for judged in _decode_lines(queries, _query):
-            judged.relevant = {name: grade for name, grade in judged.relevant.items() if grade > 0}
-            if len({name in ids for name in judged.relevant}) == 1:
-                hits = snapshot.search(judged.query, limit=RECALL_DEPTH)
-                returned = [documents[int(service_id)].id for service_id in hits.ids]
-                yield judged, returned, hits.fit
+        yield open_snapshot(artifacts)
+
+
+def _search(
+    snapshot: Snapshot, documents: list[CorpusDocument], asked: list[JudgedQuery]
+) -> Iterator[tuple[JudgedQuery, list[str], float | None]]:
+    """Yield each query, the ids that are returned, and their fit."""
+    for judged in asked:
+        hits = snapshot.search(judged.query, limit=RECALL_DEPTH)
+        yield judged, [documents[int(service_id)].id for service_id in hits.ids], hits.fit
 
 
 def _record(number: int, document: CorpusDocument) -> bytes:
@@ -239,11 +259,12 @@ def _judge(query: str, returned: list[str], wanted: dict[str, float]) -> Judgeme
     return Judgement(query, gain / ideal, recall, returned, wanted)
 
 
-def _decode_lines(name: str, decoder: msgspec.json.Decoder[T]) -> Iterator[T]:
+def _decode_lines(name: str, decoder: msgspec.json.Decoder[T]) -> Iterator[tuple[str, T]]:
+    """Yield the place and the value of each line."""
     for record in read_records(name, is_lines=True):
+        place = f"{name}:{record.position.removeprefix('line ')}"
         try:
-            yield decode_or_invalid(decoder, record.text)
+            yield place, decode_or_invalid(decoder, record.text)
         except InvalidRecord as error:
-            line = record.position.removeprefix("line ")
             reason = record.fault.reason if record.fault else error
-            raise SourceError(f"{name}:{line}: {reason}") from error
+            raise SourceError(f"{place}: {reason}") from error

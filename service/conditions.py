@@ -26,7 +26,8 @@ Normaliser: TypeAlias = Callable[[str], str]
 """Maps the spellings of a value to one key."""
 Strings = tuple[str, ...]
 PriceBound = Annotated[
-    float, Meta(title="a decimal such as 0.05, from 0", extra_json_schema={"pattern": DECIMAL})
+    float,
+    Meta(ge=0, title="a decimal such as 0.05, from 0", extra_json_schema={"pattern": DECIMAL}),
 ]
 MaybeText = NonEmpty | None
 SomeTexts = tuple[NonEmpty, ...]
@@ -357,11 +358,11 @@ OFFER_COLUMNS = text_columns(EndpointConditions, *_RESOURCES, of_offer=True)
 """The columns of texts of offers, by name."""
 RESOURCE_COLUMNS = text_columns(*_RESOURCES)
 """The columns of texts of listed resources, by name."""
-T = TypeVar("T", bound=Conditions)
+T = TypeVar("T", bound=Struct)
 
 
 def read_conditions(kind: type[T], conditions: Mapping[str, FilterValue]) -> T:
-    """Return the filters of keyword arguments: the parameters of HTTP, in snake case.
+    """Return a Struct of keyword arguments, such as filters: parameters of HTTP in snake case.
 
     Raises TypeError for an unknown condition, and ValueError that names a faulty one.
     """
@@ -376,4 +377,6 @@ def read_conditions(kind: type[T], conditions: Mapping[str, FilterValue]) -> T:
         message = str(error).replace("$.", "")
         for name, alias in names.items():
             message = message.replace(f"`{alias}`", f"`{name}`")
+            if message == f"Expected `array`, got `str` - at `{name}`":
+                message += f"; give a list, such as [{conditions[name]!r}]"
         raise ValueError(message) from error

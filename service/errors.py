@@ -24,12 +24,14 @@ CODES = {
 }
 """The codes of errors by the status of the response."""
 STATUSES = {code: status for status, codes in CODES.items() for code in codes}
-REBUILD = "rebuild it with `make index` or `ratecard build SOURCE`"
+REBUILD = "rebuild it with `make index` or `ratecard build SOURCE --out FOLDER`"
 
 
 def needs_extra(user: str, extra: str) -> str:
     """Return a message that a function needs an extra, and how to install it."""
-    return f"{user} needs the extra `{extra}`; in the clone: .venv/bin/pip install -e '.[{extra}]'"
+    clone, wheel = f"-e '.[{extra}]'", f"'ratecard-….whl[{extra}]'"
+    ways = f"in the clone: .venv/bin/pip install {clone}; of a wheel: pip install {wheel}"
+    return f"{user} needs the extra `{extra}`; {ways}"
 
 
 class RatecardError(Exception):
@@ -94,7 +96,10 @@ class SnapshotUnavailable(RatecardError, code="snapshot_unavailable", retry_afte
 class SnapshotMissing(SnapshotUnavailable, code="snapshot_missing"):
     """No snapshot was published."""
 
-    public = "no snapshot was published here yet; run `make index` or `ratecard build SOURCE`"
+    public = (
+        "no snapshot was published here yet; run `make index` or "
+        "`ratecard build SOURCE --out FOLDER`"
+    )
 
 
 class SnapshotDamaged(SnapshotUnavailable, code="snapshot_damaged"):

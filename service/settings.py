@@ -9,7 +9,7 @@ from typing import Annotated, Any, Self
 
 import msgspec
 from msgspec import Meta, Struct
-from msgspec.structs import FieldInfo, fields
+from msgspec.structs import FieldInfo, fields, force_setattr
 
 PREFIX = "RATECARD_"
 HOSTS_EXAMPLE = (
@@ -22,7 +22,10 @@ _registry = re.compile(rf"https?://{FQDN}(?::[0-9]{{1,5}})?(?:/[!-~]*)?")
 
 
 class Settings(Struct, frozen=True, kw_only=True):
-    """Settings of the service; `RATECARD_ARTIFACTS` sets `artifacts`, and so on."""
+    """Settings of the service; `RATECARD_ARTIFACTS` sets `artifacts`, and so on.
+
+    `artifacts` may be given as a Path.
+    """
 
     artifacts: Annotated[str, Meta(description="the folder that the indexer publishes to")] = (
         "artifacts"
@@ -78,6 +81,8 @@ class Settings(Struct, frozen=True, kw_only=True):
     ] = 5.0
 
     def __post_init__(self) -> None:
+        if hasattr(self.artifacts, "__fspath__"):
+            force_setattr(self, "artifacts", os.fspath(self.artifacts))
         for field in fields(self):
             _convert(field, getattr(self, field.name), strict=True)
         parse_hosts(self.mcp_hosts)

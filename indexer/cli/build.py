@@ -72,7 +72,8 @@ def _report(
     options: argparse.Namespace,
 ) -> int:
     """Build or check, and print the report as the options ask for."""
-    report = act(build_options, Progress(quiet=options.quiet or options.json))
+    progress = Progress(quiet=options.quiet or options.json, verbose=options.verbose)
+    report = act(build_options, progress)
     if options.json:
         answer(msgspec.json.encode(report))
     elif not options.quiet:

@@ -23,7 +23,7 @@ MAX_CHANGES = 5
 class EvaluationOptions(Struct, frozen=True):
     """The options of an evaluation that have a bound.
 
-    worst (--worst N): show the N queries with the worst nDCG
+    worst (--worst N): show the N queries with the worst nDCG below 1
     """
 
     worst: Annotated[int, Meta(ge=0)] = 0
@@ -74,11 +74,12 @@ def run(options: argparse.Namespace) -> int:
         rankings.append(parse_ranking(options, options.compare))
     runs = [evaluate(options.corpus, options.queries, ranking) for ranking in rankings]
     measured = [*map(_measure, runs)]
-    worst = sorted(runs[0], key=lambda judgement: (judgement.ndcg, judgement.recall))
+    worst = [judgement for judgement in runs[0] if judgement.ndcg < 1]
+    worst.sort(key=lambda judgement: (judgement.ndcg, judgement.recall))
     worst = worst[: bounds.worst]
     comparison = _compare(*runs) if options.compare else None
     if options.json:
-        figures = measured[0] | ({"worst": worst} if worst else {})
+        figures = measured[0] | ({"worst": worst} if bounds.worst else {})
         if comparison is not None:
             figures |= {"compared": measured[1], "comparison": comparison}
         return answer(msgspec.json.encode(figures))

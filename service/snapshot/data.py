@@ -139,6 +139,8 @@ class SnapshotData:
 
     def get(self, service_id: str) -> Json | None:
         """Return a service, or None."""
+        if not isinstance(service_id, str):
+            raise TypeError(f"an id is a text, not {service_id!r}")
         text = self.find(service_id)
         return None if text is None else json.loads(text)
 

@@ -203,7 +203,10 @@ class SnapshotManager:
 
 
 def follow_snapshot(artifacts: str | Path) -> SnapshotManager:
-    """Open the snapshot that CURRENT names, as `open_snapshot` does, and follow it from then on."""
+    """Open the snapshot that CURRENT names, as `open_snapshot` does, and follow it from then on.
+
+    Where that one is damaged, this is the newest whole one before, and `refusal` says why.
+    """
     manager = SnapshotManager(Path(artifacts))
     manager.latest()
     return manager

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import Annotated, Protocol
 
+from msgspec import Meta, Struct
 from msgspec.structs import asdict, replace
 
 from service.conditions import (
@@ -21,6 +22,7 @@ from service.conditions import (
 from service.engines.embedded import EmbeddedEngine, run
 from service.engines.engine import Answer, Engine, Search
 from service.errors import REBUILD, SnapshotDamaged, SnapshotUnsupported
+from service.schema.values import Whole
 from service.search.postings import read_header
 from service.search.query import QueryParser
 from service.search.ranking import Index
@@ -86,7 +88,7 @@ class Snapshot(SnapshotData):
 
         Conditions have the names of the HTTP parameters in snake case; `filters` replaces them.
         """
-        check_page(limit, offset)
+        _check_page(limit, offset)
         return self.list_services(limit, offset, filters or read_conditions(Filters, conditions))
 
     def search(
@@ -99,9 +101,10 @@ class Snapshot(SnapshotData):
     ) -> Hits:
         """Return one page of the services that match a query and conditions, best match first.
 
-        Few matches without conditions are filled up with similar services.
+        Few matches without conditions are filled up with similar services. A query without words
+        matches nothing.
         """
-        check_page(limit, offset)
+        _check_page(limit, offset, query)
         filters = filters or read_conditions(Filters, conditions)
         return self._hits(self.embedded.rank_services(Search(query, filters, limit, offset)))
 
@@ -117,9 +120,9 @@ class Snapshot(SnapshotData):
 
         Without a query these are all that satisfy the conditions, in the order of their services.
         """
-        check_page(limit, offset)
+        _check_page(limit, offset, query)
         filters = filters or read_conditions(EndpointFilters, conditions)
-        if not query:
+        if not query.strip():
             return self.list_endpoints(limit, offset, filters)
         answer = self.embedded.rank_endpoints(Search(query, filters, limit, offset))
         return self._endpoint_hits(answer, filters)
@@ -172,10 +175,15 @@ class Snapshot(SnapshotData):
         return EndpointHits(**asdict(answer), offers=offers, data=self)
 
 
-def check_page(limit: int, offset: int) -> None:
+class _Page(Struct):
+    limit: Annotated[int, Meta(ge=1)]
+    offset: Whole
+    query: str
+
+
+def _check_page(limit: int, offset: int, query: str = "") -> None:
     """Raise ValueError unless a page has these bounds."""
-    if limit < 1 or offset < 0:
-        raise ValueError(f"limit is {limit} and offset {offset}; give at least 1 and 0")
+    read_conditions(_Page, {"limit": limit, "offset": offset, "query": query})
 
 
 def open_snapshot(artifacts: str | Path) -> Snapshot:

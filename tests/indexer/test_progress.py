@@ -28,17 +28,17 @@ from tests.support.sources.x402 import resource
 ESCAPE = "\x1b"
 
 
-def test_without_a_terminal_each_long_stage_has_a_plain_line(
+def test_without_a_terminal_each_long_stage_has_a_plain_line_of_a_verbose_build(
     build: Build, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("indexer.progress.MIN_SECONDS", 0.0)
-    assert build([service("a")], payments=[payment()]) == 0
+    assert build([service("a")], payments=[payment()], options=("--verbose",)) == 0
     output = capsys.readouterr()
     assert "compile:" not in output.out
     assert ESCAPE not in output.err
     assert set(re.findall(r"^([A-Za-z ]+): [0-9.]+ s$", output.err, re.MULTILINE)) == STAGES
-    for option in ("--quiet", "--json"):
-        assert build([service("b")], options=(option,)) == 0
+    for options in ([], ["--quiet", "--verbose"], ["--json", "--verbose"]):
+        assert build([service("b")], options=options) == 0
         assert capsys.readouterr().err == ""
 
 

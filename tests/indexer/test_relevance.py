@@ -55,7 +55,6 @@ def figures(
         ("weather", {"w/1": 3, "m 2": 1, "ü": 1}, 1, 1),
         ("maps", {"m 2": 1, "n": 1}, 1 / (1 + 1 / log2(3)), 0.5),
         ("maps", {"m 2": 1, "n": 2}, 1 / (3 + 1 / log2(3)), 0.5),
-        ("maps", {"m 2": 2, "not in the corpus": 2}, 1 / (1 + 1 / log2(3)), 0.5),
         ("!!!", {"n": 1}, 0, 0),
     ],
 )
@@ -104,8 +103,8 @@ def test_the_worst_queries_are_reported_with_returned_and_relevant_ids(
         {"query": "maps", "relevant": {"m 2": 1}},
         {"query": "news", "relevant": {"w/1": 1}},
         {"query": "qqqqqqqqqq", "relevant": {"ü": 2, "n": 1}},
-    ]
-    report = figures(capsys, tmp_path, queries, "--worst", "2")
+    ]  # the first is answered rightly
+    report = figures(capsys, tmp_path, queries, "--worst", "3")
     assert report["queries"] == 3
     assert [(each["query"], each["returned"], each["wanted"]) for each in report["worst"]] == [
         ("news", ["n"], {"w/1": 1}),
@@ -249,6 +248,12 @@ def test_an_invalid_endpoint_is_an_error_with_its_line_and_json_path(
         ([{"name": "x"}], [{"query": "x", "relevant": {"x": 1}}], "corpus.jsonl:1: "),
         (CORPUS, [{"query": "maps", "relevant": {"m 2": 1}}, {"query": 5}], "queries.jsonl:2: "),
         (CORPUS, [{"query": "maps", "relevant": {"m 2": "very"}}], "queries.jsonl:1: "),
+        (
+            CORPUS,
+            [{"query": "maps", "relevant": {"m 2": 1, "rial": 1, "zz": 0}}],
+            "queries.jsonl:1: the corpus has no 'rial'; give ids of documents",
+        ),
+        (CORPUS, [{"query": "maps", "relevant": {"m 2": -1}}], "queries.jsonl:1: $.relevant"),
         (CORPUS, [{"query": "maps", "relevant": {}}], "queries.jsonl: "),
         (CORPUS, [], "queries.jsonl: "),
     ],
@@ -317,8 +322,12 @@ def test_warnings_are_judged_with_half_of_the_documents_the_same_in_every_run(
 def test_warnings_need_queries_of_both_kinds(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    assert judge(tmp_path, [{"query": "maps", "relevant": {"zz": 1}}], "--unanswerable") == 1
+    wrong = [{"query": "maps of Oslo", "relevant": {"maps of Rome": 1}}]
+    assert judge(tmp_path, wrong, "--unanswerable", corpus=TOWN_CORPUS) == 1
     assert "answers no query rightly" in capsys.readouterr().err
+    queries = [{"query": "maps", "relevant": {"m 2": 1}}]
+    assert judge(tmp_path, queries, "--unanswerable") == 1
+    assert "needs 20 descriptions of at least 3 words" in capsys.readouterr().err
     options = ("--unanswerable", "--worst", "2")
     assert judge(tmp_path, [{"query": "maps", "relevant": {"m 2": 1}}], *options) == 2
     assert "--unanswerable goes with neither" in capsys.readouterr().err

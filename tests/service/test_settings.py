@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,6 +26,11 @@ INVALID = [
 def test_settings_are_read_from_environment_variables() -> None:
     environment = {"RATECARD_ARTIFACTS": "x", "RATECARD_PAGE": "false", "OTHER": "y"}
     assert Settings.from_environment(environment) == Settings(artifacts="x", page=False)
+
+
+def test_a_folder_in_code_may_be_a_path() -> None:
+    given: Any = Path("x/y")
+    assert Settings(artifacts=given) == Settings(artifacts="x/y")
 
 
 @pytest.mark.parametrize("settings", INVALID)

@@ -159,5 +159,6 @@ def test_a_command_that_needs_an_extra_names_it_in_one_line(
     assert line.startswith("error: ")
     advice = f"needs the extra `{extra}`; in the clone: .venv/bin/pip install -e '.[{extra}]'"
     assert advice in line
+    assert f"; of a wheel: pip install 'ratecard-….whl[{extra}]'" in line
     assert done.stdout == ""
     assert not (base.folder / "other" / "CURRENT").exists()

@@ -16,7 +16,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from starlette.applications import Starlette
-from starlette.routing import Mount
+from starlette.responses import Response
+from starlette.routing import Mount, Route
 
 from indexer.cli.main import main
 from service.api.endpoints import SearchEndpoints
@@ -133,7 +134,11 @@ def test_each_parameter_of_http_is_a_condition(
 @pytest.mark.parametrize(
     ("conditions", "error", "message"),
     [
-        ({"category": "Data"}, ValueError, "Expected `array`, got `str` - at `category`"),
+        (
+            {"category": "Data"},
+            ValueError,
+            r"Expected `array`, got `str` - at `category`; give a list, such as \['Data'\]",
+        ),
         ({"network": [1]}, ValueError, r"Expected `str`, got `int` - at `network\[0\]`"),
         ({"facets": "tag"}, ValueError, "Expected `array`, got `str` - at `facets`"),
         ({"facets": ["colour"]}, ValueError, "'colour' - at `facets"),
@@ -142,8 +147,12 @@ def test_each_parameter_of_http_is_a_condition(
         ({"enriched": 1}, ValueError, "Expected `bool .+ at `enriched`"),
         ({"match": "some"}, ValueError, "'some' - at `match`"),
         ({"sort": "best"}, ValueError, "'best' - at `sort`"),
-        ({"limit": 0}, ValueError, "limit is 0 and offset 0"),
-        ({"offset": -1}, ValueError, "offset -1"),
+        ({"max_price": -1}, ValueError, "Expected `float` >= 0.0 - at `max_price`"),
+        ({"max_price": float("nan")}, ValueError, "Expected `float` >= 0.0 - at `max_price`"),
+        ({"limit": 0}, ValueError, "Expected `int` >= 1 - at `limit`"),
+        ({"limit": 2.5}, ValueError, "Expected `int`, got `float` - at `limit`"),
+        ({"limit": None}, ValueError, "missing required field `limit`"),
+        ({"offset": -1}, ValueError, "Expected `int` >= 0 - at `offset`"),
     ],
 )
 def test_a_faulty_condition_is_an_error_that_says_what_to_write(
@@ -158,6 +167,19 @@ def test_a_faulty_condition_is_an_error_that_says_what_to_write(
             method("weather", **conditions)
     with pytest.raises(ValueError, match="Expected `array`, got `str` - at `service`"):
         snapshot.search_endpoints("weather", service="a")
+
+
+def test_a_query_and_an_id_are_texts(snapshot: Snapshot) -> None:
+    for blank in ("", " \n"):
+        assert snapshot.search(blank).total == 0
+        assert snapshot.search_endpoints(blank).total == len(snapshot.endpoints)
+    given: Any
+    for given in (None, 5, b"weather"):
+        for method in (snapshot.search, snapshot.search_endpoints):
+            with pytest.raises(ValueError, match="`query`"):
+                method(given)
+        with pytest.raises(TypeError, match="an id is a text, not"):
+            snapshot.get(given)
 
 
 def test_records_have_the_numbers_of_their_source(artifacts: Path, build: Build) -> None:
@@ -228,6 +250,16 @@ def test_a_damaged_snapshot_is_not_followed(artifacts: Path) -> None:
     assert follower.latest().list().ids == ["a"]
 
 
+def test_at_a_start_the_newest_whole_snapshot_is_followed(artifacts: Path) -> None:
+    publish(artifacts, "a")
+    flip_a_bit(publish(artifacts, "a", "b") / "records.json")
+    with pytest.raises(SnapshotDamaged):
+        open_snapshot(artifacts)
+    follower = follow_snapshot(artifacts)
+    assert follower.latest().list().ids == ["a"]
+    assert isinstance(follower.refusal, SnapshotDamaged)
+
+
 def test_threads_follow_while_builds_publish(artifacts: Path) -> None:
     publish(artifacts, "a0")
     follower, ended = follow_snapshot(artifacts), threading.Event()
@@ -258,11 +290,14 @@ def test_the_snapshot_of_a_mounted_application_is_that_of_its_answers(artifacts:
     publish(artifacts, "a")
     other = create_app(Settings(artifacts=str(artifacts)))
     assert served_snapshot(other).list().ids == ["a"]
-    outer = Starlette(routes=[Mount("/shop", other)])
+    hidden = Route("/shop/metrics", Response(status_code=404))
+    outer = Starlette(routes=[hidden, Mount("/shop", other)])
 
     async def ask() -> Json:
         transport = httpx.ASGITransport(outer)
         async with httpx.AsyncClient(transport=transport, base_url="http://a.example") as client:
+            assert (await client.get("/shop/metrics")).status_code == 404
+            assert (await client.get("/shop/readyz")).status_code == 200
             answer: Json = (await client.get("/shop/v1/services")).json()
             return answer
 
