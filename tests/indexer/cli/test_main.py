@@ -50,8 +50,9 @@ def test_errors_are_sanitised(
 def test_output_about_untrusted_files_is_sanitised(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    corpus = write_lines(tmp_path / "corpus.jsonl", [{"id": ESCAPE, "name": "Maps"}])
-    queries = [{"query": f"maps {ESCAPE}", "relevant": {ESCAPE: 1}}]
+    documents = [{"id": ESCAPE, "name": "Maps"}, {"id": "missed", "name": "Charts"}]
+    corpus = write_lines(tmp_path / "corpus.jsonl", documents)
+    queries = [{"query": f"maps {ESCAPE}", "relevant": {ESCAPE: 1, "missed": 2}}]
     judged = write_lines(tmp_path / "queries.jsonl", queries)
     assert main(["evaluate", "--corpus", corpus, "--queries", judged, "--worst", "1"]) == 0
     output = capsys.readouterr().out
