@@ -147,3 +147,14 @@ def test_the_path_of_a_url_without_a_scheme_is_searched(tmp_path: Path) -> None:
     endpoints = [endpoint() | {"url": url} for url in urls]
     snapshot = publish(tmp_path, [service("odd", endpoints=endpoints)])
     assert [found(snapshot, word) for word in ("weatherpath", "relative", "host")] == [1, 1, 0]
+
+
+def test_endpoints_of_curated_services_come_first_and_those_of_deprecated_ones_last(
+    tmp_path: Path,
+) -> None:
+    facts: list[Json] = [{"status": "deprecated"}, {}, {"enriched": True}]
+    records = [service(f"s{n}", name="Tides", **fields) for n, fields in enumerate(facts)]
+    snapshot = publish(tmp_path, records)
+    hits = snapshot.search_endpoints("tides", 24)
+    owners = [each["service"]["id"] for each in hits.endpoints]
+    assert owners == ["s2", "s1", "s0"]
