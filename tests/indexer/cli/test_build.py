@@ -290,7 +290,7 @@ def test_a_source_that_failed_is_skipped_or_read_as_it_was_and_says_why(
         assert build(source, [service("b")], options=("--jobs", "1", "--on-error", action)) == 0
         lines = capsys.readouterr().out.splitlines()
         assert lines[0].startswith(line)
-        assert lines[2] == f"FAILED {source}: there is no such file"
+        assert lines[-2] == f"FAILED {source}: there is no such file"
         assert lines[-1].endswith("; 1 source FAILED")
         assert len(open_snapshot(artifacts).services) == services
     assert build(source, [service("b")]) == 1
@@ -325,6 +325,29 @@ def test_a_quiet_build_prints_nothing_but_errors(tmp_path: Path, artifacts: Path
     process = run_indexer("build", tmp_path / "none", "--out", artifacts, "--json")
     assert (process.returncode, process.stdout) == (1, "")
     assert process.stderr == f"error: {tmp_path / 'none'}: there is no such file\n"
+
+
+@pytest.mark.parametrize("state", ["COPY       1 record of own, as of ", "SKIPPED    own"])
+def test_a_quiet_build_prints_failed_sources_and_no_others_on_standard_error(
+    state: str, tmp_path: Path, artifacts: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own, other = tmp_path / "own.jsonl", tmp_path / "other.jsonl"
+    catalogue = tmp_path / "catalogue.toml"
+    on_error = "skip" if "SKIPPED" in state else "last"
+    catalogue.write_text(
+        f'[[source]]\nname = "own"\npath = "{own}"\non_error = "{on_error}"\n'
+        f'[[source]]\nname = "other"\npath = "{other}"\n'
+    )
+    command = ["build", str(catalogue), "--out", str(artifacts), "--quiet", *PLAIN]
+    for path, record in ((own, service("a")), (other, service("b"))):
+        write_lines(path, [record])
+    assert main(command) == 0
+    own.unlink()
+    assert main(command) == 0
+    output = capsys.readouterr()
+    reads, reason = output.err.splitlines()
+    assert reads.startswith(state)
+    assert (output.out, reason) == ("", f"FAILED own: there is no such file as {own}")
 
 
 @pytest.mark.parametrize("closed", [">&-", ">&- 2>&-"])
