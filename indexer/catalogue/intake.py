@@ -221,7 +221,7 @@ class Intake:
         is_of_sellers = reading.kind is not Kind.RECORDS and not reading.entries
         if is_of_sellers and kept.state is None and tally.malformed < tally.records:
             before = tally.malformed / tally.records  # sellers write what a feed repeats
-        self._findings.check(tally, self._options.max_rejects, before)
+        self._findings.check(tally, self._options.max_rejects, before, each.source_name)
         if kept.state is None or each.file is None:
             return
         changes = kept.find_changes(reading.listings, each.options.max_removed)

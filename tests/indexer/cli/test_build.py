@@ -185,6 +185,23 @@ def test_a_denial_that_matches_nothing_is_reported_with_its_reason(
     assert len(json.loads(capsys.readouterr().out)["unusedDenials"]) == 2
 
 
+def test_denials_and_overlays_that_match_nothing_are_not_told_while_a_source_is_skipped(
+    tmp_path: Path, artifacts: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "catalogue.toml"
+    overlays(tmp_path, {"a": {"name": "Other"}})
+    path.write_text(
+        '[[source]]\nname = "own"\npath = "own.jsonl"\non_error = "skip"\n'
+        '[[source]]\nname = "more"\npath = "overlay.json"\nkind = "overlay"\n'
+        '[policy]\ndeny = [{id = "b", reason = "spam"}]\n'
+    )
+    assert main(["build", str(path), "--out", str(artifacts)]) == 0
+    assert "unused" not in capsys.readouterr().out
+    (tmp_path / "own.jsonl").write_text("[]")
+    assert main(["build", str(path), "--out", str(artifacts)]) == 0
+    assert capsys.readouterr().out.count("unused") == 2
+
+
 def test_a_first_build_that_leaves_everything_out_publishes_nothing_until_it_is_accepted(
     tmp_path: Path, artifacts: Path, build: Build, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -348,6 +365,47 @@ def test_a_quiet_build_prints_failed_sources_and_no_others_on_standard_error(
     reads, reason = output.err.splitlines()
     assert reads.startswith(state)
     assert (output.out, reason) == ("", f"FAILED own: there is no such file as {own}")
+
+
+def test_a_malformed_source_says_what_was_published_and_how_it_is_accepted(
+    tmp_path: Path, build: Build, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = tmp_path / "feed.jsonl"
+    write_lines(source, [service("a")])
+    assert build(source, options=("--on-error", "last")) == 0
+    write_lines(source, [service("a"), {}])
+    capsys.readouterr()
+    assert build(source) == 3
+    error = capsys.readouterr().err
+    assert f"; if that is right, --accept {source} takes it once\n" in error
+    assert error.endswith("\nnothing was published; what was published stays\n")
+    assert build(source, options=("--on-error", "last")) == 0
+    output = capsys.readouterr().out
+    assert f"FAILED {source}: 1 of 2 records is malformed" in output
+    assert "nothing was published" not in output
+    assert build(source, options=("--accept", str(source))) == 0
+
+
+@pytest.mark.parametrize("first", ["rows", "header"])
+def test_payments_that_lost_all_rows_publish_nothing_until_they_are_accepted(
+    first: str, tmp_path: Path, artifacts: Path, build: Build, capsys: pytest.CaptureFixture[str]
+) -> None:
+    row = payment()
+    header, values = ",".join(row), ",".join(map(str, row.values()))
+    may, june = tmp_path / "may.csv", tmp_path / "june.csv"
+    may.write_text(f"{header}\n{values}\n" if first == "rows" else f"{header}\n")
+    june.write_text(f"{header}\n")
+    options = ("--transactions", str(tmp_path / "*.csv"))
+    assert build([service("a")], options=options) == 0
+    may.write_text(f"{header}\n")
+    served = open_snapshot(artifacts).id
+    capsys.readouterr()
+    assert build([service("b")], options=options) == (3 if first == "rows" else 0)
+    if first == "rows":
+        assert f"{may}: has lost all its payments; if that is right, " in capsys.readouterr().err
+        assert open_snapshot(artifacts).id == served
+        assert build([service("b")], options=(*options, "--accept", options[1])) == 0
+        assert build([service("c")], options=options) == 0
 
 
 @pytest.mark.parametrize("closed", [">&-", ">&- 2>&-"])
