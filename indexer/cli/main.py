@@ -48,7 +48,8 @@ def main(arguments: list[str] | None = None, prog: str = "python -m indexer") ->
     try:
         status: int = options.run(options)
     except TooManyRejects as error:
-        message, status = f"{error}\nnothing was published; what was published stays", error.status
+        message = f"{error}\nnothing was published; what was published before stays"
+        status = error.status
     except IndexerError as error:
         message, status = str(error), error.status
     except (SnapshotUnavailable, PublishingFailed) as error:

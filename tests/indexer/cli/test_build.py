@@ -378,7 +378,7 @@ def test_a_malformed_source_says_what_was_published_and_how_it_is_accepted(
     assert build(source) == 3
     error = capsys.readouterr().err
     assert f"; if that is right, --accept {source} takes it once\n" in error
-    assert error.endswith("\nnothing was published; what was published stays\n")
+    assert error.endswith("\nnothing was published; what was published before stays\n")
     assert build(source, options=("--on-error", "last")) == 0
     output = capsys.readouterr().out
     assert f"FAILED {source}: 1 of 2 records is malformed" in output
