@@ -156,6 +156,8 @@ class Intake:
                 fault.__traceback__ = None  # refers to the record, which has the fault
         if tally.records and tally.left_out.get(OTHER_KIND) == tally.records:
             raise SourceError(_describe_other_kind(each))
+        if reading.kind in DOCUMENTS:  # whose positions are operations and no lines
+            tally.file = ""
         if each.options.hosts and tally.records and reading.kind not in DOCUMENTS:
             raise SourceError(f"{each.name}: `hosts` is for documents, and this is none; remove it")
 
