@@ -32,6 +32,8 @@ from tests.support.running import (
     service,
     write_lines,
 )
+from tests.support.sources.feeds import misbehaving, sending
+from tests.support.sources.openapi import document
 from tests.support.sources.x402 import accept, resource
 
 ESCAPE = "\x1b"
@@ -142,6 +144,24 @@ def test_figures_of_the_machine_are_printed_with_verbose_alone(
     assert build([service("b")], options=("--verbose",)) == 0
     output = capsys.readouterr().out
     assert all(each in output for each in figures)
+
+
+def test_positions_are_said_to_be_lines_of_a_file_where_they_are_no_operations(
+    tmp_path: Path, artifacts: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    free = document({"/free": {"get": {"responses": {"200": {"description": "OK"}}}}})
+    path = tmp_path / "catalogue.toml"
+    with misbehaving(sending(free)) as one, misbehaving(sending([service("a"), {}])) as other:
+        path.write_text(
+            f'[[source]]\nname = "api"\nurl = "{one.url}"\nhosts = ["*"]\n'
+            f'[[source]]\nname = "list"\nurl = "{other.url}"\nkind = "records"\n'
+        )
+        command = ["build", str(path), "--out", str(artifacts), *PLAIN, "--allow-private-feeds"]
+        assert main([*command, "--accept", "list"]) == 0
+    output = capsys.readouterr().out
+    assert "left out api:GET /free: " in output
+    assert "positions of list are lines of " in output
+    assert "positions of api " not in output
 
 
 @pytest.mark.parametrize("is_coloured", [True, False])
