@@ -23,7 +23,7 @@ from indexer.catalogue.table import open_table
 from indexer.decisions import Decisions, DecisionTable
 from indexer.derive.reuse import ReuseStore
 from indexer.errors import SourceFailed
-from indexer.intake.findings import Findings, State
+from indexer.intake.findings import Findings, State, Tally
 from indexer.intake.lists import LIST_KINDS
 from indexer.intake.rules import Denials, Rules, TakenDown
 from indexer.intake.sources import Input, Inputs
@@ -41,7 +41,8 @@ from indexer.untrusted import MICROSECOND
 from service.errors import SnapshotUnavailable
 from service.schema.demand import DemandInputs
 from service.schema.values import EPOCH
-from service.snapshot.publication import read_current
+from service.snapshot.manifest import read_manifest
+from service.snapshot.publication import SNAPSHOTS, read_current
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -157,11 +158,13 @@ class Assembler:
             self._remove(catalogue, merger, rules.denials)
             identifier.note_second_services()
             with self._payments(inputs, rules) as payments:
+                self._judge_payments(inputs.payments, findings.tallies[len(catalogue.sources) :])
                 count, statistics = count_payments(payments)
                 demands, totals = self._credit(payments, catalogue)
                 self._amend(catalogue, overlays, demands)
-            findings.unused_overlays += overlays.unused(rules.denials.counts)
-            findings.unused_denials += rules.denials.unused(options.policy.deny)
+            if not self._is_skipped:  # what matches nothing may match the skipped source
+                findings.unused_overlays += overlays.unused(rules.denials.counts)
+                findings.unused_denials += rules.denials.unused(options.policy.deny)
             probed = self._probe(inputs.probes, catalogue, rules)
             listing = catalogue.order()
             if not listing:
@@ -191,18 +194,22 @@ class Assembler:
             intake.read(inputs.sources, reading)
         return intake.accepted
 
+    @property
+    def _is_skipped(self) -> bool:
+        """Whether a source is skipped."""
+        return any(each.state is State.SKIPPED for each in self._findings.tallies)
+
     def _identify(
         self, catalogue: Catalogue, merger: Merger, denied: Iterable[Denial]
     ) -> Identifier:
         """Give every service its id; nobody takes over an id while its source is skipped."""
         held = set(_taken_down(denied))
-        is_skipped = any(each.state is State.SKIPPED for each in self._findings.tallies)
-        if is_skipped:
+        if self._is_skipped:
             held |= self._decisions.served_ids
         identifier = Identifier(catalogue, merger, self._decisions, self._findings)
         limit = self._context.options.policy.endpoints_per_service
         identifier.identify(self._context.pool, held, limit)
-        if is_skipped:
+        if self._is_skipped:
             self._decisions.keep()
         for conflict in sorted(self._decisions.conflicts):
             self._findings.note_conflict(conflict)
@@ -233,12 +240,27 @@ class Assembler:
             stablecoins=find_stablecoins(rules.policy.stablecoins),
         )
 
+    def _judge_payments(self, inputs: list[Input], tallies: list[Tally]) -> None:
+        """Raise TooManyRejects for malformed payments, and for a file that has lost all its rows.
+
+        It had rows when the served snapshot was built.
+        """
+        options, before = self._context.options, set[str]()
+        with suppress(SnapshotUnavailable):
+            folder = options.out / SNAPSHOTS / read_current(options.out).id
+            before = {each.name for each in read_manifest(folder).sources if each.records}
+        for each, tally in zip(inputs, tallies, strict=True):
+            if not options.accept.isdisjoint({each.name, each.source_name}):
+                continue
+            if not tally.records and tally.source in before:
+                advice = f"if that is right, --accept {each.source_name} takes it once"
+                raise SourceFailed(f"{each.name}: has lost all its payments; {advice}")
+            self._findings.check(tally, options.max_rejects, name=each.source_name)
+
     def _credit(
         self, payments: DuckDBPyConnection | None, catalogue: Catalogue
     ) -> tuple[Iterator[ServiceDemand | None], DemandInputs]:
         """Return the demand of each service, none without payments, and the totals."""
-        for tally in self._findings.tallies[len(catalogue.sources) :]:
-            self._findings.check(tally, self._context.options.max_rejects)
         self._findings.flush()
         if payments is None:
             self._decisions.keep_claims()

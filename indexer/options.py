@@ -282,7 +282,7 @@ class ClusterOptions(Struct, frozen=True):
 class BuildOptions(Struct, frozen=True, kw_only=True):
     """The options of a build; among equally trusted sources later catalogue records win.
 
-    accept (--accept NAME): take the source of this name although it lost or changed too much
+    accept (--accept NAME): take the source of this name, whatever is malformed, lost or changed
     out (--out FOLDER): the artifacts folder
     rejects (--rejects FILE): list the rejects in this file, one JSON object a line
     max_rejects (--max-rejects SHARE): publish nothing when more than this share of one source is

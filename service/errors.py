@@ -24,7 +24,7 @@ CODES = {
 }
 """The codes of errors by the status of the response."""
 STATUSES = {code: status for status, codes in CODES.items() for code in codes}
-REBUILD = "rebuild it with `make index` or `ratecard build SOURCE --out FOLDER`"
+REBUILD = "rebuild it with `ratecard build SOURCE --out FOLDER`"
 
 
 def needs_extra(user: str, extra: str) -> str:
@@ -96,10 +96,7 @@ class SnapshotUnavailable(RatecardError, code="snapshot_unavailable", retry_afte
 class SnapshotMissing(SnapshotUnavailable, code="snapshot_missing"):
     """No snapshot was published."""
 
-    public = (
-        "no snapshot was published here yet; run `make index` or "
-        "`ratecard build SOURCE --out FOLDER`"
-    )
+    public = "no snapshot was published here yet; run `ratecard build SOURCE --out FOLDER`"
 
 
 class SnapshotDamaged(SnapshotUnavailable, code="snapshot_damaged"):

@@ -156,6 +156,8 @@ class Intake:
                 fault.__traceback__ = None  # refers to the record, which has the fault
         if tally.records and tally.left_out.get(OTHER_KIND) == tally.records:
             raise SourceError(_describe_other_kind(each))
+        if reading.kind in DOCUMENTS:  # whose positions are operations and no lines
+            tally.file = ""
         if each.options.hosts and tally.records and reading.kind not in DOCUMENTS:
             raise SourceError(f"{each.name}: `hosts` is for documents, and this is none; remove it")
 
@@ -221,7 +223,7 @@ class Intake:
         is_of_sellers = reading.kind is not Kind.RECORDS and not reading.entries
         if is_of_sellers and kept.state is None and tally.malformed < tally.records:
             before = tally.malformed / tally.records  # sellers write what a feed repeats
-        self._findings.check(tally, self._options.max_rejects, before)
+        self._findings.check(tally, self._options.max_rejects, before, each.source_name)
         if kept.state is None or each.file is None:
             return
         changes = kept.find_changes(reading.listings, each.options.max_removed)

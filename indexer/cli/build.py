@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -24,7 +26,7 @@ from indexer.intake.findings import MAX_EXAMPLES, State, Tally
 from indexer.options import BuildOptions, ClusterOptions
 from indexer.progress import Progress
 from indexer.report import Report
-from indexer.text import count_of
+from indexer.text import count_of, one_line
 from service.schema.listings import Fate
 
 SHORTEST_STAGE = 0.1  # seconds
@@ -48,7 +50,7 @@ def add_check_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_report_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--quiet", action="store_true", help="print nothing but errors")
+    parser.add_argument("--quiet", action="store_true", help="print nothing but what failed")
     parser.add_argument("--verbose", action="store_true", help="print times and sizes as well")
     parser.add_argument("--json", action="store_true", help="print the report as one JSON object")
 
@@ -78,6 +80,11 @@ def _report(
         answer(msgspec.json.encode(report))
     elif not options.quiet:
         answer_lines(_describe(report, build_options.out, is_verbose=options.verbose))
+    else:
+        for tally in (each for each in report.sources if each.failure):
+            for line in (_describe_source(tally), *_describe_failure(tally)):
+                with suppress(OSError):  # a closed pipe: the snapshot is published
+                    print(one_line(line), file=sys.stderr)  # noqa: T201  # for a person to read
     return 0
 
 
@@ -98,6 +105,8 @@ def _describe(report: Report, artifacts: Path, *, is_verbose: bool) -> Iterator[
         yield f"{endpoints} without a description; an overlay can give one"
     if is_verbose:
         yield from _describe_machine(report)
+    for tally in report.sources:
+        yield from ((line, FAILED) for line in _describe_failure(tally))
     yield _describe_outcome(report, artifacts), "bold"
 
 
@@ -142,10 +151,14 @@ def _describe_source(tally: Tally) -> str:
     return ", ".join([start, *parts])
 
 
+def _describe_failure(tally: Tally) -> list[str]:
+    """Return why a source has failed, nothing if it has not."""
+    reason = tally.failure.removeprefix(f"{tally.source}: ")
+    return f"FAILED {tally.source}: {reason}".split("\n") if reason else []
+
+
 def _describe_findings(tally: Tally) -> Iterator[Styled]:
-    """Yield why a source has failed, and the reasons of each fate of its records."""
-    if tally.failure:
-        yield from ((line, FAILED) for line in f"FAILED {tally.failure}".split("\n"))
+    """Yield the reasons of each fate of the records of a source."""
     for fate, counted in tally.by_fate.items():
         for reason, count in sorted(counted.items(), key=lambda each: -each[1])[:MAX_EXAMPLES]:
             style = NOTEWORTHY if fate is Fate.REJECTED else ""

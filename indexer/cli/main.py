@@ -13,7 +13,7 @@ from io import TextIOWrapper
 
 from indexer.cli import build, evaluate, probe, query, search, show, snapshots, wanted, why
 from indexer.cli.options import Command
-from indexer.errors import IndexerError
+from indexer.errors import IndexerError, TooManyRejects
 from indexer.processes.resources import GC_THRESHOLDS
 from indexer.text import one_line
 from service.cli import Parser
@@ -47,6 +47,9 @@ def main(arguments: list[str] | None = None, prog: str = "python -m indexer") ->
     options = parse_options(given, prog)
     try:
         status: int = options.run(options)
+    except TooManyRejects as error:
+        message = f"{error}\nnothing was published; what was published before stays"
+        status = error.status
     except IndexerError as error:
         message, status = str(error), error.status
     except (SnapshotUnavailable, PublishingFailed) as error:

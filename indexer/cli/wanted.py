@@ -18,6 +18,7 @@ import msgspec
 from indexer.cli.options import Command, add_artifacts_option
 from indexer.cli.terminal import answer
 from indexer.errors import IndexerError, Misuse
+from indexer.index.fit import LEAST_QUESTIONS
 from indexer.intake.lists import read_records
 from indexer.text import count_of, drop_ignorable
 from service.schema.discovery import PREFIXES
@@ -66,14 +67,20 @@ def run(options: argparse.Namespace) -> int:
         ((total, clients),) = database.execute("SELECT count(*), count(DISTINCT client) FROM log")
         database.row_factory = sqlite3.Row
         for row in map(dict, database.execute(FREQUENT, (min(options.at_least, sys.maxsize),))):
+            tally["frequent"] += 1
             hits = snapshot.search(row.pop("words"), limit=1)
             if hits.warning or not hits.total:
                 rows.append({**row, "fit": hits.fit, "first": next(iter(hits.ids), None)})
     except sqlite3.Error as error:
         raise IndexerError(f"the searches cannot be kept on disk: {error}") from error
     note = f"{count_of(total, 'search request')} of {count_of(clients, 'client')}; "
-    note += "" if snapshot.manifest.threshold else "the catalogue is too small to judge what fits; "
-    note += f"left out {tally['others']:,} of {tally['lines']:,} lines, which are of no access log"
+    fit = tally["frequent"] - len(rows)
+    note += f"queries of {options.at_least:,} clients or more: {tally['frequent']:,}, "
+    note += f"of which {fit:,} fit; "
+    if snapshot.manifest.threshold is None:
+        note += f"the catalogue is too small to judge what fits: under {LEAST_QUESTIONS} texts; "
+    note += f"left out {tally['others']:,} of {tally['lines']:,} lines, "
+    note += "which are not of the log of RATECARD_LOG_REQUESTS"
     print(note, file=sys.stderr)  # noqa: T201  # standard output has the queries alone
     if clients == 1:
         raise IndexerError("all are of one client; behind a gateway, set --forwarded-allow-ips")

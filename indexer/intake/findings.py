@@ -388,17 +388,19 @@ class Findings:
         subject = Subject((Address(text_hash(key_of(conflict.url)), NO_HOST),))
         self._add(tally, finding, subject, ("$.accepts", reason))
 
-    def check(self, tally: Tally, allowed: Fraction, before: float = 0.0) -> None:
+    def check(self, tally: Tally, allowed: Fraction, before: float = 0.0, name: str = "") -> None:
         """Raise TooManyRejects when the malformed share of a source grew by more than this share.
 
-        `before` is the share of the last accepted copy.
+        before: the share of the last accepted copy
+        name: by which --accept takes the source, empty where nothing does
         """
         if tally.malformed > (allowed + Fraction(before)) * tally.records:
             lines = "".join(f"\n  {each}" for each in self.examples(tally, Fate.REJECTED))
+            advice = f"; if that is right, --accept {name} takes it once" if name else ""
             raise TooManyRejects(
                 f"{tally.source}: {tally.malformed:,} of {count_of(tally.records, 'record')} "
                 f"{'is' if tally.malformed == 1 else 'are'} malformed, more than the "
-                f"{float(allowed):.2%} that --max-rejects allows; nothing was published{lines}"
+                f"{float(allowed):.2%} that --max-rejects allows{advice}{lines}"
             )
 
     def flush(self) -> None:

@@ -24,7 +24,8 @@ from stamina.instrumentation import set_on_retry_hooks
 
 from indexer.errors import SourceError
 from indexer.intake.connections import ForbiddenAddress, Transport, check_feed, run_in_thread
-from indexer.options import Limits, SourceOptions
+from indexer.intake.lists import LIST_KINDS
+from indexer.options import Kind, Limits, SourceOptions
 from indexer.text import DAMAGES, decompress
 from service.urls import DEFAULT_PORTS
 
@@ -38,7 +39,8 @@ MAX_REDIRECTS = 5
 TRANSIENT_STATUSES = frozenset((408, 425, 429))  # and 5xx
 PIECE = 2**18  # bytes decompressed at a time
 MAX_SHOWN = 200  # characters of a URL
-CHECK_URL = "check the URL: feeds are mostly at /v1/services or /discovery/resources"
+CHECK_URL = "check the URL"
+CHECK_PATH = f"{CHECK_URL}: feeds are mostly at /v1/services or /discovery/resources"
 UNCONDITIONAL: Mapping[str, str] = MappingProxyType({})
 
 _bytes_of_response = re.compile(r":? (?:bytearray\()?b['\"]")
@@ -80,7 +82,7 @@ class FeedClient:
         self.deadline = asyncio.get_running_loop().time() + limits.seconds
         self.received = 0
         self._limits, self._on_bytes, self._params = limits, on_bytes, source.params
-        self._origin = origin(url)
+        self._kind, self._origin = source.kind, origin(url)
         self._headers = httpx.Headers(HEADERS)
         self._headers.update(source.headers)
         if url.userinfo:
@@ -158,7 +160,7 @@ class FeedClient:
             )
             try:
                 if not response.has_redirect_location:
-                    _check_status(url, response, conditional=bool(conditions))
+                    self._check_status(url, response, conditional=bool(conditions))
                     await self._receive(url, response, path, max_bytes)
                     return response
             finally:
@@ -179,6 +181,17 @@ class FeedClient:
             url = with_parameters(url, given)
         headers.update(conditions)
         return httpx.Request("GET", url, headers=headers, extensions=self._extensions)
+
+    def _check_status(self, url: httpx.URL, response: httpx.Response, *, conditional: bool) -> None:
+        status = response.status_code
+        if status == HTTPStatus.OK or (status == HTTPStatus.NOT_MODIFIED and conditional):
+            return
+        answer = f"answers {status} {response.reason_phrase}".rstrip()
+        if status in TRANSIENT_STATUSES or status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+            raise TransientError(answer, _retry_after(response.headers.get("retry-after", "")))
+        if status == HTTPStatus.NOT_FOUND:
+            raise feed_error(url, f"{answer}; {check_url(self._kind)}", NotFound)
+        raise feed_error(url, f"{answer}; check what the server requires")
 
     async def _receive(
         self, url: httpx.URL, response: httpx.Response, path: Path, max_bytes: int
@@ -222,18 +235,6 @@ def _translated_errors(url: httpx.URL) -> Iterator[None]:
         raise TransientError("the compressed data is damaged or cut short") from error
     except UnicodeError as error:
         raise feed_error(url, f"the host cannot be looked up: {error}") from error
-
-
-def _check_status(url: httpx.URL, response: httpx.Response, *, conditional: bool) -> None:
-    status = response.status_code
-    if status == HTTPStatus.OK or (status == HTTPStatus.NOT_MODIFIED and conditional):
-        return
-    answer = f"answers {status} {response.reason_phrase}".rstrip()
-    if status in TRANSIENT_STATUSES or status >= HTTPStatus.INTERNAL_SERVER_ERROR:
-        raise TransientError(answer, _retry_after(response.headers.get("retry-after", "")))
-    if status == HTTPStatus.NOT_FOUND:
-        raise feed_error(url, f"{answer}; {CHECK_URL}", NotFound)
-    raise feed_error(url, f"{answer}; check what the server requires")
 
 
 def _retry_after(header: str) -> float:
@@ -287,6 +288,11 @@ def shown_url(url: str | httpx.URL) -> str:
 
 class NotFound(SourceError):
     """A server has nothing at a URL."""
+
+
+def check_url(kind: Kind | None) -> str:
+    """Return advice on a URL that gives no source of this kind."""
+    return CHECK_PATH if kind in {None, *LIST_KINDS} else CHECK_URL
 
 
 def feed_error(

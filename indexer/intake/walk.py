@@ -17,10 +17,11 @@ from msgspec import Struct
 from indexer.errors import SourceError
 from indexer.intake.forms import NoList, known_members, mask_surrogates
 from indexer.intake.http import (
-    CHECK_URL,
+    CHECK_PATH,
     NotFound,
     PermanentError,
     TransientError,
+    check_url,
     feed_error,
     next_target,
     with_parameters,
@@ -297,11 +298,13 @@ def parse_body(
         try:
             found = open_list(file, max_bytes, kind)
         except NoList as error:
-            raise refusal(f"{error}; {CHECK_URL}") from error
+            raise refusal(f"{error}; {check_url(kind)}") from error
         except BeyondBounds as error:
             raise refusal(str(error)) from error
         except DamagedText as error:
-            raise TransientError(f"is not JSON, or cut short: {error}") from error
+            fault = "is empty (a list of nothing is written as [])"
+            fault = f"is not JSON, or cut short: {error}" if error.line else fault
+            raise TransientError(fault) from error
         if found.is_lines:
             _check_lines(found.items, file, refusal)
         link = response.links.get("next", {}).get("url", "")
@@ -329,6 +332,6 @@ def _check_lines(
         try:
             known_members(mask_surrogates(line or b"{}"))
         except (msgspec.ValidationError, RecursionError) as error:
-            raise refusal(f"is not a list of services or resources; {CHECK_URL}") from error
+            raise refusal(f"is not a list of services or resources; {CHECK_PATH}") from error
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise TransientError(fault) from error

@@ -31,16 +31,17 @@ COLUMNS = {
     "recipient": ("recipient", "to_addr", "to_address", "merchant", "to"),
     "amount": ("amount_raw", "raw_amount", "amount", "value"),
     "decimals": ("decimals", "token_decimals", "token_decimal"),
+    "token_address": ("token_address", "contract_address", "token_contract_address"),
     "dollars": ("amount_usdc", "value_usd", "amount_usd", "token_value", "usd_value"),
     "success": ("success",),
     "address": ("address",),
     "transaction_from": ("transaction_from", "facilitator_addr", "facilitator", "tx_from"),
     "provider": ("provider",),
     "facilitator_id": ("facilitator_id",),
-    "token_address": ("token_address", "contract_address", "token_contract_address"),
 }
 # Groups of columns; a file needs a column of each group.
-REQUIRED = (("chain",), ("block_timestamp",), ("sender",), ("recipient",), ("amount", "dollars"))
+AMOUNT = ("amount", "dollars")
+REQUIRED = (("chain",), ("block_timestamp",), ("sender",), ("recipient",), AMOUNT)
 # Words within other names of a required column, for guesses.
 WORDS = {
     "chain": {"chain", "network"},
@@ -50,6 +51,7 @@ WORDS = {
     "dollars": {"usd", "dollar", "price"},
     "amount": {"amount", "value"},
     "decimals": {"decimal"},
+    "token_address": {"contract"},
 }
 MAX_LISTED = 400  # characters of a header that an error message quotes
 
@@ -81,6 +83,8 @@ def find_columns(source: SourceOptions, names: Sequence[str]) -> dict[str, list[
         own.sort(key=lambda name: (name not in aliases, keys.index(_fold(name))))
         if column in source.columns:
             own = [source.columns[column]]
+        elif column == "dollars" and "token_address" not in found:
+            own = [name for name in own if not is_token_value(name)]
         if own:
             found[column] = own
     return found
@@ -96,11 +100,15 @@ def check_columns(source: SourceOptions, names: list[str]) -> dict[str, str]:
     columns = {column: own[0] for column, own in find_columns(source, names).items()}
     given = columns.keys() | ({"chain"} if source.chain else set())
     missing = [group for group in REQUIRED if given.isdisjoint(group)]
+    unclear = next(filter(is_token_value, names), "")
     if "amount" in columns and "decimals" not in columns:
         if "dollars" in columns:
             del columns["amount"]
         elif "token_address" not in columns:
             missing.append(("decimals", "dollars"))
+            unclear = columns["amount"]
+    if missing[-1:] == [AMOUNT] and unclear:
+        missing[-1] = "token_address", "dollars"
     if not missing:
         return columns
     guesses, unused = [], [name for name in names if name not in columns.values()]
@@ -109,12 +117,19 @@ def check_columns(source: SourceOptions, names: list[str]) -> dict[str, str]:
         guesses.append(f'{column} = "{one_line(guess) or "NAME"}"')
         unused = [name for name in unused if name != guess]
     remedy = f"map the columns of the source: columns = {{{', '.join(guesses)}}}"
+    if missing[-1][1:] == ("dollars",) and unclear:
+        remedy += f' (or, if {one_line(unclear)} is in US dollars, dollars = "{one_line(unclear)}")'
     if ("chain",) in missing:
         remedy += ', or give the network of all rows: chain = "base"'
     groups = ", ".join(" or ".join(group) for group in missing)
     raise SourceError(
         f"{source.name}: there is no column for {groups} among {_listed(names)}; {remedy}"
     )
+
+
+def is_token_value(name: str) -> bool:
+    """Return whether a column is in units of a token: in dollars where another names the token."""
+    return _fold(name) == "tokenvalue"
 
 
 def _guess(group: tuple[str, ...], names: list[str]) -> tuple[str, str]:

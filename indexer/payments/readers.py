@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,7 @@ from msgspec import Raw, Struct
 
 from indexer.errors import SourceError
 from indexer.options import SourceOptions
-from indexer.payments.columns import COLUMNS, check_columns, find_columns
+from indexer.payments.columns import COLUMNS, check_columns, find_columns, is_token_value
 from indexer.payments.files import (
     FORMATS,
     MAX_LINES,
@@ -98,6 +99,10 @@ def _open_csv(source: SourceOptions, path: Path, head: bytes) -> Reader:
         names = next(csv.reader([head.decode("utf-8", "replace")]))
     except csv.Error as error:
         raise SourceError(f"{source.name}: the first line is no CSV header: {error}") from error
+    if len(names) == 1 and (separator := re.search("[;\t|]", names[0])):
+        raise SourceError(
+            f"{source.name}: the values are separated by {separator[0]!r}; separate them by commas"
+        )
     columns = check_columns(source, names)
     types = ", ".join(f"c{index}: 'VARCHAR'" for index in range(len(names)))
     return Reader(
@@ -126,6 +131,9 @@ def _open_json(source: SourceOptions, path: Path, head: bytes) -> Reader:
         for key in each
     }
     held = {key: f"nullif(held[{index}], '')" for index, key in enumerate(pointers, 1)}
+    token = ", ".join(held[key] for key in names["token_address"])
+    for key in () if "dollars" in source.columns else filter(is_token_value, names["dollars"]):
+        held[key] = f"CASE WHEN coalesce({token}) IS NOT NULL THEN {held[key]} END"
     texts = {
         column: f"coalesce({', '.join(held[key] for key in own)})" for column, own in names.items()
     }

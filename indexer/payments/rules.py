@@ -28,7 +28,7 @@ TOO_MUCH = (
 NOT_A_TIME = (
     "is not a date and time such as `2026-05-07T10:16:51Z`, nor whole Unix seconds or milliseconds"
 )
-NOT_DOLLARS = "is not a decimal of at most 6 places, from 0"
+NOT_DOLLARS = "is not a decimal of at most 6 places, from 0 and without `$`"
 
 # Each fault: its column, its SQL condition, and its reason in the list of rejects. A row without a
 # column is no payment for another reason than its values, and is counted by that reason as left

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from indexer.text import count_of
@@ -11,8 +12,8 @@ from service.artifacts.downloads import make_downloads, name_current, read_downl
 from service.artifacts.publishing import stage, write_current
 from service.errors import SnapshotMissing, SnapshotUnavailable
 from service.schema.values import format_timestamp
-from service.snapshot.manifest import Manifest, verify
-from service.snapshot.publication import SNAPSHOTS, read_current, read_others
+from service.snapshot.manifest import Manifest, read_manifest, verify
+from service.snapshot.publication import SNAPSHOTS, KeptSnapshot, read_current, read_others
 
 
 def roll_back(artifacts: Path, switch: Callable[[Manifest], None] | None = None) -> str:
@@ -27,8 +28,9 @@ def roll_back(artifacts: Path, switch: Callable[[Manifest], None] | None = None)
     if not (artifacts / SNAPSHOTS).is_dir():
         raise SnapshotMissing(f"{artifacts} holds no snapshot to go back to")
     with stage(artifacts, keep=None):
-        manifest, damaged = _find_whole(artifacts)
-        served = _served(artifacts)
+        earlier, later = read_others(artifacts)
+        manifest, damaged = _find_whole(artifacts, [*earlier, *later])
+        served, denials = _served(artifacts)
         if switch is not None:
             switch(manifest)
         notes = []
@@ -40,19 +42,24 @@ def roll_back(artifacts: Path, switch: Callable[[Manifest], None] | None = None)
         name_current(artifacts, manifest, manifest.built_at)
         write_current(artifacts, manifest.id, manifest.built_at)
         notes += update_whoosh_index(artifacts, manifest.id)
-    done = (
-        f"rolled back from {served} to {manifest.id}, built "
-        f"{format_timestamp(manifest.built_at)}, {count_of(manifest.counts.services, 'service')}; "
+    done = f"rolled back from {served} to {manifest.id}"
+    if all(manifest.id != each.id for each in earlier):
+        older = "older snapshot that is whole" if earlier else "older snapshot"
+        done = f"there is no {older}: serves the newest other one, {manifest.id}"
+    done += (
+        f", built {format_timestamp(manifest.built_at)}, "
+        f"{count_of(manifest.counts.services, 'service')}; "
         "the next build publishes again what its sources make"
     )
+    if lacking := len(denials.difference(manifest.denials)):
+        done += f"\nit lacks {count_of(lacking, 'denial')} since then, which the next build applies"
     return "\n".join([*damaged, done, *notes])
 
 
-def _find_whole(artifacts: Path) -> tuple[Manifest, list[str]]:
-    """Return the snapshot to go back to, and the damaged ones that were passed over."""
-    earlier, later = read_others(artifacts)
+def _find_whole(artifacts: Path, others: list[KeptSnapshot]) -> tuple[Manifest, list[str]]:
+    """Return the first whole one of these snapshots, and the damaged ones before it."""
     damaged: list[str] = []
-    for each in (*earlier, *later):
+    for each in others:
         try:
             return verify(artifacts / SNAPSHOTS / each.id), damaged
         except SnapshotUnavailable as error:
@@ -61,8 +68,10 @@ def _find_whole(artifacts: Path) -> tuple[Manifest, list[str]]:
     raise SnapshotMissing(f"{artifacts} holds no snapshot to go back to{reasons}")
 
 
-def _served(artifacts: Path) -> str:
-    try:
-        return read_current(artifacts).id
-    except SnapshotUnavailable:
-        return "unknown"
+def _served(artifacts: Path) -> tuple[str, set[str]]:
+    """Return the id and the denials of the served snapshot, as far as they can be read."""
+    served = "unknown"
+    with suppress(SnapshotUnavailable):
+        served = read_current(artifacts).id
+        return served, {*read_manifest(artifacts / SNAPSHOTS / served).denials}
+    return served, set()

@@ -57,8 +57,7 @@ def read_current(artifacts: Path) -> Publication:
         if kept := read_kept(artifacts):
             return Publication(kept[0].id, kept[0].built_at)
         raise SnapshotMissing(
-            f"{artifacts} holds no snapshot; run `make index` or "
-            f"`ratecard build SOURCE --out {artifacts}`"
+            f"{artifacts} holds no snapshot; run `ratecard build SOURCE --out {artifacts}`"
         ) from error
     except (OSError, UnicodeDecodeError) as error:
         raise SnapshotUnavailable(f"{path} cannot be read: {error}") from error

@@ -48,7 +48,7 @@ def test_without_a_snapshot_operations_are_503_and_health_is_200(tmp_path: Path)
             assert "ratecard-snapshot" not in response.headers
             error = response.json()["error"]
             assert error["code"] == "snapshot_missing"
-            assert "run `make index` or `ratecard build SOURCE" in error["message"]
+            assert "run `ratecard build SOURCE" in error["message"]
 
 
 def test_a_first_snapshot_is_served_without_a_restart(artifacts: Path, build: Build) -> None:

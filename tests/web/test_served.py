@@ -163,7 +163,7 @@ def test_without_a_snapshot_the_page_says_how_to_publish_one(artifacts: Path) ->
         response = client.get("/", headers=A_PERSON)
         assert (response.status_code, response.headers["retry-after"]) == (503, "5")
         assert "<h1>Temporarily unavailable</h1>" in response.text
-        assert "make index SOURCE=services.jsonl" in response.text
+        assert "ratecard build services.jsonl" in response.text
         assert client.get(f"/assets/{VERSION}/page.css").status_code == 200
 
 
@@ -176,12 +176,12 @@ def test_an_empty_catalogue_says_how_to_fill_it(
         for path in ("/", "/?q=weather&category=Data", "/endpoints", "/endpoints?q=weather"):
             page = client.get(path).text
             assert "<h2>This catalogue is empty</h2>" in page
-            assert "make index SOURCE=services.jsonl" in page
+            assert "ratecard build services.jsonl" in page
         page = client.get("/ecosystem").text
         assert '<p class="muted" role="status">No payments were indexed' in page
         assert "<dd>" not in page
         assert (
-            "<code>make index SOURCE=services.jsonl TRANSACTIONS=payments.csv</code></pre>" in page
+            "<code>ratecard build services.jsonl --transactions payments.csv</code></pre>" in page
         )
         assert "<svg" not in page
 

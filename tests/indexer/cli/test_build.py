@@ -32,6 +32,8 @@ from tests.support.running import (
     service,
     write_lines,
 )
+from tests.support.sources.feeds import misbehaving, sending
+from tests.support.sources.openapi import document
 from tests.support.sources.x402 import accept, resource
 
 ESCAPE = "\x1b"
@@ -144,6 +146,24 @@ def test_figures_of_the_machine_are_printed_with_verbose_alone(
     assert all(each in output for each in figures)
 
 
+def test_positions_are_said_to_be_lines_of_a_file_where_they_are_no_operations(
+    tmp_path: Path, artifacts: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    free = document({"/free": {"get": {"responses": {"200": {"description": "OK"}}}}})
+    path = tmp_path / "catalogue.toml"
+    with misbehaving(sending(free)) as one, misbehaving(sending([service("a"), {}])) as other:
+        path.write_text(
+            f'[[source]]\nname = "api"\nurl = "{one.url}"\nhosts = ["*"]\n'
+            f'[[source]]\nname = "list"\nurl = "{other.url}"\nkind = "records"\n'
+        )
+        command = ["build", str(path), "--out", str(artifacts), *PLAIN, "--allow-private-feeds"]
+        assert main([*command, "--accept", "list"]) == 0
+    output = capsys.readouterr().out
+    assert "left out api:GET /free: " in output
+    assert "positions of list are lines of " in output
+    assert "positions of api " not in output
+
+
 @pytest.mark.parametrize("is_coloured", [True, False])
 def test_a_failed_source_is_red_on_a_terminal_where_colour_is_wanted(
     tmp_path: Path, artifacts: Path, is_coloured: bool
@@ -183,6 +203,23 @@ def test_a_denial_that_matches_nothing_is_reported_with_its_reason(
     ]
     assert main(["check", str(path), "--out", str(artifacts), "--json"]) == 0
     assert len(json.loads(capsys.readouterr().out)["unusedDenials"]) == 2
+
+
+def test_denials_and_overlays_that_match_nothing_are_not_told_while_a_source_is_skipped(
+    tmp_path: Path, artifacts: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "catalogue.toml"
+    overlays(tmp_path, {"a": {"name": "Other"}})
+    path.write_text(
+        '[[source]]\nname = "own"\npath = "own.jsonl"\non_error = "skip"\n'
+        '[[source]]\nname = "more"\npath = "overlay.json"\nkind = "overlay"\n'
+        '[policy]\ndeny = [{id = "b", reason = "spam"}]\n'
+    )
+    assert main(["build", str(path), "--out", str(artifacts)]) == 0
+    assert "unused" not in capsys.readouterr().out
+    (tmp_path / "own.jsonl").write_text("[]")
+    assert main(["build", str(path), "--out", str(artifacts)]) == 0
+    assert capsys.readouterr().out.count("unused") == 2
 
 
 def test_a_first_build_that_leaves_everything_out_publishes_nothing_until_it_is_accepted(
@@ -290,7 +327,7 @@ def test_a_source_that_failed_is_skipped_or_read_as_it_was_and_says_why(
         assert build(source, [service("b")], options=("--jobs", "1", "--on-error", action)) == 0
         lines = capsys.readouterr().out.splitlines()
         assert lines[0].startswith(line)
-        assert lines[2] == f"FAILED {source}: there is no such file"
+        assert lines[-2] == f"FAILED {source}: there is no such file"
         assert lines[-1].endswith("; 1 source FAILED")
         assert len(open_snapshot(artifacts).services) == services
     assert build(source, [service("b")]) == 1
@@ -325,6 +362,70 @@ def test_a_quiet_build_prints_nothing_but_errors(tmp_path: Path, artifacts: Path
     process = run_indexer("build", tmp_path / "none", "--out", artifacts, "--json")
     assert (process.returncode, process.stdout) == (1, "")
     assert process.stderr == f"error: {tmp_path / 'none'}: there is no such file\n"
+
+
+@pytest.mark.parametrize("state", ["COPY       1 record of own, as of ", "SKIPPED    own"])
+def test_a_quiet_build_prints_failed_sources_and_no_others_on_standard_error(
+    state: str, tmp_path: Path, artifacts: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own, other = tmp_path / "own.jsonl", tmp_path / "other.jsonl"
+    catalogue = tmp_path / "catalogue.toml"
+    on_error = "skip" if "SKIPPED" in state else "last"
+    catalogue.write_text(
+        f'[[source]]\nname = "own"\npath = "{own}"\non_error = "{on_error}"\n'
+        f'[[source]]\nname = "other"\npath = "{other}"\n'
+    )
+    command = ["build", str(catalogue), "--out", str(artifacts), "--quiet", *PLAIN]
+    for path, record in ((own, service("a")), (other, service("b"))):
+        write_lines(path, [record])
+    assert main(command) == 0
+    own.unlink()
+    assert main(command) == 0
+    output = capsys.readouterr()
+    reads, reason = output.err.splitlines()
+    assert reads.startswith(state)
+    assert (output.out, reason) == ("", f"FAILED own: there is no such file as {own}")
+
+
+def test_a_malformed_source_says_what_was_published_and_how_it_is_accepted(
+    tmp_path: Path, build: Build, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = tmp_path / "feed.jsonl"
+    write_lines(source, [service("a")])
+    assert build(source, options=("--on-error", "last")) == 0
+    write_lines(source, [service("a"), {}])
+    capsys.readouterr()
+    assert build(source) == 3
+    error = capsys.readouterr().err
+    assert f"; if that is right, --accept {source} takes it once\n" in error
+    assert error.endswith("\nnothing was published; what was published before stays\n")
+    assert build(source, options=("--on-error", "last")) == 0
+    output = capsys.readouterr().out
+    assert f"FAILED {source}: 1 of 2 records is malformed" in output
+    assert "nothing was published" not in output
+    assert build(source, options=("--accept", str(source))) == 0
+
+
+@pytest.mark.parametrize("first", ["rows", "header"])
+def test_payments_that_lost_all_rows_publish_nothing_until_they_are_accepted(
+    first: str, tmp_path: Path, artifacts: Path, build: Build, capsys: pytest.CaptureFixture[str]
+) -> None:
+    row = payment()
+    header, values = ",".join(row), ",".join(map(str, row.values()))
+    may, june = tmp_path / "may.csv", tmp_path / "june.csv"
+    may.write_text(f"{header}\n{values}\n" if first == "rows" else f"{header}\n")
+    june.write_text(f"{header}\n")
+    options = ("--transactions", str(tmp_path / "*.csv"))
+    assert build([service("a")], options=options) == 0
+    may.write_text(f"{header}\n")
+    served = open_snapshot(artifacts).id
+    capsys.readouterr()
+    assert build([service("b")], options=options) == (3 if first == "rows" else 0)
+    if first == "rows":
+        assert f"{may}: has lost all its payments; if that is right, " in capsys.readouterr().err
+        assert open_snapshot(artifacts).id == served
+        assert build([service("b")], options=(*options, "--accept", options[1])) == 0
+        assert build([service("c")], options=options) == 0
 
 
 @pytest.mark.parametrize("closed", [">&-", ">&- 2>&-"])

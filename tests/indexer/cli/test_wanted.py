@@ -86,7 +86,8 @@ def test_a_query_of_enough_clients_that_nothing_fits_is_written(
     assert [second["fit"], second["first"]] == [hits.fit, hits.ids[0] if hits.ids else None]
     assert second["fit"] < 1
     assert note == (
-        "55 search requests of 20 clients; left out 0 of 55 lines, which are of no access log\n"
+        "55 search requests of 20 clients; queries of 10 clients or more: 3, of which 1 fit; "
+        "left out 0 of 55 lines, which are not of the log of RATECARD_LOG_REQUESTS\n"
     )
 
 
@@ -195,7 +196,9 @@ def test_only_answered_first_pages_count(
     assert run(sample, path, "--at-least", "2") == 0
     output, note = capsys.readouterr()
     assert json.loads(output)["clients"] == 2
-    assert note.startswith("2 search requests of 2 clients; left out 0 of ")
+    assert note.startswith(
+        "2 search requests of 2 clients; queries of 2 clients or more: 1, of which 0 fit"
+    )
     assert run(sample, path, "--at-least", "3") == 0
     assert capsys.readouterr().out == ""
 
@@ -298,7 +301,7 @@ def test_lines_that_are_no_entries_are_left_out_and_counted(
     assert run(sample, write(log, lines), "--at-least", "2") == 0
     output, note = capsys.readouterr()
     assert json.loads(output)["clients"] == 2
-    assert "left out 9 of 11 lines, which are of no access log" in note
+    assert "left out 9 of 11 lines, which are not of the log of RATECARD_LOG_REQUESTS" in note
     assert note.isprintable() or note[:-1].isprintable()
 
 
@@ -372,7 +375,7 @@ def test_without_a_threshold_only_what_finds_nothing_is_written_and_it_says_so(
         "fit": None,
         "first": None,
     }
-    assert "the catalogue is too small to judge what fits" in note
+    assert "the catalogue is too small to judge what fits: under 20 texts; " in note
 
 
 def test_a_full_disk_is_an_error_without_a_query(

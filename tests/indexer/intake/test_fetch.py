@@ -17,7 +17,7 @@ from indexer.errors import SourceError
 from indexer.intake.fetch import Feed, fetch_feeds
 from indexer.intake.kept import LINES_SUFFIX
 from indexer.intake.lists import read_records
-from indexer.options import Limits
+from indexer.options import Kind, Limits
 from tests.support.running import Json, service
 from tests.support.sources.feeds import (
     LINES,
@@ -279,7 +279,10 @@ FATAL: dict[str, tuple[Behaviour, str]] = {
         sending(b"\n<!doctype html>"),
         "is a web page and not JSON; check the URL",
     ),
-    "is empty": (sending(b""), "is empty; a list of nothing is written as []"),
+    "is empty": (
+        sending(b""),
+        "is empty (a list of nothing is written as []) after 3 attempts; try again later",
+    ),
     "is a message": (
         sending({"message": "hello"}),
         "is not a list of services or resources",
@@ -331,6 +334,17 @@ def test_no_item_is_read_from_a_feed_that(case: str, cache: Path) -> None:
     behaviour, message = FATAL[case]
     limits = msgspec.structs.replace(QUICK, page_bytes=5000, silence=1)
     assert message in failure(behaviour, cache, limits)
+
+
+@pytest.mark.parametrize("kind", [None, Kind.RECORDS, Kind.OPENAPI, Kind.PAYMENTS])
+def test_paths_of_feeds_are_advice_for_feeds_alone(kind: Kind | None, cache: Path) -> None:
+    with misbehaving(failing(404)) as server:
+        source = msgspec.structs.replace(source_of(server.url), kind=kind)
+        (error,) = fetch_feeds([source], cache, QUICK)
+    assert isinstance(error, SourceError)
+    start, advised, _ = str(error).partition(": feeds are mostly at /v1/services")
+    assert start.endswith("answers 404 Not Found; check the URL")
+    assert bool(advised) == (kind in {None, Kind.RECORDS})
 
 
 def test_an_endless_feed_is_limited_by_pages_and_bytes(cache: Path) -> None:

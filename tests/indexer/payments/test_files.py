@@ -134,8 +134,8 @@ def test_a_pattern_gives_each_matching_file_once(
     options = ("--transactions", *patterns, names[0])
     assert build([service()], options=options) == 0
     assert overview(artifacts)["total_transactions"] == 2
-    files = [line.split()[1] for line in capsys.readouterr().out.splitlines() if "/in/" in line]
-    assert [line.partition(":")[0] for line in files] == [names[1], names[0]]
+    files = [line.split()[-1] for line in capsys.readouterr().out.splitlines() if "/in/" in line]
+    assert files == [names[1], names[0]]
 
 
 def test_a_pattern_without_matches_ends_the_build(
@@ -220,6 +220,19 @@ UNREADABLE: dict[str, tuple[bytes, str]] = {
         b"chain,block_time,from_addr,to_addr,amount\n",
         "there is no column for decimals or dollars among",
     ),
+    "an unknown unit": (
+        b"timestamp,tx_hash,from,to,value,chain\n",
+        'columns = {decimals = "NAME"} (or, if value is in US dollars, dollars = "value")',
+    ),
+    "units of an unknown token": (
+        b"chain,time,from,to,TokenValue,TokenSymbol,Contract\n",
+        '{token_address = "Contract"} (or, if TokenValue is in US dollars, dollars = "TokenValue")',
+    ),
+    "semicolons": (
+        b"chain;time;from\nbase;1;0xa\n",
+        "are separated by ';'; separate them by commas",
+    ),
+    "tabs": (b"chain\ttime\tfrom\n", "are separated by '\\t'; separate them by commas"),
     "no chain": (
         b"block_time,payer,merchant,value_usd\n",
         'or give the network of all rows: chain = "base"',

@@ -541,6 +541,27 @@ def test_keys_of_explorers_are_known_in_json_lines(tmp_path: Path) -> None:
     assert [each["path"] for each in loaded.rejects] == ["$.timestamp"]
 
 
+@pytest.mark.parametrize("form", ["csv", "jsonl"])
+def test_units_of_a_token_are_dollars_where_a_column_says_so(form: str, tmp_path: Path) -> None:
+    row: Json = {"time": 1_777_112_211, "from": "0xa", "to": "0xb", "TokenValue": "1000.5"}
+    row |= {"token_value": "1000.5"}
+    write = write_csv if form == "csv" else write_lines
+    cases: list[tuple[Json, Json, list[float]]] = [
+        ({}, {"dollars": "TokenValue"}, [1000.5]),
+        ({"ContractAddress": USDC}, {}, [1000.5]),
+        ({"ContractAddress": "0xdd"}, {}, []),
+        ({"amount": "7000000", "decimals": "6"}, {}, [7.0]),
+        ({"amount": "", "decimals": "6"}, {}, []),
+    ]
+    for more, columns, dollars in cases:
+        path = str(write(tmp_path / f"p.{form}", [row | more]))
+        source = SourceOptions(name="p", path=path, chain="base", columns=columns)
+        assert load(tmp_path, source).dollars() == dollars
+    path = write_lines(tmp_path / "p.jsonl", [row | {"ContractAddress": USDC}, row])
+    loaded = load(tmp_path, SourceOptions(name="p", path=path, chain="base"))
+    assert loaded.dollars() == [1000.5]
+
+
 def test_all_missing_columns_are_named_with_a_guess_for_each(tmp_path: Path) -> None:
     path = tmp_path / "p.csv"
     path.write_text("created_at,buyer_wallet,seller_wallet,usd_price,memo\n")

@@ -18,7 +18,7 @@ from service.artifacts.publishing import DOWNLOADS
 from service.snapshot.manifest import MANIFEST, read_manifest
 from service.snapshot.publication import read_kept
 from service.snapshot.snapshot import open_snapshot
-from tests.support.artifacts import flip_a_bit, folder, snapshots
+from tests.support.artifacts import flip_a_bit, folder, overlays, snapshots
 from tests.support.publishing import look_at_downloads
 from tests.support.running import Build, service
 
@@ -142,14 +142,38 @@ def test_a_rollback_goes_to_the_newest_build_before_the_served_one(
     assert open_snapshot(artifacts).id == published[2]
 
 
-def test_a_rollback_from_the_oldest_build_goes_to_the_newest_other_one(
-    artifacts: Path, build: Build
+@pytest.mark.parametrize("is_damaged", [False, True])
+def test_a_rollback_from_the_oldest_build_goes_to_the_newest_other_one_and_says_so(
+    artifacts: Path, build: Build, capsys: pytest.CaptureFixture[str], is_damaged: bool
 ) -> None:
     """Its content was published again, and a build keeps the time of a snapshot that it meets."""
+    if is_damaged:
+        flip_a_bit(artifacts / "snapshots" / publish(artifacts, build, "0") / "records.json")
     first, second = publish(artifacts, build, "a"), publish(artifacts, build, "b")
     assert publish(artifacts, build, "a") == first
+    capsys.readouterr()
     assert roll_back(artifacts) == 0
     assert open_snapshot(artifacts).id == second
+    older = "older snapshot that is whole" if is_damaged else "older snapshot"
+    done = f"there is no {older}: serves the newest other one, {second}, built "
+    assert capsys.readouterr().out.splitlines()[is_damaged].startswith(done)
+
+
+def test_a_rollback_says_how_many_denials_since_then_the_older_snapshot_lacks(
+    artifacts: Path, build: Build, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names = ["a", "b", "c"]
+    for number, count in enumerate((1, 3, 2)):
+        denied = overlays(tmp_path, dict.fromkeys(names[:count], None))
+        records = [service(name) for name in (*names, f"new-{number}")]
+        assert build(records, options=denied) == 0
+    assert roll_back(artifacts) == 0
+    assert "lacks" not in capsys.readouterr().out
+    assert roll_back(artifacts) == 0
+    assert (
+        "it lacks 2 denials since then, which the next build applies\n" in capsys.readouterr().out
+    )
+    assert open_snapshot(artifacts).find("b") is not None
 
 
 def test_the_only_whole_snapshot_is_reached_though_it_was_built_later(

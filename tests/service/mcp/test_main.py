@@ -53,7 +53,7 @@ def test_over_stdio_a_new_snapshot_is_taken_up(artifacts: Path, build: Build) ->
         async with Client(stdio(artifacts, COMMAND)) as client:
             missing = await client.call_tool("catalogue", {})
             assert missing.is_error
-            assert "run `make index` or `ratecard build" in text_of(missing)
+            assert "run `ratecard build" in text_of(missing)
             for count in (1, 2):
                 records = [service(f"s{number}") for number in range(count)]
                 assert await asyncio.to_thread(build, records) == 0

@@ -606,7 +606,7 @@ def test_a_number_that_no_client_can_decode_is_a_text(artifacts: Path, tmp_path:
 
 def test_without_a_snapshot_a_call_is_an_error_that_says_what_to_do(tmp_path: Path) -> None:
     text = failure(tmp_path, "search_endpoints", query="tide")
-    assert "run `make index` or `ratecard build SOURCE" in text
+    assert "run `ratecard build SOURCE" in text
 
 
 def test_a_failure_of_the_server_leaks_nothing(

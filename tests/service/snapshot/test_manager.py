@@ -71,7 +71,7 @@ def test_a_failed_opening_is_cached_until_the_next_poll(
     publish(artifacts, "a")
     errors = []
     for _ in range(2):
-        with pytest.raises(SnapshotMissing, match="run `make index`") as raised:
+        with pytest.raises(SnapshotMissing, match="run `ratecard build SOURCE") as raised:
             manager.current()
         errors.append(raised.value)
     assert errors[0] is not errors[1]  # raising one exception again extends its traceback

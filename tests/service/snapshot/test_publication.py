@@ -52,7 +52,7 @@ def test_without_current_the_newest_snapshot_is_published_since_its_build(tmp_pa
 
 
 def test_a_folder_without_snapshots_has_no_published_one(tmp_path: Path) -> None:
-    with pytest.raises(SnapshotMissing, match="holds no snapshot; run `make index`"):
+    with pytest.raises(SnapshotMissing, match="holds no snapshot; run `ratecard build SOURCE"):
         read_current(tmp_path)
     assert read_kept(tmp_path) == []
     assert others(tmp_path) == ([], [])
