@@ -56,7 +56,7 @@ def test_files_of_this_version_are_cached_for_ever_and_others_are_not(client: ht
     ("path", "status", "heading", "text"),
     [
         ("/services/nobody", 404, "Page not found", "no service has the id"),
-        ("/nowhere", 404, "Page not found", "no resource has this path"),
+        ("/nowhere", 404, "Page not found", "No page has this address"),
         ("/?sort=nope", 400, "Invalid address", "sort must be one of: name, popularity"),
         ("/?offset=-1", 400, "Invalid address", "offset must be an integer"),
         ("/endpoints?sort=name", 400, "Invalid address", "sort must be one of: popularity"),
