@@ -601,8 +601,9 @@ def test_the_error_that_stops_a_build_has_reasons_of_its_own_source(
     noisy = source("noisy", shops(1) + plain)
     broken = source("broken", [service(), *faults], on_error="fail")
     assert catalogue.build(noisy, broken) == 3
-    first, *reasons = failure_of(capsys).splitlines()
+    first, *reasons, last = failure_of(capsys).splitlines()
     assert "broken: 3 of 4 records are malformed" in first
+    assert last.endswith("nothing was published; what was published before stays")
     assert [each.partition(": ")[0].strip() for each in reasons] == [
         f"broken:{line}" for line in (2, 3, 4)
     ]
