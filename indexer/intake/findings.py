@@ -29,6 +29,7 @@ from service.urls import key_of
 MAX_EXAMPLES = 5
 MAX_REASONS = 100
 OTHER_REASONS = "for other reasons"
+
 GivenIdentity = msgspec.Raw | str | None
 """The id of a record, or else its domain or its URL."""
 
