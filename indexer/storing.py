@@ -13,7 +13,7 @@ from indexer.derive.deriving import Annotated
 from indexer.derive.deriving import write_annotations as keep_annotations
 from indexer.index.offers import OfferWriter
 from indexer.index.popularity import Payers
-from indexer.intake.findings import NO_ADVICE
+from indexer.intake.fates import NO_ADVICE
 from indexer.progress import track
 from indexer.record_store import Keys, write_records
 from indexer.snapshot.annotations import AnnotatedServices, write_annotations

@@ -12,7 +12,8 @@ from msgspec import Raw
 from indexer.catalogue.records import Record
 from indexer.endpoints import NamedEndpoint, decode_endpoints
 from indexer.errors import InvalidRecord, LeftOut
-from indexer.intake.findings import Address, Notice, find_address
+from indexer.intake.fates import Address, find_address
+from indexer.intake.findings import Notice
 from indexer.intake.rules import Rules, check_address, check_price, fold_host
 from indexer.options import SourceOptions
 from indexer.untrusted import raw_items, raw_members

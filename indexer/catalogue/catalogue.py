@@ -15,7 +15,8 @@ from indexer.catalogue.table import ItemTable
 from indexer.derive.records import MAX_PAYERS, Annotations, decode_annotations
 from indexer.errors import InvalidRecord, LeftOut, SourceError
 from indexer.index.popularity import Payers
-from indexer.intake.findings import Findings, read_subject
+from indexer.intake.fates import read_subject
+from indexer.intake.findings import Findings
 from indexer.intake.rules import TakenDown
 from indexer.options import Denial, SourceOptions
 from indexer.probes.verdicts import DEAD, UNDECIDED

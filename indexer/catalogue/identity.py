@@ -15,7 +15,8 @@ from indexer.catalogue.table import ItemRow
 from indexer.decisions import Decisions
 from indexer.endpoints import EndpointPayees, read_endpoints, split_methods
 from indexer.errors import LeftOut
-from indexer.intake.findings import Findings, Notice, read_subject
+from indexer.intake.fates import read_subject
+from indexer.intake.findings import Findings, Notice
 from indexer.intake.rules import fold_host
 from indexer.processes.pool import Pool
 from service.urls import find_url

@@ -24,7 +24,8 @@ from indexer.errors import (
     SourceFailed,
     TooManyRejects,
 )
-from indexer.intake.findings import Findings, State, Subject, Tally, read_subject
+from indexer.intake.fates import Subject, read_subject
+from indexer.intake.findings import Findings, State, Tally
 from indexer.intake.kept import AcceptedListings, KeptSource, remove_unused
 from indexer.intake.lists import LIST_KINDS, SourceRecord, read_records
 from indexer.intake.rules import Rules, check_address

@@ -38,7 +38,7 @@ from indexer.derive.records import (
     summarise,
 )
 from indexer.encoder.encoding import TextEncoder
-from indexer.intake.findings import Address, address_of
+from indexer.intake.fates import Address, address_of
 from indexer.record_store import Keys
 from indexer.resources.assets import mainnet_prices
 from indexer.resources.names import registrable_domain

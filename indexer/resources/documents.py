@@ -11,7 +11,8 @@ import msgspec
 from msgspec.structs import astuple
 
 from indexer.errors import InvalidRecord, LeftOut
-from indexer.intake.findings import NO_ADVICE, Notice
+from indexer.intake.fates import NO_ADVICE
+from indexer.intake.findings import Notice
 from indexer.intake.lists import SourceRecord
 from indexer.intake.rules import fold_host, host_pattern
 from indexer.options import SourceOptions

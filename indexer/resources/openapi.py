@@ -11,7 +11,8 @@ import msgspec
 from msgspec.structs import replace
 
 from indexer.errors import InvalidRecord, LeftOut
-from indexer.intake.findings import NO_ADVICE, Notice
+from indexer.intake.fates import NO_ADVICE
+from indexer.intake.findings import Notice
 from indexer.options import Kind
 from indexer.resources.documents import (
     FREE,

@@ -7,7 +7,8 @@ from typing import Literal
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
-from indexer.intake.findings import Address, Notice, Subject
+from indexer.intake.fates import Address, Subject
+from indexer.intake.findings import Notice
 from indexer.intake.rules import fold_address
 from indexer.resources.entries import Entry, make_price
 from indexer.untrusted import NEVER

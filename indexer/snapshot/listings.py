@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from indexer.derive.columns import RecordColumns
 from indexer.derive.ragged import first_equal, is_first
-from indexer.intake.findings import NO_HOST, FateRows, FateSpool, Subject
+from indexer.intake.fates import NO_HOST, FateRows, FateSpool, Subject
 from service.arrays.container import narrow, writing_arrays
 from service.arrays.texts import write_texts
 from service.schema.listings import FATES, Fate, ListingFate

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from indexer.cli.main import main
-from indexer.intake import findings
+from indexer.intake import fates
 from indexer.text import drop_ignorable, shorten
 from service.api.listings import explain_url
 from service.errors import InvalidParameter
@@ -248,7 +248,7 @@ def test_hostile_parameters_are_refused_or_unknown(published: Path, name: str) -
 def test_sources_keep_so_many_urls_and_say_how_many_more_there_are(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(findings, "MAX_UNLISTED", 2)
+    monkeypatch.setattr(fates, "MAX_UNLISTED", 2)
     folder = CatalogueFolder(tmp_path)
     plain = [
         v2({}) | {"resource": f"http://one.example/{number}", "accepts": [accept()]}

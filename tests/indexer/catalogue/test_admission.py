@@ -9,7 +9,8 @@ import pytest
 from indexer.catalogue.admission import Admitted, admit
 from indexer.catalogue.records import read_record
 from indexer.errors import InvalidRecord, LeftOut
-from indexer.intake.findings import Notice, find_address
+from indexer.intake.fates import find_address
+from indexer.intake.findings import Notice
 from indexer.intake.rules import TAKEN_DOWN, Denials, Rules
 from indexer.options import Denial, Policy, SourceOptions
 from tests.support.running import Json, endpoint, service

@@ -11,7 +11,8 @@ import pytest
 
 from indexer.__main__ import main
 from indexer.errors import InvalidRecord
-from indexer.intake.findings import MAX_EXAMPLES, Findings, read_subject
+from indexer.intake.fates import read_subject
+from indexer.intake.findings import MAX_EXAMPLES, Findings
 from service.snapshot.snapshot import open_snapshot
 from tests.support.running import Build, Json, endpoint, payment, service, write_lines
 from tests.support.sources.feeds import misbehaving, sending
@@ -254,7 +255,7 @@ def test_every_reject_is_one_line_of_json(
 def test_a_source_that_is_discarded_leaves_those_before_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("indexer.intake.findings.MAX_UNLISTED", 0)
+    monkeypatch.setattr("indexer.intake.fates.MAX_UNLISTED", 0)
     findings = Findings(None)
     first = findings.tally("first.jsonl", "first")
     findings.refuse(first, "line 1", None, InvalidRecord("$", "malformed"))
