@@ -185,6 +185,15 @@ def test_cycles_of_references_end() -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "pointer"), [("a/b", "a~1b"), ("a~b", "a~0b"), ("a~1b", "a~01b"), ("a b", "a%20b")]
+)
+def test_references_are_json_pointers(name: str, pointer: str) -> None:
+    """Source: RFC 6901, sections 3, 4 and 6."""
+    schemas = {name: {"properties": {"found": {}}}}
+    assert names(parameters_of(schemas, requestBody=body(ref(pointer)))) == ["found"]
+
+
+@pytest.mark.parametrize(
     "pointer",
     ["#", "#/", "#/components/schemas/none", "#/paths/~1a/post/tags/7", "#/" + "a/" * 10_000],
 )
