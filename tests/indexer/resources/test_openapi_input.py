@@ -189,7 +189,7 @@ def test_cycles_of_references_end() -> None:
 )
 def test_references_are_json_pointers(name: str, pointer: str) -> None:
     """Source: RFC 6901, sections 3, 4 and 6."""
-    schemas = {name: {"properties": {"found": {}}}}
+    schemas: Json = {name: {"properties": {"found": {}}}}
     assert names(parameters_of(schemas, requestBody=body(ref(pointer)))) == ["found"]
 
 
