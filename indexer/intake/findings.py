@@ -1,6 +1,6 @@
 """Findings: records that are not published as they came, counted by source and listed in a file.
 
-Those about records of sources are published too, as fates.
+Findings on records of sources are published too, as fates.
 """
 
 from __future__ import annotations
