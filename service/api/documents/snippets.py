@@ -25,7 +25,7 @@ from x402.mechanisms.evm.exact import ExactEvmScheme
 async def main():
     signer = EthAccountSigner(Account.from_key(os.environ["WALLET_KEY"]))
     client = x402Client().register("eip155:*", ExactEvmScheme(signer=signer))
-    client.register_policy(max_amount({limit}))  # millionths of a dollar
+    client.register_policy(max_amount({limit}))  # base units of a token of 6 decimals
     async with x402HttpxClient(client) as http:
         response = await http.request({arguments})
         print(response.status_code, response.text)
@@ -41,7 +41,7 @@ import {{ privateKeyToAccount }} from "viem/accounts";
 const account = privateKeyToAccount(process.env.WALLET_KEY as `0x${{string}}`);
 const pay = wrapFetchWithPaymentFromConfig(fetch, {{
   schemes: [{{ network: "eip155:*", client: new ExactEvmScheme(account) }}],
-  // millionths of a dollar
+  // base units of a token of 6 decimals, such as USDC
   policies: [(_, terms) => terms.filter(({{ amount }}) => BigInt(amount) <= {limit}n)],
 }});
 const response = await pay({arguments});
