@@ -43,6 +43,7 @@ MAX_FULL = 48 * 1024  # bytes: some 12,000 tokens, about half of what hosts acce
 MAX_VALUES = 30  # of a facet of the catalogue, the most frequent ones
 CATALOGUE_FACETS = {"category": "categories", "network": "networks", "scheme": "schemes"}
 ALL_ENDPOINTS = EndpointFilters(per_service=0)
+VOLUME_UNIT = {"volumeUnit": "0.000001 USD"}
 
 Content: TypeAlias = BaseModel | dict[str, Any]
 ToolCall: TypeAlias = Context[SnapshotManager, Any]
@@ -237,7 +238,7 @@ def _brief(snapshot: Snapshot, ordinal: int, cursor: str) -> dict[str, Any]:
     rows = [endpoint_row(snapshot, each, ALL_ENDPOINTS) for each in ordinals[start:stop]]
     demand = _demand.decode(snapshot.ecosystem.demand_of(ordinal))
     optional = {
-        "payments_30d": msgspec.to_builtins(demand) if demand.payments else {},
+        "payments_30d": VOLUME_UNIT | msgspec.to_builtins(demand) if demand.payments else {},
         "cursor": f"{prefix}{stop}" if start < stop < len(ordinals) else "",
     }
     return {

@@ -182,6 +182,7 @@ def test_the_pages_show_payments_with_and_without_the_top_payer(client: httpx.Cl
 def test_an_agent_that_gets_a_service_sees_who_paid(published: Path) -> None:
     paid = structured(published, "get", id="loyal")["payments_30d"]
     assert (paid["payments"], paid["payers"], paid["returningPayers"]) == (10, 5, 5)
+    assert paid["volumeUnit"] == "0.000001 USD"  # a cent would read as 10,000 dollars
     assert "payments_30d" not in structured(published, "get", id="unused")
 
 
