@@ -73,12 +73,16 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadFil
     return Scheduling(config, log)
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     """Handle SIGINT, which a shell without job control has its background processes ignore.
 
-    Programs that tests start and interrupt would inherit that.
+    Programs that tests start and interrupt would inherit that. Names a path that does not exist:
+    pytest-xdist says that no tests ran.
     """
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    for argument in config.args:
+        if not Path(path := argument.partition("::")[0]).exists():
+            raise pytest.UsageError(f"file or directory not found: {path}")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
