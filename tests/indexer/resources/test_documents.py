@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import json
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+from msgspec import structs
 
+from indexer.build import build_snapshot
+from indexer.catalogue_file import name_source
 from indexer.errors import InvalidRecord, LeftOut
-from indexer.options import SourceOptions
+from indexer.options import BuildOptions, RankingOptions, SourceOptions
+from indexer.report import Report
 from indexer.resources.documents import OTHER_HOSTS, Document
 from indexer.text import MAX_RECORD
-from tests.support.artifacts import ids, reported
+from tests.support.artifacts import ids
 from tests.support.intake import CatalogueFolder, source
-from tests.support.running import Build, Json
+from tests.support.running import Json
 from tests.support.sources.feeds import misbehaving, sending
 from tests.support.sources.manifests import described, items
 from tests.support.sources.mpp import EMPTY, MAPS, TALK, directory, endpoint, service
@@ -115,25 +120,36 @@ def test_a_document_of_another_kind_is_an_error(
     assert error in " ".join(capsys.readouterr().err.split())
 
 
-@pytest.mark.parametrize("name", [*DOCUMENTS, "directory"])
-def test_counts_add_up_and_a_second_build_changes_nothing(
-    name: str, build: Build, artifacts: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+@pytest.fixture(scope="module")
+def reports(tmp_path_factory: pytest.TempPathFactory) -> list[Report]:
+    """The reports of two builds from nothing of all documents."""
+    folder = tmp_path_factory.mktemp("documents")
     given = DOCUMENTS | {"directory": directory(MAPS, TALK, EMPTY, MAPS, FAULTY)}
-    path = artifacts.parent / "document.json"
-    path.write_text(json.dumps(given[name]))
-    options = ("--json", "--max-rejects", "100%")
-    assert build(path, options=options) == 0
-    report = reported(capsys)
-    (tally,) = report["sources"]
-    parts = tally["published"] + tally["rejected"] + sum(tally["leftOut"].values())
-    assert tally["records"] == parts > 0
+    sources = []
+    for name, each in given.items():
+        (folder / name).write_text(json.dumps(each))
+        sources.append(structs.replace(name_source(str(folder / name)), name=name))
+    options = BuildOptions(
+        sources=tuple(sources),
+        out=folder / "artifacts",
+        ranking=RankingOptions(is_semantic=False),
+        downloads=False,
+        max_rejects=Fraction(1),
+        from_scratch=True,
+    )
+    return [build_snapshot(options) for _ in range(2)]
+
+
+@pytest.mark.parametrize("name", [*DOCUMENTS, "directory"])
+def test_counts_add_up_and_a_second_build_changes_nothing(name: str, reports: list[Report]) -> None:
+    first, second = reports
+    (tally,) = (each for each in first.sources if each.source == name)
+    assert tally.records == tally.published + tally.malformed + sum(tally.left_out.values()) > 0
     if name == "directory":
-        assert (tally["published"], tally["rejected"]) == (4, 2)
-        assert tally["leftOut"] == {
+        assert (tally.published, tally.malformed) == (4, 2)
+        assert tally.left_out == {
             "free operations": 2,
             "services without endpoints": 1,
             "duplicate listings": 2,
         }
-    assert build(path, options=(*options, "--from-scratch")) == 0
-    assert reported(capsys)["snapshot"] == report["snapshot"]
+    assert second.snapshot == first.snapshot
