@@ -78,24 +78,23 @@ def test_a_text_that_is_no_url_is_rejected() -> None:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("is_declared", [True, False])
 def test_a_fetched_document_is_read_by_its_kind_or_its_content(
-    kind: str, is_declared: bool, tmp_path: Path
+    kind: str, is_declared: bool, catalogue: CatalogueFolder
 ) -> None:
     given, expected = KINDS[kind]
     keys = {"kind": kind} if is_declared else {}
-    folder = CatalogueFolder(tmp_path)
     with misbehaving(sending(given)) as server:
-        assert folder.build(source("docs", server.url, hosts=["*"], **keys), options=[FEEDS]) == 0
-    assert {*ids(folder.artifacts)} == expected
+        docs = source("docs", server.url, hosts=["*"], **keys)
+        assert catalogue.build(docs, options=[FEEDS]) == 0
+    assert {*ids(catalogue.artifacts)} == expected
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_fetched_document_does_not_speak_for_other_domains(
-    kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    kind: str, catalogue: CatalogueFolder, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    folder = CatalogueFolder(tmp_path)
     with misbehaving(sending(KINDS[kind][0])) as server:
-        assert folder.build(source("docs", server.url, kind=kind), options=[FEEDS]) == 0
-    assert ids(folder.artifacts) == []
+        assert catalogue.build(source("docs", server.url, kind=kind), options=[FEEDS]) == 0
+    assert ids(catalogue.artifacts) == []
     assert "is outside of 127.0.0.1, from which the document was fetched" in capsys.readouterr().out
 
 
