@@ -449,12 +449,10 @@ def test_records_of_one_id_are_counted_in_a_feed_as_in_a_file(
 
 @pytest.mark.parametrize("name", ["services", "items", "resources"])
 def test_a_saved_page_says_how_much_of_its_feed_it_is(
-    catalogue: CatalogueFolder, capsys: pytest.CaptureFixture[str], tmp_path: Path, name: str
+    catalogue: CatalogueFolder, capsys: pytest.CaptureFixture[str], name: str
 ) -> None:
     page = {name: shops(3), "pagination": {"limit": 3, "offset": 0, "total": 33_993}}
-    (tmp_path / "page.json").write_text(json.dumps(page))
-    saved = {"name": "saved", "path": "page.json"}
-    assert catalogue.build(saved, options=("--json",)) == 0
+    assert catalogue.build(source("saved", [page]), options=("--json",)) == 0
     [note] = reported(capsys)["notes"]
     assert "33,993" in note
     assert "saved" in note
@@ -462,11 +460,9 @@ def test_a_saved_page_says_how_much_of_its_feed_it_is(
 
 def test_a_file_and_a_url_of_one_text_have_the_same_items(catalogue: CatalogueFolder) -> None:
     both = {"resources": shops(2), "items": shops(5)}
-    path = catalogue.artifacts.parent / "page.json"
-    path.write_text(json.dumps(both))
     answers = []
     with misbehaving(sending(both)) as server:
-        for given in ({"name": "file", "path": path.name}, source("url", server.url)):
+        for given in (source("file", [both]), source("url", server.url)):
             assert catalogue.build(given) == 0
             answers.append(ids(catalogue.artifacts))
     assert answers[0] == answers[1]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -111,11 +110,13 @@ def test_a_fetched_document_does_not_speak_for_other_domains(
     ],
 )
 def test_a_document_of_another_kind_is_an_error(
-    kind: str, given: Json, error: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    kind: str,
+    given: Json,
+    error: str,
+    catalogue: CatalogueFolder,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    (tmp_path / "docs.json").write_text(json.dumps(given))
-    docs = {"name": "docs", "path": "docs.json", "kind": kind, "on_error": "fail"}
-    assert CatalogueFolder(tmp_path).build(docs) != 0
+    assert catalogue.build(source("docs", [given], kind=kind, on_error="fail")) != 0
     assert error in " ".join(capsys.readouterr().err.split())
 
 
