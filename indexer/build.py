@@ -219,7 +219,7 @@ def _opened(
     """Yield the context of a build, with its processes and what earlier builds left for it."""
     jobs, memory = options.jobs or available_cpus(), plan_memory(options.memory, inputs.size)
     with (
-        Pool(jobs, memory, in_process=inputs.is_below(SMALL)) as pool,
+        Pool(jobs, memory, in_process=inputs.is_below(SMALL, options.out)) as pool,
         collect_findings(options.rejects, inputs.paths, staging) as findings,
     ):
         reuse = ReuseStore(options.out, is_empty=options.from_scratch)

@@ -19,6 +19,7 @@ from xdist.remote import Producer  # type: ignore[import-untyped]  # pytest-xdis
 from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped]  # the same
 
 from indexer.__main__ import main
+from tests.support.intake import CatalogueFolder
 from tests.support.running import (
     PLAIN,
     SEEDS,
@@ -165,6 +166,18 @@ def seeds() -> list[Json]:
 def artifacts(tmp_path: Path) -> Path:
     """The path of an artifacts folder that does not exist yet."""
     return tmp_path / "artifacts"
+
+
+@pytest.fixture
+def catalogue(tmp_path: Path) -> CatalogueFolder:
+    """A folder for a catalogue file and its artifacts."""
+    return CatalogueFolder(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def scratch(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder that the examples of properties may share."""
+    return tmp_path_factory.mktemp("scratch")
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from indexer.errors import IndexerError, SourceError
-from indexer.intake.kept import LINES_SUFFIX
+from indexer.intake.kept import LINES_SUFFIX, KeptSource
 from indexer.intake.lists import STANDARD_INPUT, source_errors
 from indexer.options import BuildOptions, Kind, OnError, SourceOptions
 from indexer.progress import Progress
@@ -72,6 +72,11 @@ class Input(Struct, frozen=True):
         return path if self.path != STANDARD_INPUT and path.is_file() else None
 
     @property
+    def is_lost(self) -> bool:
+        """Whether the feed could not be fetched, or the file is missing."""
+        return self.path != STANDARD_INPUT and not (self.path and Path(self.path).exists())
+
+    @property
     def shown_file(self) -> str:
         """The file that positions in messages are lines of, where `name` is another one."""
         return self.path if self.options.url else ""
@@ -122,10 +127,19 @@ class Inputs(Struct, frozen=True):
         """Bytes of the files of records and resources, as far as they are known."""
         return sum(each.size or 0 for each in self.sources)
 
-    def is_below(self, size: int) -> bool:
-        """Return whether the sources are known to have fewer bytes than this."""
-        is_known = (each.file is not None and not each.is_compressed for each in self.sources)
-        return all(is_known) and self.size < size
+    def is_below(self, size: int, artifacts: Path) -> bool:
+        """Return whether the sources are known to have fewer bytes than this.
+
+        The copy in the artifacts folder, if there is one, stands for a source that is lost.
+        """
+        copied = 0
+        for each in self.sources:
+            if each.is_lost:
+                copy = KeptSource(artifacts, each.options).copy
+                copied += 0 if copy is None else copy.stat().st_size
+            elif each.file is None or each.is_compressed:
+                return False
+        return self.size + copied < size
 
     @property
     def paths(self) -> list[str]:

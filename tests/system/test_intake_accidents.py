@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import given, settings
@@ -38,6 +38,7 @@ from tests.support.running import (
 from tests.support.sources.feeds import (
     Behaviour,
     Exchange,
+    Server,
     failing,
     in_turn,
     misbehaving,
@@ -50,14 +51,18 @@ URL = "https://a.example/x"
 MAY, JUNE = "2026-05-20T00:00:00Z", "2026-06-20T00:00:00Z"
 
 
-@pytest.fixture
-def catalogue(tmp_path: Path) -> CatalogueFolder:
-    return CatalogueFolder(tmp_path)
-
-
 def shops(count: int, **fields: Any) -> list[Json]:
     """Return a resource for each of so many hosts."""
     return [resource(f"https://h{n:02}.example/x", **fields) for n in range(count)]
+
+
+class Fed(NamedTuple):
+    """A catalogue, its sources, of which the first is a feed, and the server of the feed."""
+
+    on_error: str
+    catalogue: CatalogueFolder
+    sources: list[Json]
+    server: Server
 
 
 def failure_of(capsys: pytest.CaptureFixture[str]) -> str:
@@ -90,30 +95,48 @@ def test_a_feed_without_a_total_is_read_to_its_last_page(catalogue: CatalogueFol
 EMPTY: list[Any] = [{"items": []}, {"items": None}, [], {"resources": [], "total": 0}]
 
 
-@pytest.mark.parametrize("body", EMPTY, ids=json.dumps)
-@pytest.mark.parametrize("on_error", ["fail", "last", "skip"])
-def test_an_answer_without_items_does_not_empty_the_catalogue(
-    catalogue: CatalogueFolder, capsys: pytest.CaptureFixture[str], body: Any, on_error: str
-) -> None:
-    mine = source("mine", [resource("https://mine.example/x")])
+@pytest.fixture(scope="module")
+def fed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fed]:
+    """A published catalogue of a feed beside another source, by the parameter `on_error`."""
+    catalogue = CatalogueFolder(tmp_path_factory.mktemp("fed"))
     with misbehaving(pages_of(shops(20))) as server:
-        feed = source("feed", server.url, on_error=on_error)
-        assert catalogue.build(feed, mine) == 0
-        before = current(catalogue.artifacts)
-        server.behaviour = sending(body)
-        capsys.readouterr()
-        status = catalogue.build(feed, mine, options=("--json",))
+        feed = source("feed", server.url, on_error=request.param)
+        sources = [feed, source("mine", [resource("https://mine.example/x")])]
+        assert catalogue.build(*sources) == 0
+        yield Fed(request.param, catalogue, sources, server)
+
+
+@pytest.mark.parametrize("body", EMPTY, ids=json.dumps)
+@pytest.mark.parametrize("fed", ["fail", "last", "skip"], indirect=True)
+def test_an_answer_without_items_does_not_empty_the_catalogue(
+    fed: Fed, capsys: pytest.CaptureFixture[str], body: Any
+) -> None:
+    artifacts = fed.catalogue.artifacts
+    before = current(artifacts)
+    fed.server.behaviour = sending(body)
+    status = fed.catalogue.build(*fed.sources, options=("--json",))
     captured = capsys.readouterr()
-    if on_error == "fail":
+    if fed.on_error == "fail":
         assert status in {1, 3}
-        assert current(catalogue.artifacts) == before
+        assert current(artifacts) == before
         assert "feed" in captured.err
         return
     assert status == 0
     tally = json.loads(captured.out)["sources"][0]
     assert tally["failure"]
-    assert tally["state"] == ("last" if on_error == "last" else "skipped")
-    assert len(ids(catalogue.artifacts)) == (21 if on_error == "last" else 1)
+    assert tally["state"] == ("last" if fed.on_error == "last" else "skipped")
+    assert len(ids(artifacts)) == (21 if fed.on_error == "last" else 1)
+
+
+NO_FEEDS: list[Any] = [[1, 2], b"<html>", {"error": "moved"}, [service()], {"items": [[]] * 9}]
+
+
+@pytest.mark.parametrize("fed", ["last", "skip"], indirect=True)
+def test_a_source_that_is_no_longer_a_feed_stops_no_other(fed: Fed) -> None:
+    for body in NO_FEEDS:
+        fed.server.behaviour = sending(body)
+        assert fed.catalogue.build(*fed.sources) == 0
+        assert len(ids(fed.catalogue.artifacts)) == (21 if fed.on_error == "last" else 1)
 
 
 def test_half_an_answer_is_taken_once_it_is_accepted_by_name(
@@ -180,20 +203,30 @@ TAKEN_AWAY: dict[str, Json] = {
 }
 
 
-@pytest.mark.parametrize("rule", TAKEN_AWAY)
-@pytest.mark.parametrize("kind", ["resources", "records"])
-def test_what_overlays_and_policy_take_away_is_no_loss_of_the_source(
-    catalogue: CatalogueFolder, rule: str, kind: str
-) -> None:
+@pytest.fixture(scope="module")
+def stated(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[str, CatalogueFolder, Json]:
+    """A published catalogue of a source of the kind that is the parameter, and the source."""
     given = shops(30, lastUpdated=MAY)
-    if kind == "records":
+    if request.param == "records":
         urls = [each["resource"] for each in given]
         given = [
             service(f"s{n}", endpoints=[endpoint() | {"url": url}]) for n, url in enumerate(urls)
         ]
+    catalogue = CatalogueFolder(tmp_path_factory.mktemp("stated"))
     mine = source("mine", given, on_error="fail")
     other = source("other", [resource("https://unrelated.example/x", lastUpdated=MAY)])
     assert catalogue.build(mine, other) == 0
+    return request.param, catalogue, mine
+
+
+@pytest.mark.parametrize("rule", TAKEN_AWAY)
+@pytest.mark.parametrize("stated", ["resources", "records"], indirect=True)
+def test_what_overlays_and_policy_take_away_is_no_loss_of_the_source(
+    stated: tuple[str, CatalogueFolder, Json], rule: str
+) -> None:
+    kind, catalogue, mine = stated
     nulls = [{f"domain:h{n:02}.example": None, f"s{n}": None} for n in range(30)]
     overlay = {"name": "overlay", "kind": "overlay", "items": nulls if rule == "overlay" else [{}]}
     assert catalogue.build(mine, overlay, **TAKEN_AWAY[rule]) == 0
@@ -241,15 +274,22 @@ def build_edited(catalogue: CatalogueFolder, items: list[Json], edit: tuple[str,
     return catalogue.build(removed, feed, **keys)
 
 
+@pytest.fixture(scope="module")
+def unedited(tmp_path_factory: pytest.TempPathFactory) -> CatalogueFolder:
+    """A published catalogue, which no test changes."""
+    catalogue = CatalogueFolder(tmp_path_factory.mktemp("unedited"))
+    assert build_edited(catalogue, shops(30), (json.dumps(REMOVED), {})) == 0
+    return catalogue
+
+
 @pytest.mark.parametrize("edit", EDITS)
 def test_an_edit_of_overlays_or_policy_excuses_no_loss_of_a_source(
-    catalogue: CatalogueFolder, capsys: pytest.CaptureFixture[str], edit: str
+    unedited: CatalogueFolder, capsys: pytest.CaptureFixture[str], edit: str
 ) -> None:
     dear = shops(30, accepts=[accept("99000000000000")])
-    assert build_edited(catalogue, shops(30), (json.dumps(REMOVED), {})) == 0
-    assert build_edited(catalogue, dear, EDITS[edit]) == 3
+    assert build_edited(unedited, dear, EDITS[edit]) == 3
     assert " of 30 listings cost more" in failure_of(capsys)
-    assert len(ids(catalogue.artifacts)) == 29
+    assert len(ids(unedited.artifacts)) == 29
 
 
 def test_new_rules_excuse_only_the_listings_that_they_leave_out(
@@ -409,12 +449,10 @@ def test_records_of_one_id_are_counted_in_a_feed_as_in_a_file(
 
 @pytest.mark.parametrize("name", ["services", "items", "resources"])
 def test_a_saved_page_says_how_much_of_its_feed_it_is(
-    catalogue: CatalogueFolder, capsys: pytest.CaptureFixture[str], tmp_path: Path, name: str
+    catalogue: CatalogueFolder, capsys: pytest.CaptureFixture[str], name: str
 ) -> None:
     page = {name: shops(3), "pagination": {"limit": 3, "offset": 0, "total": 33_993}}
-    (tmp_path / "page.json").write_text(json.dumps(page))
-    saved = {"name": "saved", "path": "page.json"}
-    assert catalogue.build(saved, options=("--json",)) == 0
+    assert catalogue.build(source("saved", [page]), options=("--json",)) == 0
     [note] = reported(capsys)["notes"]
     assert "33,993" in note
     assert "saved" in note
@@ -422,11 +460,9 @@ def test_a_saved_page_says_how_much_of_its_feed_it_is(
 
 def test_a_file_and_a_url_of_one_text_have_the_same_items(catalogue: CatalogueFolder) -> None:
     both = {"resources": shops(2), "items": shops(5)}
-    path = catalogue.artifacts.parent / "page.json"
-    path.write_text(json.dumps(both))
     answers = []
     with misbehaving(sending(both)) as server:
-        for given in ({"name": "file", "path": path.name}, source("url", server.url)):
+        for given in (source("file", [both]), source("url", server.url)):
             assert catalogue.build(given) == 0
             answers.append(ids(catalogue.artifacts))
     assert answers[0] == answers[1]
@@ -479,23 +515,6 @@ def test_a_source_with_more_faulty_listings_than_before_has_failed(
     else:
         assert status == 0
         assert "5 of 30" in json.loads(captured.out)["sources"][0]["failure"]
-
-
-NO_FEEDS: list[Any] = [[1, 2], b"<html>", {"error": "moved"}, [service()], {"items": [[]] * 9}]
-
-
-@pytest.mark.parametrize("on_error", ["last", "skip"])
-def test_a_source_that_is_no_longer_a_feed_stops_no_other(
-    catalogue: CatalogueFolder, on_error: str
-) -> None:
-    with misbehaving(pages_of(shops(3))) as server:
-        feed = source("feed", server.url, on_error=on_error)
-        mine = source("mine", [resource("https://mine.example/x")])
-        assert catalogue.build(feed, mine) == 0
-        for body in NO_FEEDS:
-            server.behaviour = sending(body)
-            assert catalogue.build(feed, mine) == 0
-            assert len(ids(catalogue.artifacts)) == (4 if on_error == "last" else 1)
 
 
 def broken(exchange: Exchange) -> None:
@@ -753,11 +772,6 @@ _claiming = st.lists(
     ),
     max_size=2,
 )
-
-
-@pytest.fixture(scope="module")
-def scratch(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("scratch")
 
 
 @settings(max_examples=examples(20))

@@ -41,11 +41,6 @@ EQUALS = [(0, 1), (1, 0)]
 """Both orders of two sources."""
 
 
-@pytest.fixture
-def catalogue(tmp_path: Path) -> CatalogueFolder:
-    return CatalogueFolder(tmp_path)
-
-
 def paid(url: str, payee: str, amount: str = "10000", **fields: Any) -> Json:
     """Return a resource that pays an address."""
     return resource(url, accept(amount, payTo=payee), **fields)
@@ -614,11 +609,6 @@ unequal = st.integers(2, 3).flatmap(
     lambda count: st.tuples(*(_offer(number, number) for number in range(count)))
 )
 """Two or three sources, each more trusted than the one before."""
-
-
-@pytest.fixture(scope="module")
-def scratch(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("scratch")
 
 
 @settings(max_examples=examples(100))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,11 +14,6 @@ from tests.support.sources.x402 import accept, resource
 
 HOST = "https://api.victim.example"
 PAY = f"{HOST}/pay"
-
-
-@pytest.fixture
-def catalogue(tmp_path: Path) -> CatalogueFolder:
-    return CatalogueFolder(tmp_path)
 
 
 def paid(url: str, payee: str = HERE, amount: str = "10000", **fields: Any) -> Json:

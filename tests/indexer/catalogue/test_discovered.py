@@ -163,6 +163,7 @@ def build(base: Path, step: Step, *, from_scratch: bool = False) -> Report:
         max_rejects=Fraction(1),
         ranking=RankingOptions(is_semantic=False),
         downloads=False,
+        whoosh=False,
         from_scratch=from_scratch,
         accept=frozenset(step.sources),
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,11 +13,6 @@ from tests.support.sources.x402 import accept, resource
 
 BAD = {"resource": "nowhere", "accepts": []}
 VICTIM = service("api-victim-example", name="Victim (official)", enriched=True)
-
-
-@pytest.fixture
-def catalogue(tmp_path: Path) -> CatalogueFolder:
-    return CatalogueFolder(tmp_path)
 
 
 def paths(count: int) -> list[Json]:

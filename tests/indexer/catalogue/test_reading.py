@@ -189,6 +189,7 @@ def publish(
         max_rejects=Fraction(1),
         ranking=WORDS,
         downloads=False,
+        whoosh=False,
         policy=policy,
         from_scratch=from_scratch,
     )

@@ -16,7 +16,7 @@ from indexer.__main__ import main
 from indexer.errors import SourceError
 from indexer.options import Limits
 from tests.support.names import Resolve, replace_dns
-from tests.support.running import run_process
+from tests.support.running import PLAIN, run_fork
 from tests.support.sources.feeds import (
     CERTIFICATE,
     QUICK,
@@ -80,7 +80,7 @@ def test_the_command_line_has_the_option(
     server: Server, tmp_path: Path, resolve: Resolve, capsys: pytest.CaptureFixture[str]
 ) -> None:
     resolve("feeds.internal", "127.0.0.1")
-    command = ["build", url_with_host(server, "feeds.internal"), "--out", str(tmp_path)]
+    command = ["build", url_with_host(server, "feeds.internal"), "--out", str(tmp_path), *PLAIN]
     assert main(command) == 1
     assert "add --allow-private-feeds" in capsys.readouterr().err
     assert main([*command, "--allow-private-feeds"]) == 0
@@ -184,12 +184,10 @@ def test_the_certificate_is_verified_against_the_host_name(
 ) -> None:
     trusting = os.environ | {"SSL_CERT_FILE": str(CERTIFICATE)}
     url = secure_server.url.replace("http://127.0.0.1", "https://localhost")
-    built = run_process(
-        "indexer", "build", url, "--allow-private", "--out", tmp_path / "one", env=trusting
-    )
-    assert built.returncode == 0
+    command = ("build", "--allow-private", *PLAIN, "--out", tmp_path)
+    assert run_fork(main, *command, url, environ=trusting).returncode == 0
     by_address = url.replace("localhost", "127.0.0.1")
-    refused = run_process("indexer", "build", by_address, "--out", tmp_path / "two", env=trusting)
+    refused = run_fork(main, *command, by_address, environ=trusting)
     assert "the certificate cannot be verified" in refused.stderr
     assert "IP address mismatch" in refused.stderr
 

@@ -7,6 +7,7 @@ import gzip
 import zlib
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
+from functools import cache
 from pathlib import Path
 
 import httpx
@@ -88,6 +89,7 @@ def test_a_request_without_a_response_is_retried(cache: Path) -> None:
         assert items_of(fetch_feed(server.url, cache, limits)) == RESOURCES
 
 
+@cache
 def bomb(mebibytes: int) -> bytes:
     """Return zeros, compressed to a thousandth."""
     compressor = zlib.compressobj(9, wbits=31)

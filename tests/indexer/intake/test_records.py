@@ -112,7 +112,7 @@ def test_every_format_is_recognised_by_its_content(
 def test_the_download_of_a_catalogue_is_a_source_as_a_file_and_as_a_url(
     tmp_path: Path, artifacts: Path
 ) -> None:
-    options = ("--no-semantic", "--quiet")
+    options = ("--no-semantic", "--quiet", "--jobs", "1")
     source = write_lines(tmp_path / "own.jsonl", RECORDS)
     assert main(["build", source, "--out", str(artifacts), *options]) == 0
     (download,) = artifacts.rglob(f"{current(artifacts)}.jsonl.zst")
@@ -127,7 +127,7 @@ def test_the_download_of_a_catalogue_is_a_source_as_a_file_and_as_a_url(
 
 
 def test_standard_input_is_a_source(artifacts: Path) -> None:
-    arguments = ("build", "-", "--out", artifacts, *PLAIN)
+    arguments = ("build", "-", "--jobs", 1, "--out", artifacts, *PLAIN)
     finished = run_process("indexer", *arguments, input=lines())
     assert finished.returncode == 0, finished.stderr
     assert len(open_snapshot(artifacts).services) == 3
@@ -231,8 +231,7 @@ BOMBS = {
 def test_memory_for_json_lines_is_bounded_by_the_size_of_a_record(
     bomb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in ("intake.lists",):
-        monkeypatch.setattr(f"indexer.{module}.MAX_RECORD", LIMIT * 2**20)
+    monkeypatch.setattr("indexer.intake.lists.MAX_RECORD", LIMIT * 2**20)
     source = tmp_path / "bomb.jsonl.gz"
     start, filler, end = BOMBS[bomb]
     with gzip.open(source, "wb", compresslevel=1) as file:

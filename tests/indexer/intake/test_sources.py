@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from indexer.catalogue_file import name_source
 from indexer.errors import Misuse, SourceError
+from indexer.intake.kept import AcceptedListings, KeptSource
 from indexer.intake.sources import Inputs, fetch_feeds, find_inputs
 from indexer.options import BuildOptions, Kind, OnError, SourceOptions
 from indexer.progress import Progress
@@ -76,6 +77,19 @@ def test_a_missing_file_of_a_source_that_may_fail_is_an_input(tmp_path: Path) ->
     source = replace(name_source(str(tmp_path / "gone.jsonl")), on_error=OnError.LAST)
     (found,) = find_inputs(options_of(tmp_path, source)).sources
     assert (found.file, found.size) == (None, None)
+
+
+def test_the_copy_of_a_source_that_is_lost_counts_among_the_bytes_to_read(tmp_path: Path) -> None:
+    own, lost = (tmp_path / name for name in ("own.jsonl", "lost.jsonl"))
+    own.write_bytes(b" " * 100)
+    source = replace(name_source(str(lost)), on_error=OnError.LAST)
+    options = options_of(tmp_path, name_source(str(own)), source)
+    assert find_inputs(options).is_below(101, options.out)
+    lost.write_bytes(b" " * 50)
+    KeptSource(options.out, source).store(lost, AcceptedListings(), datetime.now(UTC), 0)
+    lost.unlink()
+    assert not find_inputs(options).is_below(150, options.out)
+    assert find_inputs(options).is_below(151, options.out)
 
 
 def test_urls_that_differ_in_their_query_have_names_of_their_own(tmp_path: Path) -> None:

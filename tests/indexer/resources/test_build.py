@@ -96,10 +96,11 @@ def test_a_scheme_decides_what_an_amount_means(
     assert {f"https://pay.example/{each}" for each in ("batch-settlement", "keeta-usdc")} <= urls
 
 
-def test_a_feed_with_unknown_members_is_read_and_they_are_counted(tmp_path: Path) -> None:
-    folder = CatalogueFolder(tmp_path)
+def test_a_feed_with_unknown_members_is_read_and_they_are_counted(
+    catalogue: CatalogueFolder,
+) -> None:
     feed = [resource(f"{HOST}/{number}", priceHint="x") for number in range(3)]
-    assert folder.build(source("feed", feed, kind="resources")) == 0
-    with serve(folder.artifacts) as client:
+    assert catalogue.build(source("feed", feed, kind="resources")) == 0
+    with serve(catalogue.artifacts) as client:
         notes = client.get("/v1/listings", params={"url": f"{HOST}/0"}).json()["notes"]
     assert [each["path"] for each in notes] == ["$.priceHint"]

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
+from fractions import Fraction
 from typing import Any
 
 import msgspec
 import pytest
+from msgspec import structs
 
+from indexer.build import build_snapshot
+from indexer.catalogue_file import name_source
 from indexer.errors import InvalidRecord, LeftOut
-from indexer.options import SourceOptions
+from indexer.options import BuildOptions, RankingOptions, SourceOptions
+from indexer.report import Report
 from indexer.resources.documents import OTHER_HOSTS, Document
 from indexer.text import MAX_RECORD
-from tests.support.artifacts import ids, reported
+from tests.support.artifacts import ids
 from tests.support.intake import CatalogueFolder, source
-from tests.support.running import Build, Json
+from tests.support.running import Json
 from tests.support.sources.feeds import misbehaving, sending
 from tests.support.sources.manifests import described, items
 from tests.support.sources.mpp import EMPTY, MAPS, TALK, directory, endpoint, service
@@ -73,24 +77,23 @@ def test_a_text_that_is_no_url_is_rejected() -> None:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("is_declared", [True, False])
 def test_a_fetched_document_is_read_by_its_kind_or_its_content(
-    kind: str, is_declared: bool, tmp_path: Path
+    kind: str, is_declared: bool, catalogue: CatalogueFolder
 ) -> None:
     given, expected = KINDS[kind]
     keys = {"kind": kind} if is_declared else {}
-    folder = CatalogueFolder(tmp_path)
     with misbehaving(sending(given)) as server:
-        assert folder.build(source("docs", server.url, hosts=["*"], **keys), options=[FEEDS]) == 0
-    assert {*ids(folder.artifacts)} == expected
+        docs = source("docs", server.url, hosts=["*"], **keys)
+        assert catalogue.build(docs, options=[FEEDS]) == 0
+    assert {*ids(catalogue.artifacts)} == expected
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_fetched_document_does_not_speak_for_other_domains(
-    kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    kind: str, catalogue: CatalogueFolder, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    folder = CatalogueFolder(tmp_path)
     with misbehaving(sending(KINDS[kind][0])) as server:
-        assert folder.build(source("docs", server.url, kind=kind), options=[FEEDS]) == 0
-    assert ids(folder.artifacts) == []
+        assert catalogue.build(source("docs", server.url, kind=kind), options=[FEEDS]) == 0
+    assert ids(catalogue.artifacts) == []
     assert "is outside of 127.0.0.1, from which the document was fetched" in capsys.readouterr().out
 
 
@@ -107,33 +110,46 @@ def test_a_fetched_document_does_not_speak_for_other_domains(
     ],
 )
 def test_a_document_of_another_kind_is_an_error(
-    kind: str, given: Json, error: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    kind: str,
+    given: Json,
+    error: str,
+    catalogue: CatalogueFolder,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    (tmp_path / "docs.json").write_text(json.dumps(given))
-    docs = {"name": "docs", "path": "docs.json", "kind": kind, "on_error": "fail"}
-    assert CatalogueFolder(tmp_path).build(docs) != 0
+    assert catalogue.build(source("docs", [given], kind=kind, on_error="fail")) != 0
     assert error in " ".join(capsys.readouterr().err.split())
 
 
-@pytest.mark.parametrize("name", [*DOCUMENTS, "directory"])
-def test_counts_add_up_and_a_second_build_changes_nothing(
-    name: str, build: Build, artifacts: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+@pytest.fixture(scope="module")
+def reports(tmp_path_factory: pytest.TempPathFactory) -> list[Report]:
+    """The reports of two builds from nothing of all documents."""
+    folder = tmp_path_factory.mktemp("documents")
     given = DOCUMENTS | {"directory": directory(MAPS, TALK, EMPTY, MAPS, FAULTY)}
-    path = artifacts.parent / "document.json"
-    path.write_text(json.dumps(given[name]))
-    options = ("--json", "--max-rejects", "100%")
-    assert build(path, options=options) == 0
-    report = reported(capsys)
-    (tally,) = report["sources"]
-    parts = tally["published"] + tally["rejected"] + sum(tally["leftOut"].values())
-    assert tally["records"] == parts > 0
+    sources = []
+    for name, each in given.items():
+        (folder / name).write_text(json.dumps(each))
+        sources.append(structs.replace(name_source(str(folder / name)), name=name))
+    options = BuildOptions(
+        sources=tuple(sources),
+        out=folder / "artifacts",
+        ranking=RankingOptions(is_semantic=False),
+        downloads=False,
+        max_rejects=Fraction(1),
+        from_scratch=True,
+    )
+    return [build_snapshot(options) for _ in range(2)]
+
+
+@pytest.mark.parametrize("name", [*DOCUMENTS, "directory"])
+def test_counts_add_up_and_a_second_build_changes_nothing(name: str, reports: list[Report]) -> None:
+    first, second = reports
+    (tally,) = (each for each in first.sources if each.source == name)
+    assert tally.records == tally.published + tally.malformed + sum(tally.left_out.values()) > 0
     if name == "directory":
-        assert (tally["published"], tally["rejected"]) == (4, 2)
-        assert tally["leftOut"] == {
+        assert (tally.published, tally.malformed) == (4, 2)
+        assert tally.left_out == {
             "free operations": 2,
             "services without endpoints": 1,
             "duplicate listings": 2,
         }
-    assert build(path, options=(*options, "--from-scratch")) == 0
-    assert reported(capsys)["snapshot"] == report["snapshot"]
+    assert second.snapshot == first.snapshot

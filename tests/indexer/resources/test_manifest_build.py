@@ -51,8 +51,7 @@ def endpoints_of(artifacts: Path) -> dict[tuple[str, str], Json]:
 @pytest.fixture(scope="module")
 def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Artifacts of a fetched manifest, a feed, and a document."""
-    root = tmp_path_factory.mktemp("manifests")
-    folder = CatalogueFolder(root)
+    folder = CatalogueFolder(tmp_path_factory.mktemp("manifests"))
     manifest = urls(
         f"{HOST}/tides",
         "POST /bare",
@@ -65,14 +64,13 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
         instructions=INSTRUCTIONS,
     )
     waves = document({"/waves": {"get": fixed(summary="")}, "/free": {"get": FREE}}, HOST)
-    (root / "waves.json").write_text(json.dumps(waves))
     with misbehaving(sending(manifest)) as server:
         status = folder.build(
             source("manifest", server.url, hosts=["api.weather.example"]),
             source(
                 "feed", [listing("/tides"), listing("/tides", "POST")], kind="resources", trust=0
             ),
-            {"name": "waves", "path": "waves.json", "trust": 0},
+            source("waves", [waves], trust=0),
             options=[FEEDS],
         )
     assert status == 0
@@ -121,18 +119,15 @@ def test_each_entry_has_a_fate(
     assert reason in " ".join(capsys.readouterr().out.split())
 
 
-def build_beside(folder: Path, manifest: Json, other: Json) -> Path:
-    """Build from a manifest and another source; returns the artifacts."""
-    catalogue = CatalogueFolder(folder)
-    (folder / "manifest.json").write_text(json.dumps(manifest))
-    own = {"name": "manifest", "path": "manifest.json", "kind": "manifest", "trust": 1}
-    assert catalogue.build(own, other) == 0
-    return catalogue.artifacts
+def of_manifest(manifest: Json) -> Json:
+    """Return the source of a manifest of the operator."""
+    return source("manifest", [manifest], kind="manifest", trust=1)
 
 
-def test_bare_urls_change_no_id(tmp_path: Path) -> None:
+def test_bare_urls_change_no_id(catalogue: CatalogueFolder) -> None:
     feed = source("feed", [v2({}) | {"resource": "https://a-b.example/x"}], kind="resources")
-    assert ids(build_beside(tmp_path, urls("https://a.b.example/y"), feed)) == ["a-b-example"]
+    assert catalogue.build(of_manifest(urls("https://a.b.example/y")), feed) == 0
+    assert ids(catalogue.artifacts) == ["a-b-example"]
 
 
 @settings(max_examples=examples(25), deadline=None)
@@ -144,8 +139,7 @@ def test_any_entry_has_one_fate(
     tmp_path_factory: pytest.TempPathFactory, given_: list[Any], listed: list[str]
 ) -> None:
     folder = tmp_path_factory.getbasetemp()
-    (folder / "any.json").write_text(json.dumps(urls(*given_)))
-    manifest = {"name": "any", "path": "any.json", "kind": "manifest", "hosts": ["*.example"]}
+    manifest = source("any", [urls(*given_)], kind="manifest", hosts=["*.example"])
     feed = source("feed", [listing("/a", method) for method in listed], kind="resources")
     file = CatalogueFolder(folder).write(manifest, feed)
     catalogue, refused = read_catalogue_file(file), folder / "refused.jsonl"
@@ -167,15 +161,13 @@ def test_any_entry_has_one_fate(
 
 
 def test_an_entry_of_a_manifest_merges_with_an_operation_of_a_document(
-    tmp_path: Path,
+    catalogue: CatalogueFolder,
 ) -> None:
-    (tmp_path / "api.json").write_text(
-        json.dumps(document({"/tides": {"get": fixed() | {"summary": "Tides of a harbour"}}}, HOST))
-    )
-    operation = {"name": "api", "path": "api.json", "kind": "openapi", "curated": True}
+    openapi = document({"/tides": {"get": fixed() | {"summary": "Tides of a harbour"}}}, HOST)
+    api = source("api", [openapi], kind="openapi", curated=True, trust=1)
     entry = {"url": HOST + "/tides", "method": "GET", "accepts": [accept("50000")]}
-    artifacts = build_beside(tmp_path, {"resources": [entry]}, operation | {"trust": 1})
-    found = endpoints_of(artifacts)["/tides", "GET"]
+    assert catalogue.build(of_manifest({"resources": [entry]}), api) == 0
+    found = endpoints_of(catalogue.artifacts)["/tides", "GET"]
     assert found["pricing"]["amount"] == "0.05"
     assert found["description"] == "Tides of a harbour"
     assert len(found["paymentOffers"]) == 1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,6 @@ import pytest
 
 pytest.importorskip("mcp", reason="the extra `mcp` is not installed")
 
-from indexer.cli.main import main
 from tests.support.artifacts import records_of
 from tests.support.clients.mcp import structured
 from tests.support.intake import CatalogueFolder, source
@@ -32,12 +30,6 @@ SEARCH = "https://mpp.example/maps/search"
 SAY = "https://mpp.example/talk/say"
 SCAN = "https://mpp.example/Maps/scan"
 NEAR = "https://mpp.example/mapsearch"
-FAST = ("--no-semantic", "--no-downloads")
-
-
-def write(path: Path, value: Any) -> Path:
-    path.write_text(json.dumps(value))
-    return path
 
 
 def urls_of(artifacts: Path) -> dict[str, set[str]]:
@@ -50,18 +42,14 @@ def urls_of(artifacts: Path) -> dict[str, set[str]]:
 @pytest.fixture(scope="module")
 def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Artifacts of a directory beside a feed of the same host."""
-    root = tmp_path_factory.mktemp("mpp")
-    folder = CatalogueFolder(root)
+    folder = CatalogueFolder(tmp_path_factory.mktemp("mpp"))
     aged = service("Aged", endpoint("/survey"), description="Soil survey", status="deprecated")
     fresh = service("Fresh", endpoint("/survey"), description="Soil survey", status="active")
     alone = service("Alone", endpoint(), serviceUrl="https://alone.example")
-    write(root / "directory.json", directory(MAPS, TALK, EMPTY, aged, fresh, alone))
+    given = directory(MAPS, TALK, EMPTY, aged, fresh, alone)
     feed = [resource(url, accept("20000")) for url in (SCAN, NEAR, SAY)]
-    path = folder.write(
-        {"name": "directory", "path": "directory.json"},
-        source("feed", feed, kind="resources"),
-    )
-    assert main(["build", path, "--out", str(folder.artifacts), *FAST]) == 0
+    sources = source("directory", [given]), source("feed", feed, kind="resources")
+    assert folder.build(*sources) == 0
     return folder.artifacts
 
 
@@ -146,10 +134,8 @@ def test_status_and_ways_to_pay_are_shown(client: Any, published: Path) -> None:
 
 def test_ids_stay_when_services_come_and_go(build: Build, artifacts: Path) -> None:
     plain = service("Plain", endpoint(), serviceUrl="https://mpp-example.maps")
-    path = write(artifacts.parent / "directory.json", directory(MAPS))
-    assert build(path, options=FAST) == 0
-    write(path, directory(plain, TALK, MAPS))
-    assert build(path, options=FAST) == 0
+    for services in ([MAPS], [plain, TALK, MAPS]):
+        assert build([directory(*services)]) == 0
     ids = {name: min(urls) for name, urls in urls_of(artifacts).items()}
     assert ids.pop("mpp-example-maps").startswith("https://mpp.example/maps/")
     assert ids.pop("mpp-example-talk").startswith("https://mpp.example/talk/")
@@ -167,8 +153,7 @@ def test_odd_paths_have_ids(build: Build, artifacts: Path) -> None:
         service("Odd", endpoint(f"/{number}", TEMPO | {"amount": "1"}), serviceUrl=url)
         for number, url in enumerate(urls)
     ]
-    path = write(artifacts.parent / "directory.json", directory(*services))
-    assert build(path, options=FAST) == 0
+    assert build([directory(*services)]) == 0
     found = urls_of(artifacts)
     assert len(found) == len(urls) - 1
     assert sum(map(len, found.values())) == len(urls)

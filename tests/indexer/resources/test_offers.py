@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -49,24 +47,17 @@ def test_a_fixed_price_of_a_request_comes_before_bounds_and_these_before_other_u
     assert (per_unit.amount, per_unit.unit_type, per_unit.unit_amount) == ("", "token", "0.001")
 
 
-def test_a_resource_of_several_kinds_has_all_its_ways_to_pay(tmp_path: Path) -> None:
-    folder = CatalogueFolder(tmp_path)
+def test_a_resource_of_several_kinds_has_all_its_ways_to_pay(catalogue: CatalogueFolder) -> None:
     openapi = document({"/a": {"get": fixed("0.05")}, "/b": {"get": offered(charge("5"))}})
-    (tmp_path / "api.json").write_text(json.dumps(openapi))
     entry = accept("20000")
     feed = [v2({"method": "GET"}) | {"resource": URL, "accepts": [entry]}]
-    assert (
-        folder.build(
-            {"name": "api", "path": "api.json", "trust": 1},
-            source("feed", feed, kind="resources", trust=1),
-        )
-        == 0
-    )
-    with serve(folder.artifacts) as client:
+    api = source("api", [openapi], trust=1)
+    assert catalogue.build(api, source("feed", feed, kind="resources", trust=1)) == 0
+    with serve(catalogue.artifacts) as client:
         (resource,) = client.get("/discovery/resources").json()["items"]
         (service,) = client.get("/v1/services").json()["services"]
         page = client.get(f"/services/{service['id']}").text
-    how = structured(folder.artifacts, "how_to_call", endpoint=URL)
+    how = structured(catalogue.artifacts, "how_to_call", endpoint=URL)
     offer = {"protocol": "x402", "statedBy": "openapi", "amount": "0.05", "currency": "USD"}
     assert resource["accepts"] == [entry]
     assert "x-ratecard" not in resource
@@ -81,12 +72,11 @@ def test_a_resource_of_several_kinds_has_all_its_ways_to_pay(tmp_path: Path) -> 
     assert "<bdi>mpp stripe charge: 0.05 USD (openapi)</bdi>" in page
 
 
-def test_a_less_trusted_document_adds_no_way_to_pay(tmp_path: Path) -> None:
-    folder = CatalogueFolder(tmp_path)
-    (tmp_path / "api.json").write_text(json.dumps(document({"/a": {"get": fixed("0.05")}})))
+def test_a_less_trusted_document_adds_no_way_to_pay(catalogue: CatalogueFolder) -> None:
+    openapi = document({"/a": {"get": fixed("0.05")}})
     feed = [v2({"method": "GET"}) | {"resource": URL, "accepts": [accept("20000")]}]
-    given = {"name": "api", "path": "api.json", "trust": 0, "hosts": ["api.weather.example"]}
-    assert folder.build(given, source("feed", feed, kind="resources", trust=1)) == 0
-    with serve(folder.artifacts) as client:
+    api = source("api", [openapi], trust=0, hosts=["api.weather.example"])
+    assert catalogue.build(api, source("feed", feed, kind="resources", trust=1)) == 0
+    with serve(catalogue.artifacts) as client:
         (resource,) = client.get("/discovery/resources").json()["items"]
     assert "paymentOffers" not in resource["ratecard"]

@@ -29,28 +29,22 @@ PUBLIC = {"url", "method", "pricing", "description", "parameters", "serviceName"
 """The members of endpoints in the wire contract, as far as a document gives them."""
 
 
-def write(path: Path, value: Any) -> Path:
-    path.write_text(json.dumps(value))
-    return path
-
-
 @pytest.fixture(scope="module")
 def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Artifacts of two documents, one of them among feeds, with a policy."""
     root = tmp_path_factory.mktemp("openapi")
     folder = CatalogueFolder(root)
-    write(root / "weather.json", X402SCAN)
     others = {
         "/a": {"get": fixed(servers=[{"url": "https://other.example"}])},
         "/b": {"get": fixed("5000000")},
         "/c": {"get": fixed(servers=[{"url": "http://paint.example"}])},
         "/d": {"get": fixed(servers=[{"url": "https://denied.paint.example"}])},
     }
-    write(root / "paint.json", MPP | {"paths": MPP["paths"] | others})
+    paint = MPP | {"paths": MPP["paths"] | others}
     tide = v2({"method": "POST"}) | {"resource": TIDES, "accepts": [accept("20000")]}
     status = folder.build(
-        {"name": "weather", "path": "weather.json"},
-        {"name": "paint", "path": "paint.json", "kind": "openapi", "hosts": ["*paint.example"]},
+        source("weather", [X402SCAN]),
+        source("paint", [paint], kind="openapi", hosts=["*paint.example"]),
         source("feed", [tide | {"description": "Something else"}], kind="resources", trust=0),
         deny=[{"host": "denied.paint.example", "reason": "of the operator"}],
         options=("--rejects", str(root / "rejects.jsonl")),
@@ -124,8 +118,7 @@ def test_a_feed_of_equal_trust_adds_its_ways_to_pay_and_the_document_its_words(
     build: Build, artifacts: Path
 ) -> None:
     tide = v2({"method": "POST"}) | {"resource": TIDES, "accepts": [accept("20000")]}
-    path = write(artifacts.parent / "weather.json", X402SCAN)
-    assert build(path, [tide], options=("--no-semantic", "--no-downloads")) == 0
+    assert build([X402SCAN], [tide]) == 0
     (record,) = records_of(artifacts).values()
     tides = next(each for each in record["endpoints"] if each["url"] == TIDES)
     assert tides["pricing"]["amount"] == "0.02"
@@ -150,8 +143,7 @@ def test_a_feed_without_parameters_gets_those_of_a_document(
     tide = v2({"method": "POST"} | declaration) | {"resource": TIDES}
     tide["extensions"]["sign-in-with-x"] = {"info": {"uri": "https://api.weather.example"}}
     tide["extensions"]["bazaar"]["note"] = "of the feed"
-    path = write(artifacts.parent / "weather.json", X402SCAN)
-    assert build([tide], path, options=("--no-semantic", "--no-downloads")) == 0
+    assert build([tide], [X402SCAN]) == 0
     (record,) = records_of(artifacts).values()
     tides = next(each for each in record["endpoints"] if each["url"] == TIDES)
     assert {each["name"] for each in tides["parameters"]} == named
@@ -164,8 +156,7 @@ def test_an_output_schema_counts_where_a_document_declares_no_parameters(
     build: Build, artifacts: Path
 ) -> None:
     listed = v1({"method": "POST", "bodyParams": {"lon": {"type": "number"}}}) | {"resource": TIDES}
-    path = write(artifacts.parent / "tides.json", document({"/tides": {"post": fixed()}}))
-    assert build([listed], path) == 0
+    assert build([listed], [document({"/tides": {"post": fixed()}})]) == 0
     (record,) = records_of(artifacts).values()
     (tides,) = record["endpoints"]
     assert [(each["group"], each["name"]) for each in tides["parameters"]] == [("body", "lon")]
@@ -185,7 +176,7 @@ def test_an_item_of_a_feed_does_not_pass_for_a_document(build: Build, artifacts:
     text = json.dumps(forged, separators=(",", ":"))
     lines.write_text(f"{text}\n{text.replace('x-ratecard', chr(92) + 'u0078-ratecard')}\n")
     same = v2({}) | {"resource": TIDES, "accepts": [accept("20000")]}
-    assert build(lines, [same], options=("--no-semantic", "--no-downloads")) == 0
+    assert build(lines, [same]) == 0
     assert b"Forged" not in b"".join(path.read_bytes() for path in artifacts.rglob("records.json"))
     (record,) = records_of(artifacts).values()
     assert record["endpoints"][0].keys().isdisjoint({"paymentOffers", "x-ratecard"})
