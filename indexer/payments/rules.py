@@ -9,7 +9,7 @@ A query that reads a file is a chain of common table expressions:
 
 from __future__ import annotations
 
-from indexer.payments.files import MAX_ROW, sql_text
+from indexer.payments.files import MAX_ROW, sql_map
 from service.networks import NETWORK_KEYS
 
 MAX_DECIMALS = 18
@@ -116,9 +116,7 @@ CREATE MACRO blob_text(value) AS
     CASE WHEN octet_length(value) IN (20, 32) THEN '0x' || lower(hex(value))
         ELSE try(decode(value)) END;
 """
-_KEYS = ", ".join(
-    f"{sql_text(name)}: {sql_text(key)}" for name, key in NETWORK_KEYS.items() if name != key
-)
+_KEYS = sql_map({name: key for name, key in NETWORK_KEYS.items() if name != key}, "VARCHAR")
 MACROS += rf"""
 -- `network_key` of `service.networks`, for names in ASCII.
 CREATE MACRO fold_network(text) AS replace(replace(lower(trim(text)), ' ', '-'), '_', '-');
@@ -126,7 +124,7 @@ CREATE MACRO caip2(name) AS
     CASE WHEN starts_with(name, 'solana:') THEN left(name, {len("solana:") + 32})
         WHEN name BETWEEN '0' AND ':' AND regexp_full_match(name, '\d+') THEN 'eip155:' || name
         ELSE name END;
-CREATE MACRO known_network(name) AS coalesce(map_extract_value(MAP {{{_KEYS}}}, name), name);
+CREATE MACRO known_network(name) AS coalesce(map_extract_value({_KEYS}, name), name);
 -- Nearly all rows have one of few names, which need no folding.
 CREATE MACRO network_key(text) AS
     CASE WHEN text IN ('base', 'solana', 'polygon') THEN text
@@ -147,14 +145,15 @@ CREATE MACRO whole_units(atto, decimal_places) AS
 # `$latest`: the time of the latest payment that is accepted, in milliseconds since 1970. An amount
 # without decimals has those of its token, or is no amount where there are dollars.
 STAGES = f"""
-stated AS (
-    SELECT * REPLACE ({", ".join(f"canonical_address({name}) AS {name}" for name in ADDRESSES)},
-            CASE WHEN decimals IS NOT NULL OR dollars IS NULL THEN amount END AS amount),
-        network_key(chain) AS network,
-        CASE WHEN decimals IS NULL
-            THEN coin(network_key(chain), canonical_address(token_address)).places::VARCHAR
-            ELSE decimals END AS stated
+named AS (
+    SELECT * REPLACE ({", ".join(f"canonical_address({name}) AS {name}" for name in ADDRESSES)}),
+        network_key(chain) AS network
     FROM staged
+),
+stated AS (
+    SELECT * REPLACE (CASE WHEN decimals IS NOT NULL OR dollars IS NULL THEN amount END AS amount),
+        coalesce(decimals, coin(network, token_address).places::VARCHAR) AS stated
+    FROM named
 ),
 typed AS (
     SELECT *,
