@@ -130,8 +130,9 @@ def open_spool(path: Path) -> Iterator[DuckDBPyConnection]:
         import duckdb  # noqa: PLC0415  # optional
     except ImportError as error:
         raise IndexerError(needs_extra("reading observations", "indexer")) from error
-    config = {"memory_limit": MEMORY, "temp_directory": f"{path}.tmp"}
-    with duckdb.connect(str(path), config=config) as connection:
+    with duckdb.connect(
+        str(path), config={"memory_limit": MEMORY, "temp_directory": f"{path}.tmp"}
+    ) as connection:
         yield connection
     path.unlink()
 
