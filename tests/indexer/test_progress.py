@@ -70,9 +70,7 @@ def test_a_terminal_shows_bars_and_a_pipe_only_lines(show: Show) -> None:
     screen, output = show([service(f"s{number:03}") for number in range(600)])
     assert "600/600" in screen
     assert all(name in screen for name in ("read", "write the services", "derive", "index"))
-    assert (
-        f"{ESCAPE}[?25h" in screen[screen.rindex(f"{ESCAPE}[?25l") :]
-    )  # the cursor is shown again
+    assert f"{ESCAPE}[?25h" in screen[screen.rindex(f"{ESCAPE}[?25l") :]  # the cursor is back
     assert ESCAPE not in output
     assert output.splitlines()[-1].startswith("published ")
 

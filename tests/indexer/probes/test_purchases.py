@@ -197,9 +197,8 @@ def test_a_flipped_bit_counts_nothing_unless_it_is_of_an_unsigned_member(
     with TemporaryDirectory() as folder:
         counted = count(Path(folder), [bytes(text)])
     if counted is not None:
-        assert signed_members(json.loads(text) | {"signature": None}) == signed_members(
-            sample | {"signature": None}
-        )
+        read_again = json.loads(text) | {"signature": sample["signature"]}
+        assert signed_members(read_again) == signed_members(sample)
 
 
 def test_what_is_added_after_signing_changes_nothing(tmp_path: Path) -> None:

@@ -180,10 +180,7 @@ def test_the_embedded_engine_needs_no_extra() -> None:
 
 @pytest.mark.parametrize(
     ("main", "arguments"),
-    [
-        (serve, []),
-        (index, ["build", "seeds/services.jsonl", "--out", "build/nowhere"]),
-    ],
+    [(serve, []), (index, ["build", "seeds/services.jsonl", "--out", "build/nowhere"])],
 )
 def test_without_the_extra_programs_say_what_to_install(
     main: Program,
