@@ -22,7 +22,7 @@ from indexer.intake.rules import Rules
 from indexer.intake.sources import Input
 from indexer.probes.drift import listed_terms
 from indexer.probes.read import Targets, read_probes
-from indexer.probes.verdicts import ProbeVerdicts
+from indexer.probes.verdicts import ProbeVerdicts, open_spool
 from indexer.progress import Stage
 from indexer.resources.resource import Resource
 from service.schema.probes import NO_PROBE_FACTS, ProbeFacts, Terms
@@ -124,17 +124,18 @@ def probe_catalogue(
         offers = (each.to_offer() for each in listing.offers)
         return listed_terms([*own, *_accepts.decode(listing.text).accepts], offers)
 
-    probed.verdicts = read_probes(
-        inputs,
-        probed.targets,
-        terms_of,
-        rules,
-        findings,
-        spool=spool,
-        now=now,
-        max_rejects=max_rejects,
-        progress=progress,
-    )
+    with open_spool(spool) as database:
+        probed.verdicts = read_probes(
+            inputs,
+            probed.targets,
+            terms_of,
+            rules,
+            findings,
+            database=database,
+            now=now,
+            max_rejects=max_rejects,
+            progress=progress,
+        )
     for each in catalogue.services.values():
         each.alive = probed.verdicts.alive_together(numbers[each.id])
     return probed

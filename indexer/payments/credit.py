@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from decimal import Context, Decimal, Inexact, InvalidOperation
+from itertools import repeat
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -186,6 +187,9 @@ def count_credits(
     for (place,) in connection.execute(COUNTED).fetchall():
         decisions.count(place)
     ((start,),) = connection.execute(START).fetchall()
+    if start is None:  # without payments
+        connection.close()
+        return Credits(0, 0, DemandInputs(), repeat(None, count))
     for query in (RETURNED, ACCOUNTS):
         connection.execute(query, {"start": start})
     for query in (BEST, FITTING):

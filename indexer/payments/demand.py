@@ -88,10 +88,10 @@ COUNTS = [
 ]
 """The last columns of DEMAND, as the public schema names them."""
 INPUTS = """
-SELECT coalesce(min(paid_at), 0), coalesce(max(paid_at), 0), count(*),
+SELECT min(paid_at), max(paid_at), count(*),
     count(*) FILTER (tx_hash IS NULL), count(*) FILTER (event_index IS NULL),
     count(*) FILTER (token_address IS NULL),
-    coalesce(list_sort(list(DISTINCT network)), [])
+    list_sort(list(DISTINCT network))
 FROM payments WHERE paid_at > $start
 """
 
@@ -176,12 +176,10 @@ def read_demand(connection: DuckDBPyConnection, count: int) -> Iterator[ServiceD
     yield from repeat(None, count - position)
 
 
-def read_inputs(connection: DuckDBPyConnection, start: int | None) -> DemandInputs:
+def read_inputs(connection: DuckDBPyConnection, start: int) -> DemandInputs:
     """Return the properties of the payments after `start`, credited or not."""
     (row,) = connection.execute(INPUTS, {"start": start}).fetchall()
     oldest, newest, payments, without_transaction, without_log_index, without_token, networks = row
-    if not payments:
-        return DemandInputs()
     return DemandInputs(
         start=format_milliseconds(oldest),
         end=format_milliseconds(newest),

@@ -7,7 +7,9 @@ import re
 from collections.abc import Iterable, Iterator
 from itertools import chain, islice
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
+
+import msgspec
 
 from indexer.errors import IndexerError, SourceError
 from indexer.intake.lists import source_errors
@@ -83,6 +85,12 @@ def sql_path(path: Path) -> str:
 def sql_text(text: str) -> str:
     """Return a text as an SQL string."""
     return "'" + text.replace("'", "''") + "'"
+
+
+def sql_map(values: dict[str, Any], kind: str) -> str:
+    """Return a map from texts to values of a type as an SQL constant, which binds fast."""
+    text = sql_text(msgspec.json.encode(values).decode())
+    return f"from_json({text}, '\"MAP(VARCHAR, {kind})\"')"
 
 
 def _read_chunks(name: str, file: BinaryIO) -> Iterator[bytes]:

@@ -19,7 +19,7 @@ from indexer.intake.lists import source_errors
 from indexer.options import SourceOptions
 from indexer.payments import readers, rules
 from indexer.payments.columns import COLUMNS
-from indexer.payments.files import read_version, spool, sql_text
+from indexer.payments.files import read_version, spool, sql_map
 from indexer.payments.rules import FAULTS
 from indexer.processes.resources import duckdb_memory
 from indexer.progress import Progress
@@ -225,11 +225,12 @@ def load_payments(
     Raises SourceError when a file is missing, unreadable, lacks a column or changes while it is
     read, and IndexerError or duckdb.Error when memory or disk space runs out.
     """
-    coins = (
-        f"{sql_text(' '.join(key))}: {{places: {coin.decimals}, is_usd: {coin.is_usd}}}"
+    coins = {
+        " ".join(key): {"places": coin.decimals, "is_usd": coin.is_usd}
         for key, coin in stablecoins.assets.items()
-    )
-    macro = f"map_extract_value(MAP {{{', '.join(coins)}}}, network || ' ' || token)"
+    }
+    kind = "STRUCT(places TINYINT, is_usd BOOLEAN)"
+    macro = f"map_extract_value({sql_map(coins, kind)}, network || ' ' || token)"
     for script in (f"CREATE MACRO coin(network, token) AS {macro}", rules.MACROS, SCHEMA):
         connection.execute(script)
     latest = int((now + CLOCK_SKEW).timestamp() * 1000)

@@ -9,7 +9,7 @@ A query that reads a file is a chain of common table expressions:
 
 from __future__ import annotations
 
-from indexer.payments.files import MAX_ROW, sql_text
+from indexer.payments.files import MAX_ROW, sql_map
 from service.networks import NETWORK_KEYS
 
 MAX_DECIMALS = 18
@@ -87,16 +87,18 @@ CREATE MACRO without_exponent(text) AS
     CASE WHEN regexp_full_match(text, '\d{1,20}(\.\d+)?[eE][+-]?\d{1,2}')
         THEN coalesce(try_cast(text AS DECIMAL(38, 18))::VARCHAR, text) ELSE text END;
 
+-- A decimal without the commas between its thousands.
+CREATE MACRO without_commas(text) AS
+    CASE WHEN regexp_full_match(text, '\d{1,3}(,\d{3})+(\.\d*)?')
+        THEN replace(text, ',', '') ELSE text END;
+
 -- Millionths of a dollar. Digits beyond the sixth may only be the rounding error of a double.
-CREATE MACRO parse_plain_dollars(text) AS
+CREATE MACRO parse_dollars(text) AS
     CASE WHEN regexp_full_match(text, '\d{1,20}(\.\d{1,6}0*)?')
         THEN (text::DECIMAL(38, 6) * 1000000)::HUGEINT
         WHEN regexp_full_match(text, '\d{1,9}\.\d{7,}')
             AND abs(text::DOUBLE - round(text::DOUBLE, 6)) < 1e-9
         THEN round(text::DOUBLE * 1000000)::HUGEINT END;
-CREATE MACRO parse_dollars(text) AS parse_plain_dollars(without_exponent(
-    CASE WHEN regexp_full_match(text, '\d{1,3}(,\d{3})+(\.\d*)?')
-        THEN replace(text, ',', '') ELSE text END));
 
 CREATE MACRO parse_decimals(text) AS
     CASE WHEN regexp_full_match(text, '(0?\d|1[0-8])(\.0+)?') THEN text::TINYINT END;
@@ -116,9 +118,7 @@ CREATE MACRO blob_text(value) AS
     CASE WHEN octet_length(value) IN (20, 32) THEN '0x' || lower(hex(value))
         ELSE try(decode(value)) END;
 """
-_KEYS = ", ".join(
-    f"{sql_text(name)}: {sql_text(key)}" for name, key in NETWORK_KEYS.items() if name != key
-)
+_KEYS = sql_map({name: key for name, key in NETWORK_KEYS.items() if name != key}, "VARCHAR")
 MACROS += rf"""
 -- `network_key` of `service.networks`, for names in ASCII.
 CREATE MACRO fold_network(text) AS replace(replace(lower(trim(text)), ' ', '-'), '_', '-');
@@ -126,35 +126,36 @@ CREATE MACRO caip2(name) AS
     CASE WHEN starts_with(name, 'solana:') THEN left(name, {len("solana:") + 32})
         WHEN name BETWEEN '0' AND ':' AND regexp_full_match(name, '\d+') THEN 'eip155:' || name
         ELSE name END;
-CREATE MACRO known_network(name) AS coalesce(map_extract_value(MAP {{{_KEYS}}}, name), name);
+CREATE MACRO known_network(name) AS coalesce(map_extract_value({_KEYS}, name), name);
 -- Nearly all rows have one of few names, which need no folding.
 CREATE MACRO network_key(text) AS
     CASE WHEN text IN ('base', 'solana', 'polygon') THEN text
         ELSE known_network(caip2(fold_network(text))) END;
 """
-_POWERS = " ".join(
-    f"WHEN {places} THEN {10 ** (MAX_DECIMALS - places)}::HUGEINT"
-    for places in range(MAX_DECIMALS + 1)
-)
+_POWERS = [10**places for places in range(MAX_DECIMALS, -1, -1)]
+_UNITS = f"""from_json('{_POWERS}', '["HUGEINT"]')[decimal_places + 1]"""
 MACROS += f"""
 -- US dollars in units of 10^-18, exact for every number of decimals.
 CREATE MACRO atto_dollars(base_units, decimal_places) AS
-    base_units * CASE decimal_places {_POWERS} END;
+    base_units * {_UNITS};
 CREATE MACRO whole_units(atto, decimal_places) AS
-    atto // CASE decimal_places {_POWERS} END;
+    atto // {_UNITS};
 """
 
 # `$latest`: the time of the latest payment that is accepted, in milliseconds since 1970. An amount
 # without decimals has those of its token, or is no amount where there are dollars.
 STAGES = f"""
-stated AS (
+named AS (
     SELECT * REPLACE ({", ".join(f"canonical_address({name}) AS {name}" for name in ADDRESSES)},
-            CASE WHEN decimals IS NOT NULL OR dollars IS NULL THEN amount END AS amount),
-        network_key(chain) AS network,
-        CASE WHEN decimals IS NULL
-            THEN coin(network_key(chain), canonical_address(token_address)).places::VARCHAR
-            ELSE decimals END AS stated
+            without_commas(dollars) AS dollars),
+        network_key(chain) AS network
     FROM staged
+),
+stated AS (
+    SELECT * REPLACE (CASE WHEN decimals IS NOT NULL OR dollars IS NULL THEN amount END AS amount,
+            without_exponent(dollars) AS dollars),
+        coalesce(decimals, coin(network, token_address).places::VARCHAR) AS stated
+    FROM named
 ),
 typed AS (
     SELECT *,

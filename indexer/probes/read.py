@@ -8,8 +8,7 @@ from datetime import datetime
 from fractions import Fraction
 from functools import lru_cache
 from itertools import chain, groupby
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -28,6 +27,9 @@ from indexer.progress import Stage
 from indexer.untrusted import NEVER, url_or_invalid
 from service.schema.probes import Terms
 from service.urls import find_url
+
+if TYPE_CHECKING:  # a catalogue without observations is built without DuckDB
+    from duckdb import DuckDBPyConnection
 
 UNDATED = "undated observations"
 FUTURE = "observations in the future"
@@ -92,7 +94,7 @@ def read_probes(
     rules: Rules,
     findings: Findings,
     *,
-    spool: Path,
+    database: DuckDBPyConnection,
     now: datetime,
     max_rejects: Fraction,
     progress: Stage,
@@ -103,7 +105,7 @@ def read_probes(
     TooManyRejects for one with too many malformed lines.
 
     terms_of: returns the listed ways to pay of an endpoint
-    spool: the database of observations, which is removed in the end
+    database: an empty one, for the observations
     """
     reader = _LineReader(targets, terms_of, rules)
 
@@ -146,7 +148,7 @@ def read_probes(
     )
     sources = groupby(trusted, lambda each: each.source_name)
     lines = chain.from_iterable(read(name, [*files]) for name, files in sources)
-    verdicts = judge(lines, spool, now, rules.policy.probe_max_age)
+    verdicts = judge(lines, database, now, rules.policy.probe_max_age)
     if verdicts.holds_until is not None:
         rules.hold_until(verdicts.holds_until)
     return verdicts

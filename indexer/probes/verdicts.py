@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from itertools import islice
 from pathlib import Path
@@ -119,28 +120,37 @@ class ProbeVerdicts(Struct):
         return DEAD if verdicts == {DEAD} else UNDECIDED
 
 
-def judge(
-    lines: Iterable[tuple[Any, ...]], spool: Path, now: datetime, max_age: int
-) -> ProbeVerdicts:
-    """Return what observations say of endpoints; raises IndexerError without DuckDB.
+@contextmanager
+def open_spool(path: Path) -> Iterator[DuckDBPyConnection]:
+    """Open a database for observations, which is removed in the end.
 
-    lines: the values of COLUMNS
-    spool: the database of observations, which is removed in the end
-    max_age: seconds that an endpoint is alive after it quoted a price
+    Raises IndexerError without DuckDB.
     """
     try:
         import duckdb  # noqa: PLC0415  # optional
     except ImportError as error:
         raise IndexerError(needs_extra("reading observations", "indexer")) from error
-    oldest = since_epoch(now) - max_age * SECOND
     with duckdb.connect(
-        str(spool), config={"memory_limit": MEMORY, "temp_directory": f"{spool}.tmp"}
+        str(path), config={"memory_limit": MEMORY, "temp_directory": f"{path}.tmp"}
     ) as connection:
-        connection.execute(SCHEMA)
-        insert_rows(connection, "INSERT INTO lines FROM batch", COLUMNS, lines)
-        rows = connection.execute(FACTS, {"oldest": oldest}).fetchall()
-        bought = connection.execute(DELIVERIES).fetchall()
-    spool.unlink()
+        yield connection
+    path.unlink()
+
+
+def judge(
+    lines: Iterable[tuple[Any, ...]], connection: DuckDBPyConnection, now: datetime, max_age: int
+) -> ProbeVerdicts:
+    """Return what observations say of endpoints.
+
+    lines: the values of COLUMNS
+    connection: an empty database
+    max_age: seconds that an endpoint is alive after it quoted a price
+    """
+    oldest = since_epoch(now) - max_age * SECOND
+    connection.execute(SCHEMA)
+    insert_rows(connection, "INSERT INTO lines FROM batch", COLUMNS, lines)
+    rows = connection.execute(FACTS, {"oldest": oldest}).fetchall()
+    bought = connection.execute(DELIVERIES).fetchall()
     alive = [latest[1] for _, latest, _, verdict, *_ in rows if verdict == ALIVE]
     holds_until = min(alive) + max_age * SECOND if alive else None
     facts = {target: _facts(*rest) for target, *rest in rows}

@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import httpx
 import msgspec
 import pytest
 from hypothesis import given, settings
@@ -203,13 +204,12 @@ def test_a_record_without_a_url_is_explained_by_its_position(
 
 
 def test_the_command_line_answers_as_the_address_does(
-    published: Path, capsys: pytest.CaptureFixture[str]
+    published: Path, client: httpx.Client, capsys: pytest.CaptureFixture[str]
 ) -> None:
     url = "https://API.one.example/a"
     assert main(["why", url, "--json", "--artifacts", str(published)]) == 0
     answer = capsys.readouterr().out
-    with serve(published) as client:
-        assert client.get("/v1/listings", params={"url": url}).text == answer.rstrip("\n")
+    assert client.get("/v1/listings", params={"url": url}).text == answer.rstrip("\n")
     assert main(["why", url, "--artifacts", str(published)]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "https://api.one.example/a: listed"
@@ -235,14 +235,13 @@ def test_an_unknown_place_or_a_wrong_argument_is_an_error(
 
 
 @pytest.mark.parametrize("name", ["url", "host", "payTo"])
-def test_hostile_parameters_are_refused_or_unknown(published: Path, name: str) -> None:
-    with serve(published) as client:
-        for value in ("%ED%A0%80", "%0D%0Aset-cookie:%20a=b", "%00", "\u202e", "a" * 60_000):
-            response = client.get(f"/v1/listings?{name}={value}")
-            assert response.status_code in {200, 400, 414, 431}
-            assert "set-cookie" not in response.headers
-            if response.status_code == 200:
-                assert response.json()["total"] == 0
+def test_hostile_parameters_are_refused_or_unknown(client: httpx.Client, name: str) -> None:
+    for value in ("%ED%A0%80", "%0D%0Aset-cookie:%20a=b", "%00", "\u202e", "a" * 60_000):
+        response = client.get(f"/v1/listings?{name}={value}")
+        assert response.status_code in {200, 400, 414, 431}
+        assert "set-cookie" not in response.headers
+        if response.status_code == 200:
+            assert response.json()["total"] == 0
 
 
 def test_sources_keep_so_many_urls_and_say_how_many_more_there_are(
@@ -347,19 +346,18 @@ def test_a_call_of_a_listed_template_is_listed_on_the_command_line_and_the_page(
     assert 'href="/services/one#endpoint-0"' in page
 
 
-def test_a_page_shows_what_the_address_answers(published: Path) -> None:
-    with serve(published) as client:
-        form = client.get("/listed")
-        assert form.status_code == 200
-        assert 'name="url"' in form.text
-        listed = client.get("/listed", params={"url": "https://api.one.example/a"})
-        assert "<h1>Listed</h1>" in listed.text
-        assert 'href="/services/api-one-example#endpoint-0"' in listed.text
-        unknown = client.get("/listed", params={"url": "https://unknown.example/?a=<b>"})
-        assert unknown.status_code == 400
-        unknown = client.get("/listed", params={"url": "https://unknown.example/?a='b'&c"})
-        assert unknown.headers["cache-control"] == "no-store"
-        assert "<h1>Not listed</h1>" in unknown.text
+def test_a_page_shows_what_the_address_answers(client: httpx.Client) -> None:
+    form = client.get("/listed")
+    assert form.status_code == 200
+    assert 'name="url"' in form.text
+    listed = client.get("/listed", params={"url": "https://api.one.example/a"})
+    assert "<h1>Listed</h1>" in listed.text
+    assert 'href="/services/api-one-example#endpoint-0"' in listed.text
+    unknown = client.get("/listed", params={"url": "https://unknown.example/?a=<b>"})
+    assert unknown.status_code == 400
+    unknown = client.get("/listed", params={"url": "https://unknown.example/?a='b'&c"})
+    assert unknown.headers["cache-control"] == "no-store"
+    assert "<h1>Not listed</h1>" in unknown.text
 
 
 def test_a_second_service_of_a_host_is_noted_with_the_way_to_mend_it(

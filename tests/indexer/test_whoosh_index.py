@@ -7,16 +7,16 @@ import os
 import pickle
 import shutil
 import signal
-import subprocess
-import sys
 import tempfile
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from whoosh.filedb.filestore import FileStorage
 
 from indexer import whoosh_index
 from indexer.cli.query import parse_query
@@ -29,12 +29,12 @@ from indexer.whoosh_index import (
     open_whoosh_index,
     update_whoosh_index,
 )
-from service.artifacts.publishing import WHOOSH
+from service.artifacts.publishing import WHOOSH, stage
 from service.search.analysis import term_of, words_of
 from tests.support.artifacts import flip_a_bit
-from tests.support.running import ROOT, examples
+from tests.support.running import examples, run_fork
 from tests.support.searching import IDENTIFIERS, WORDS
-from tests.support.whoosh_index import Catalogue, ids_of, write_index, write_snapshot
+from tests.support.whoosh_index import Catalogue, ids_of, matches, write_index, write_snapshot
 
 VOCABULARY = [*WORDS[:7], *IDENTIFIERS[:2], "the", "é", "天気"]
 texts = st.lists(st.sampled_from(VOCABULARY), max_size=5).map(" ".join)
@@ -65,11 +65,12 @@ def brute_force(services: Catalogue, field: str, text: str) -> set[str]:
 
 
 def check_answers(artifacts: Path, snapshot_id: str, services: Catalogue) -> None:
-    for field in FIELDS:
-        for text in VOCABULARY:
-            expected = brute_force(services, field, text)
-            assert ids_of(artifacts, snapshot_id, f"{field}:{text}") == expected
-    assert ids_of(artifacts, snapshot_id, "*:*") == set(services)
+    with open_whoosh_index(artifacts, snapshot_id).searcher() as searcher:
+        for field in FIELDS:
+            for text in VOCABULARY:
+                expected = brute_force(services, field, text)
+                assert matches(searcher, f"{field}:{text}") == expected
+        assert matches(searcher, "*:*") == set(services)
 
 
 @settings(max_examples=examples(20), deadline=None)
@@ -247,32 +248,25 @@ def test_a_full_disk_is_a_note_and_the_next_build_writes_the_index(
     check_answers(tmp_path, "two", CHANGED)
 
 
-KILLED = """
-import os, signal, sys
-from pathlib import Path
-from indexer import whoosh_index
-from service.artifacts.publishing import stage
-from whoosh.filedb.filestore import FileStorage
+def update_and_die(arguments: list[str]) -> int:
+    """Update the index in a process that kills itself at a moment."""
+    moment, artifacts, snapshot = arguments
+    rename = Path.rename
 
-def kill(*_, **__):
-    os.kill(os.getpid(), signal.SIGKILL)
+    def kill(*_: object, **__: object) -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
 
-rename = Path.rename
+    def rename_and_die(source: Path, target: Path) -> None:
+        rename(source, target)
+        kill()
 
-def kill_between(source, target):
-    rename(source, target)
-    kill()
-
-at = {
-    "begun": (FileStorage, "rename_file", kill),
-    "drafted": (Path, "rename", kill),
-    "moved": (Path, "rename", kill_between),
-}
-_, moment, artifacts, snapshot = sys.argv
-setattr(*at[moment])
-with stage(Path(artifacts), keep=None):
-    print(whoosh_index.update_whoosh_index(Path(artifacts), snapshot))
-"""
+    if moment == "begun":
+        FileStorage.rename_file = kill
+    else:
+        Path.rename = kill if moment == "drafted" else rename_and_die  # type: ignore[assignment, method-assign]
+    with stage(Path(artifacts), keep=None):
+        update_whoosh_index(Path(artifacts), snapshot)
+    return 0
 
 
 @pytest.mark.parametrize(
@@ -288,9 +282,7 @@ def test_a_build_that_is_killed_leaves_the_earlier_index_or_none(
 ) -> None:
     write_index(tmp_path, "one", SERVICES)
     write_snapshot(tmp_path, "two", CHANGED)
-    command = [sys.executable, "-c", KILLED, moment, str(tmp_path), "two"]
-    killed = subprocess.run(command, cwd=ROOT, check=False)
-    assert killed.returncode == -signal.SIGKILL
+    assert run_fork(update_and_die, moment, tmp_path, "two").returncode == -signal.SIGKILL
     with pytest.raises(IndexerError, match=left):
         open_whoosh_index(tmp_path, "two")
     write_index(tmp_path, "two", CHANGED)
@@ -406,8 +398,5 @@ def test_a_query_that_cannot_be_answered_is_refused(query: str, message: str) ->
     ).map("".join)
 )
 def test_any_text_is_a_query_or_refused(artifacts: Path, text: str) -> None:
-    try:
-        query = parse_query(text)
-    except Misuse:
-        return
-    assert ids_of(artifacts, "one", query) <= set(ASKED)
+    with suppress(Misuse):
+        assert ids_of(artifacts, "one", text) <= set(ASKED)

@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
-from whoosh.query import Query
+from whoosh.searching import Searcher
 
 from indexer.cli.query import parse_query
 from indexer.record_store import write_records
@@ -39,10 +39,14 @@ def write_index(artifacts: Path, snapshot_id: str, services: Catalogue) -> None:
         assert update_whoosh_index(artifacts, snapshot_id) == []
 
 
-def ids_of(artifacts: Path, snapshot_id: str, query: str | Query) -> set[str]:
+def ids_of(artifacts: Path, snapshot_id: str, query: str) -> set[str]:
     """Return the ids of the services that match a query."""
-    parsed = parse_query(query) if isinstance(query, str) else query
     with open_whoosh_index(artifacts, snapshot_id).searcher() as searcher:
-        hits = [hit["id"] for hit in searcher.search(parsed, limit=None)]
+        return matches(searcher, query)
+
+
+def matches(searcher: Searcher, query: str) -> set[str]:
+    """Return the ids of the services that match a query."""
+    hits = [hit["id"] for hit in searcher.search(parse_query(query), limit=None)]
     assert len(hits) == len(set(hits))
     return set(hits)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from pathlib import Path
 
 import pytest
 
-from indexer.__main__ import main
 from indexer.opensearch.loading import read_documents
 from service.arrays.container import open_arrays, writing_arrays
 from service.arrays.texts import Texts, write_texts
@@ -14,15 +14,12 @@ from service.conditions import Filters
 from service.opensearch.engine import DOCUMENTS, ORDINAL
 from service.search.postings import FULL_WEIGHT, PostingLists
 from service.snapshot.snapshot import Snapshot, open_snapshot
-from tests.support.running import SEEDS, Json
+from tests.support.running import Json
 
 
 @pytest.fixture(scope="module")
-def snapshot(tmp_path_factory: pytest.TempPathFactory) -> Snapshot:
-    out = tmp_path_factory.mktemp("documents")
-    source = str(SEEDS / "services.jsonl")
-    assert main(["build", source, "--no-downloads", "--out", str(out)]) == 0
-    return open_snapshot(out)
+def snapshot(sample: Path) -> Snapshot:
+    return open_snapshot(sample)
 
 
 @pytest.fixture(scope="module")

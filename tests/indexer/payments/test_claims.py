@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
 
-import duckdb
 import msgspec
 import pytest
 from duckdb import DuckDBPyConnection
@@ -17,10 +15,8 @@ from hypothesis import strategies as st
 from indexer.decisions import FILE, Decisions, DecisionTable
 from indexer.payments.claims import NO_ENDPOINT, Claim, claims_of_listings, claims_of_record
 from indexer.payments.credit import count_credits
-from indexer.payments.rules import MACROS
 from indexer.resources.resource import Resource
 from indexer.resources.x402 import read_resource
-from tests.indexer.payments.test_credit import PAYMENTS
 from tests.support.running import Json, endpoint, service
 from tests.support.sources.x402 import TEST_USDC, USDC, accept, resource
 
@@ -39,14 +35,6 @@ def paid(url: str = PLACES[0], payee: str = "0xA", network: str = "Base") -> Jso
 
 def listing_of(record: Json) -> Resource:
     return read_resource(json.dumps(record).encode())
-
-
-@pytest.fixture(scope="module")
-def database() -> Iterator[DuckDBPyConnection]:
-    with duckdb.connect() as connection:
-        connection.execute(PAYMENTS)
-        connection.execute(MACROS)
-        yield connection
 
 
 Made = list[tuple[Json, int]]

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any, NamedTuple
 
-import duckdb
 import pytest
 from duckdb import DuckDBPyConnection
 from hypothesis import given, settings
@@ -19,7 +18,6 @@ from indexer.index.popularity import Payers
 from indexer.payments.claims import NO_ENDPOINT, Claim
 from indexer.payments.credit import count_credits
 from indexer.payments.demand import CreditedDemand, ServiceDemand
-from indexer.payments.rules import MACROS
 from indexer.probes.verdicts import BATCH
 from service.schema.demand import DemandFigures
 from tests.support.running import Json, endpoint, examples, service
@@ -28,12 +26,6 @@ WINDOW = 30 * 24 * 3_600_000  # milliseconds
 NEWEST = int(datetime(2026, 5, 7, 10, 16, 51, tzinfo=UTC).timestamp() * 1000)
 CENT, DIME = Decimal("0.01"), Decimal("0.10")
 USDC, USDT = "0xUsdc", "0xUsdt"
-PAYMENTS = """
-CREATE TABLE payments (
-    row BIGINT, file INTEGER, paid_at BIGINT, atto HUGEINT, tx_hash VARCHAR, event_index BIGINT,
-    sender VARCHAR, recipient VARCHAR, network VARCHAR, token_address VARCHAR
-)
-"""
 INSERT = """
 INSERT INTO payments
 SELECT row, 0, paid_at, atto::HUGEINT, NULL, NULL, canonical_address(payer),
@@ -108,14 +100,6 @@ claims = st.builds(
     st.integers(0, 2),
 )
 catalogues = st.lists(st.lists(claims, max_size=4), max_size=5)
-
-
-@pytest.fixture(scope="module")
-def database() -> Iterator[DuckDBPyConnection]:
-    with duckdb.connect() as connection:
-        connection.execute(PAYMENTS)
-        connection.execute(MACROS)
-        yield connection
 
 
 def credit(

@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from decimal import Decimal
 from fractions import Fraction
 
-import duckdb
 import msgspec
 import numpy as np
-import pytest
 from duckdb import DuckDBPyConnection
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from indexer.index.popularity import popularity_of
 from indexer.payments.demand import ServiceDemand
-from indexer.payments.rules import MACROS
 from service.schema.demand import Amounts, DemandFigures, Shares, StoredDemand
 from tests.indexer.payments.test_credit import (
     CENT,
     DIME,
     NEWEST,
-    PAYMENTS,
     Paid,
     Services,
     attribute,
@@ -48,14 +44,6 @@ payments = st.lists(
     ),
     max_size=25,
 )
-
-
-@pytest.fixture(scope="module")
-def database() -> Iterator[DuckDBPyConnection]:
-    with duckdb.connect() as connection:
-        connection.execute(PAYMENTS)
-        connection.execute(MACROS)
-        yield connection
 
 
 def describe(demand: ServiceDemand | None) -> StoredDemand:

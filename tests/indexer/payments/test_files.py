@@ -14,7 +14,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
 
-import duckdb
 import pytest
 from duckdb import DuckDBPyConnection
 
@@ -29,6 +28,7 @@ from tests.support.sources.payments import (
     ANY_REJECTS,
     HEADER,
     hashes,
+    open_database,
     overview,
     row,
     write_csv,
@@ -56,7 +56,7 @@ class WatchedConnection:
 def load_watched(names: list[str], staging: Path, watch: Callable[[str], None]) -> int:
     """Load payment files, watching each query; returns the number of payments."""
     staging.mkdir()
-    with duckdb.connect() as connection:
+    with open_database() as connection:
         watched = cast("DuckDBPyConnection", WatchedConnection(connection, watch))
         inputs = [SourceOptions(name=name, path=name) for name in names]
         load_payments(watched, inputs, staging, Findings(None), NOW)

@@ -18,6 +18,7 @@ from indexer.probes.drift import listed_terms
 from indexer.probes.read import Targets, read_probes
 from indexer.probes.verdicts import ProbeVerdicts
 from indexer.progress import Stage
+from tests.support.sources.payments import open_database
 
 NOW = datetime(2026, 5, 20, 12, tzinfo=UTC)
 URL = "https://weather.example/v1/now"
@@ -68,7 +69,6 @@ def source(
 
 def read(
     inputs: Sequence[Input],
-    folder: Path,
     *,
     listed: Iterable[tuple[str, str, list[Any]]] = ((URL, "GET", [ENTRY]),),
     findings: Findings | None = None,
@@ -76,14 +76,15 @@ def read(
     """Read observations of endpoints, given the URL, the method and `accepts` of each."""
     targets = Targets()
     terms = {targets.add(url, method): listed_terms(entries) for url, method, entries in listed}
-    return read_probes(
-        inputs,
-        targets,
-        terms.__getitem__,
-        Rules(Policy(), None, NOW),
-        findings or Findings(None),
-        spool=folder / "spool",
-        now=NOW,
-        max_rejects=Fraction(1),
-        progress=Stage(),
-    )
+    with open_database() as database:
+        return read_probes(
+            inputs,
+            targets,
+            terms.__getitem__,
+            Rules(Policy(), None, NOW),
+            findings or Findings(None),
+            database=database,
+            now=NOW,
+            max_rejects=Fraction(1),
+            progress=Stage(),
+        )

@@ -36,11 +36,11 @@ MAX_AGE = timedelta(days=7)
 
 
 def facts(folder: Path, *lines: Line) -> ProbeFacts:
-    return read([source(folder / "p", lines)], folder).facts[0]
+    return read([source(folder / "p", lines)]).facts[0]
 
 
 def alive(folder: Path, *lines: Line) -> int:
-    return read([source(folder / "p", lines)], folder).alive(0)
+    return read([source(folder / "p", lines)]).alive(0)
 
 
 def dead(**age: float) -> dict[str, Any]:
@@ -58,10 +58,10 @@ def test_verdicts_hold_until_the_first_endpoint_is_no_longer_alive(tmp_path: Pat
         ([quoted(ago(days=8))], None),
         ([quoted(ago(days=4)), dead(days=2), dead(days=1)], None),
     ):
-        probed = read([source(tmp_path / "p", lines)], tmp_path)
+        probed = read([source(tmp_path / "p", lines)])
         assert probed.holds_until == expected
     liar = source(tmp_path / "p", [quoted(ago(days=1))], trust=0)
-    assert read([liar], tmp_path).holds_until is None
+    assert read([liar]).holds_until is None
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_undated_and_future_lines_count_as_none(tmp_path: Path) -> None:
     late = (NOW + timedelta(minutes=61)).isoformat()
     findings = Findings(None)
     lines = [quoted(when) for when in (None, "yesterday", late, -1, 10**17)]
-    probed = read([source(tmp_path / "p", lines)], tmp_path, findings=findings)
+    probed = read([source(tmp_path / "p", lines)], findings=findings)
     assert probed.facts == {}
     assert findings.tallies[0].left_out == {
         "undated observations": 4,
@@ -112,7 +112,7 @@ def test_lines_that_are_no_observations_are_counted_with_their_place(tmp_path: P
         quoted(ago(days=1)) | {"url": "https://other.example/"},
         quoted(ago(days=1)) | {"method": "POST"},
     ]
-    read([source(tmp_path / "p", lines)], tmp_path, findings=findings)
+    read([source(tmp_path / "p", lines)], findings=findings)
     (tally,) = findings.tallies
     assert (tally.records, tally.published, tally.malformed) == (5, 0, 3)
     assert tally.left_out == {"observations of URLs that are not listed": 2}
@@ -126,7 +126,7 @@ def test_a_listing_without_a_method_has_the_lines_of_any(tmp_path: Path) -> None
     lines = [quoted(ago(days=1)) | {"method": "purge", "url": "https://WEATHER.example:443/v1/now"}]
     inputs = [source(tmp_path / "p", lines)]
     for method, expected in (("", ALIVE), ("GET, PURGE", ALIVE), ("GET", UNDECIDED)):
-        assert read(inputs, tmp_path, listed=[(URL, method, [ENTRY])]).alive(0) == expected
+        assert read(inputs, listed=[(URL, method, [ENTRY])]).alive(0) == expected
 
 
 def test_untrusted_probers_decide_nothing_and_are_noted(tmp_path: Path) -> None:
@@ -134,8 +134,8 @@ def test_untrusted_probers_decide_nothing_and_are_noted(tmp_path: Path) -> None:
     trusted = source(tmp_path / "t", [dead(days=2), dead(days=3)])
     lies = [quoted(ago(hours=hours), amount="7") | {"wildcard": True} for hours in (1, 30)]
     liar = source(tmp_path / "liar", lies, trust=0)
-    alone = read([trusted], tmp_path).facts[0]
-    assert read([liar, trusted], tmp_path, findings=findings).facts[0] == alone
+    alone = read([trusted]).facts[0]
+    assert read([liar, trusted], findings=findings).facts[0] == alone
     assert [tally.source for tally in findings.tallies] == ["t"]
     (note,) = findings.notes
     assert note.startswith("liar: observations of a source without trust decide nothing")
@@ -145,7 +145,7 @@ def test_a_source_that_cannot_be_read_ends_the_build(tmp_path: Path) -> None:
     absent = source(tmp_path / "absent", [])
     (tmp_path / "absent").unlink()
     with pytest.raises(SourceError, match="there is no such file"):
-        read([absent], tmp_path)
+        read([absent])
 
 
 moments = st.integers(0, DAYS * 8).map(lambda steps: NOW - timedelta(hours=3 * steps))
@@ -182,8 +182,8 @@ def test_verdicts_are_those_of_a_slow_reference_in_any_order(
             for number, part in enumerate((shuffled[:cut], shuffled[cut:]))
             for trust in (True, False)
         ]
-        assert verdicts(read(inputs, folder)) == expected
-        assert verdicts(read(inputs[::-1], folder)) == expected
+        assert verdicts(read(inputs)) == expected
+        assert verdicts(read(inputs[::-1])) == expected
 
 
 def encoded(lines: list[Any], *, trusted: bool) -> list[Line]:

@@ -49,7 +49,7 @@ def write(path: Path, lines: Iterable[Line]) -> None:
 
 def facts(path: Path) -> ProbeFacts:
     lines = path.read_bytes().splitlines()
-    return read([source(path.with_name("own"), lines, "own")], path.parent).facts[0]
+    return read([source(path.with_name("own"), lines, "own")]).facts[0]
 
 
 def test_a_log_keeps_the_last_days_and_the_last_line_of_each_endpoint(tmp_path: Path) -> None:

@@ -40,6 +40,7 @@ def run_stub(
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        disable_nagle_algorithm = True
 
         def do_GET(self) -> None:
             self.do_POST()
@@ -75,7 +76,7 @@ def run_stub(
     server.handle_error = lambda *_: None  # type: ignore[method-assign]  # refused handshakes
     if context is not None:
         server.socket = context.wrap_socket(server.socket, server_side=True)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
     thread.start()
     stub.url = f"http{'s' * bool(context)}://127.0.0.1:{server.server_port}"
     try:
