@@ -61,7 +61,7 @@ def many(
     words = iter(rng.choice(WORDS, 100 * MANY, p=weights / weights.sum()).tolist())
 
     def text(most: int) -> str:
-        return " ".join(itertools.islice(words, rng.integers(0, most + 1)))
+        return " ".join(itertools.islice(words, int(rng.integers(0, most + 1))))
 
     def some(counts: Sequence[int]) -> list[tuple[str, str]]:
         return [(text(2), text(5)) for _ in range(rng.choice(counts))]
