@@ -336,15 +336,20 @@ def test_match_all_has_no_matches_with_an_unknown_word(tmp_path: Path, query: st
     assert snapshot.search(query, filters=Filters(match="all")).total == 0
 
 
-@pytest.mark.parametrize(
-    "name", ["getWeatherData", "GPT4o", "a_b", "x-y", "R2D2", "天気予報", "3D"]
-)
-@pytest.mark.parametrize("description", ["", "of the seas"])
-def test_match_all_matches_a_service_by_the_words_of_its_name(
-    tmp_path: Path, name: str, description: str
-) -> None:
-    snapshot = catalogue(tmp_path, [(f"{name} tool", description, ""), ("other", "", "")])
-    assert snapshot.search(name, filters=Filters(match="all")).ids == [identifier(0)]
+NAMES = ["getWeatherData", "GPT4o", "a_b", "x-y", "R2D2", "天気予報", "3D"]
+
+
+@pytest.fixture(scope="module", params=["", "of the seas"])
+def named(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Snapshot:
+    """Services with these names, all of one description."""
+    documents = [(f"{name} tool", request.param, "") for name in NAMES]
+    return catalogue(tmp_path_factory.mktemp("named"), documents)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_match_all_matches_a_service_by_the_words_of_its_name(named: Snapshot, name: str) -> None:
+    hits = named.search(name, filters=Filters(match="all"))
+    assert hits.ids == [identifier(NAMES.index(name))]
 
 
 def test_an_offset_past_the_end_is_empty(many: Corpus) -> None:
