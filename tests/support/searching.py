@@ -276,7 +276,16 @@ class BruteForceRanking:
         penalties = np.rint(config.size_penalty * config.impact_scale * excess).astype(np.int64)
         self._penalties = penalties[self._owners]
         self._prior = np.zeros(len(services)) if prior is None else np.array(prior)
-        self._fields = {name: self._count(documents, name) for name in config.field_weights}
+        self._found: dict[str, dict[str, list[int]]] = {}
+        self._lengths: dict[str, list[int]] = {}
+        for name in config.field_weights:
+            self._found[name], self._lengths[name] = defaultdict(list), [0] * len(documents)
+        for ordinal, (_, texts) in enumerate(documents):
+            for name, text in texts.items():
+                terms = _terms(text.split())
+                self._lengths[name][ordinal] = len(terms)
+                for term in terms:
+                    self._found[name][term].append(ordinal)
         self._impacts: dict[str, Integers] = {}
 
     def impacts(self, term: str) -> Integers:
@@ -328,31 +337,19 @@ class BruteForceRanking:
         exact = np.concatenate((known, others))[:EXACT_NAMES]
         return [*best[exact].tolist(), *np.delete(best, exact).tolist()]
 
-    def _count(
-        self, documents: Sequence[tuple[int, dict[str, str]]], name: str
-    ) -> tuple[dict[str, list[int]], list[int]]:
-        """Return the documents of each term of a field, once for each time, and all lengths."""
-        found: dict[str, list[int]] = defaultdict(list)
-        lengths = []
-        for ordinal, (_, texts) in enumerate(documents):
-            terms = _terms(texts.get(name, "").split())
-            lengths.append(len(terms))
-            for term in terms:
-                found[term].append(ordinal)
-        return found, lengths
-
     def _compute(self, term: str) -> Integers:
         count, config = len(self.services), SEARCH_CONFIG
         frequencies = np.zeros(count)
         b = config.length_normalisation
-        for field, (found, lengths) in self._fields.items():
-            if term in found:
+        for field, owners in self._found.items():
+            if term in owners:
+                lengths = self._lengths[field]
                 average = sum(lengths) / max(1, len(lengths) - lengths.count(0))
-                counts = np.bincount(found[term], minlength=count)
+                counts = np.bincount(owners[term], minlength=count)
                 norms = 1 - b + b * np.array(lengths) / average
                 frequencies += config.field_weights[field] * counts / norms
-        owners = np.count_nonzero(frequencies)
-        idf = log(1 + (count - owners + 0.5) / (owners + 0.5))
+        matches = np.count_nonzero(frequencies)
+        idf = log(1 + (count - matches + 0.5) / (matches + 0.5))
         relevance = idf * frequencies / (config.saturation + frequencies)
         boosts = 1 + config.prior_bound * self._prior[self._owners]
         impacts = np.maximum(1, np.rint(relevance * boosts * config.impact_scale))
