@@ -105,13 +105,20 @@ def evaluate(
     relevant document are left out. Raises SourceError for a line that is no document or query, for
     a duplicate id, for a relevant id of no document, and where no query is left.
     """
-    documents = _read_corpus(corpus)
-    asked = _read_queries(queries, documents)
-    with _build(documents, ranking) as snapshot:
-        return [
-            _judge(judged.query, returned, judged.relevant)
-            for judged, returned, _ in _search(snapshot, documents, asked)
-        ]
+    documents = read_corpus(corpus)
+    asked = read_queries(queries, documents)
+    with build_corpus(documents, ranking) as snapshot:
+        return judge(snapshot, documents, asked)
+
+
+def judge(
+    snapshot: Snapshot, documents: list[CorpusDocument], asked: list[JudgedQuery]
+) -> list[Judgement]:
+    """Judge each query against the snapshot of these documents."""
+    return [
+        _judge(judged.query, returned, judged.relevant)
+        for judged, returned, _ in _search(snapshot, documents, asked)
+    ]
 
 
 def evaluate_warnings(
@@ -123,14 +130,14 @@ def evaluate_warnings(
     others are left out. Raises SourceError as `evaluate` does, where a half has too few
     descriptions for a threshold, and where a kind has no query.
     """
-    documents, rng = _read_corpus(corpus), np.random.default_rng(0)
-    asked = _read_queries(queries, documents)
+    documents, rng = read_corpus(corpus), np.random.default_rng(0)
+    asked = read_queries(queries, documents)
     rows = list[tuple[bool, bool, float]]()
     splits = (np.array_split(rng.permutation(len(documents)), 2) for _ in range(SPLITS))
     for half in chain.from_iterable(splits):
         kept = [documents[n] for n in np.sort(half).tolist()]
         ids = {each.id for each in kept}
-        with _build(kept, ranking) as snapshot:
+        with build_corpus(kept, ranking) as snapshot:
             if snapshot.manifest.threshold is None:
                 raise SourceError(
                     f"{corpus}: half of it has no `fit`, which needs {LEAST_QUESTIONS} "
@@ -172,7 +179,8 @@ def interval(values: Sequence[float]) -> tuple[float, float]:
     return low, high
 
 
-def _read_corpus(corpus: str) -> list[CorpusDocument]:
+def read_corpus(corpus: str) -> list[CorpusDocument]:
+    """Return the documents of a file; raises SourceError as `evaluate` does."""
     documents = [document for _, document in _decode_lines(corpus, _document)]
     counts = Counter(document.id for document in documents)
     if repeated := [name for name, count in counts.items() if count > 1]:
@@ -182,8 +190,8 @@ def _read_corpus(corpus: str) -> list[CorpusDocument]:
     return documents
 
 
-def _read_queries(queries: str, documents: list[CorpusDocument]) -> list[JudgedQuery]:
-    """Return the queries to which documents are relevant, with those alone."""
+def read_queries(queries: str, documents: list[CorpusDocument]) -> list[JudgedQuery]:
+    """Return the queries to which documents are relevant, with those alone; raises SourceError."""
     ids, asked = {document.id for document in documents}, list[JudgedQuery]()
     for place, judged in _decode_lines(queries, _query):
         judged.relevant = {name: grade for name, grade in judged.relevant.items() if grade > 0}
@@ -196,7 +204,8 @@ def _read_queries(queries: str, documents: list[CorpusDocument]) -> list[JudgedQ
 
 
 @contextmanager
-def _build(documents: list[CorpusDocument], ranking: RankingOptions) -> Iterator[Snapshot]:
+def build_corpus(documents: list[CorpusDocument], ranking: RankingOptions) -> Iterator[Snapshot]:
+    """Build documents in a temporary folder; yields the snapshot, whose ids are their positions."""
     with tempfile.TemporaryDirectory(prefix="ratecard-") as folder:
         source, artifacts = Path(folder, "corpus.jsonl"), Path(folder, "artifacts")
         source.write_bytes(b"\n".join(_record(n, each) for n, each in enumerate(documents)))

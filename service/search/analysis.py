@@ -34,18 +34,14 @@ class Word(NamedTuple):
 
 def words_of(text: str) -> list[Word]:
     """Return every word of a text in order, stop words included."""
-    words: list[Word] = []
-    for piece in text.split():
-        folded = piece if piece.isascii() else _normalise(piece)
-        is_short = len(folded) <= LONGEST_WORD
-        words += _words_of_piece(folded) if is_short else _cut(folded)
-    return words
+    return _words_of_folded(text if text.isascii() else _normalise(text))
 
 
 def query_words(text: str) -> list[Word]:
     """Return the distinct words of a query in order, without stop words unless all are."""
     words: dict[str, Word] = {}
-    for word in words_of(text if text.isascii() else _normalise(text, LONGEST_NORMALISED)):
+    folded = text if text.isascii() else _normalise(text, LONGEST_NORMALISED)
+    for word in _words_of_folded(folded):
         if not word.redundant or word.text not in words:
             words[word.text] = word
     return [word for word in words.values() if word.text not in STOP_WORDS] or list(words.values())
@@ -160,6 +156,13 @@ def _spell_signs(text: str) -> str:
         for name, spelling in _SIGNED_NAMES:
             text = name.sub(spelling, text)
     return text
+
+
+def _words_of_folded(text: str) -> list[Word]:
+    words: list[Word] = []
+    for piece in text.split():
+        words += _words_of_piece(piece) if len(piece) <= LONGEST_WORD else _cut(piece)
+    return words
 
 
 def _cut(piece: str) -> tuple[Word, ...]:

@@ -18,7 +18,16 @@ import pytest
 from indexer.__main__ import main
 from tests.opensearch.conftest import EngineOptions
 from tests.support.clients.mcp import call
-from tests.support.running import Json, endpoint, eventually, serve, service, write_lines
+from tests.support.running import (
+    PLAIN,
+    Json,
+    build_records,
+    endpoint,
+    eventually,
+    serve,
+    service,
+    write_lines,
+)
 from tests.support.sources.x402 import accept, resource
 
 CATEGORIES = ("Data", "Search", "Media", "")
@@ -202,9 +211,7 @@ def test_agents_search_by_mcp(client: httpx.Client) -> None:
 
 def test_any_offset_of_a_large_result_is_answered(engine: EngineOptions, tmp_path: Path) -> None:
     records = [service(f"n{number:05}", description="alike") for number in range(MANY)]
-    source, out = write_lines(tmp_path / "many.jsonl", records), tmp_path / "artifacts"
-    quick = ["--no-semantic", "--no-downloads", "--out", str(out)]
-    assert main(["build", source, *quick, *engine.build]) == 0
+    out = build_records(tmp_path, records, *((*PLAIN, *engine.build) if engine.build else ()))
     with serve(out, *engine.serve) as client:
         for offset in (0, 9_990, 10_050, MANY - 3, MANY, 50_000):
             answer = search(client, q="alike", offset=offset, limit=24, sort="name")

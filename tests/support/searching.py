@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from itertools import product
 from math import log
 from pathlib import Path
@@ -25,7 +26,7 @@ from service.arrays.container import open_arrays
 from service.conditions import EndpointFilters
 from service.search.config import SEARCH_CONFIG
 from service.search.groups import Groups, Ranked
-from service.search.postings import Mask, read_header
+from service.search.postings import Integers, Mask, read_header
 from service.search.query import QueryParser
 from service.search.ranking import EXACT_NAMES, Ranking
 from service.search.ranking import Index as SearchIndex
@@ -249,13 +250,13 @@ def rank_all(
 
 
 class BruteForceRanking:
-    """BM25F over the texts, one document at a time, for queries of `WORDS`."""
+    """BM25F over the texts, from scores of every document, for queries of `WORDS`."""
 
     def __init__(
         self, given: Sequence[Service | Document], prior: Sequence[float] | None = None
     ) -> None:
         services = [Service(*each) for each in given]
-        self._keys = ["".join(each.name.split()).lower() for each in services]
+        self._keys = np.array(["".join(each.name.split()).lower() for each in services], object)
         endpoints: list[tuple[int, dict[str, str]]] = []
         others: list[tuple[int, dict[str, str]]] = []
         for number, each in enumerate(services):
@@ -269,52 +270,52 @@ class BruteForceRanking:
                 others.append((number, own | {"category": each.category}))
         documents = endpoints + others
         self.services = [number for number, _ in documents]
-        sizes = Counter(self.services)
-        config = SEARCH_CONFIG
-        self._penalties = [
-            round(
-                config.size_penalty
-                * config.impact_scale
-                * log(max(sizes[number] / config.size_penalty_from, 1))
-            )
-            for number in range(len(services))
-        ]
-        self._prior = [0.0 if prior is None else prior[number] for number in self.services]
-        self._fields = {name: self._count(documents, name) for name in config.field_weights}
-        self._averages = {
-            name: sum(lengths) / max(1, len(lengths) - lengths.count(0))
-            for name, (_, lengths) in self._fields.items()
-        }
-        self._impacts: dict[str, Counter[int]] = {}
+        self._owners = np.array(self.services, np.int64)
+        sizes, config = np.bincount(self._owners, minlength=len(services)), SEARCH_CONFIG
+        excess = np.log(np.maximum(sizes / config.size_penalty_from, 1))
+        penalties = np.rint(config.size_penalty * config.impact_scale * excess).astype(np.int64)
+        self._penalties = penalties[self._owners]
+        self._prior = np.zeros(len(services)) if prior is None else np.array(prior)
+        self._found: dict[str, dict[str, list[int]]] = {}
+        self._lengths: dict[str, list[int]] = {}
+        for name in config.field_weights:
+            self._found[name], self._lengths[name] = defaultdict(list), [0] * len(documents)
+        for ordinal, (_, texts) in enumerate(documents):
+            for name, text in texts.items():
+                terms = _terms(text.split())
+                self._lengths[name][ordinal] = len(terms)
+                for term in terms:
+                    self._found[name][term].append(ordinal)
+        self._impacts: dict[str, Integers] = {}
 
-    def impacts(self, term: str) -> Counter[int]:
-        """Map the documents with a term to its impacts."""
+    def impacts(self, term: str) -> Integers:
+        """Return the impact of a term on each document, 0 for those without it."""
         if term not in self._impacts:
             self._impacts[term] = self._compute(term)
         return self._impacts[term]
 
     def scores(
         self, words: Sequence[str], mask: Mask | None = None, match_all: bool = False
-    ) -> Counter[int]:
-        """Map the documents that match the words to their scores, in impact units.
+    ) -> Integers:
+        """Return the score of each document in impact units, 0 for those that do not match.
 
         `mask` has a flag for each document.
         """
-        scores: Counter[int] = Counter()
-        for term in set(_terms(words)):
-            scores.update(self.impacts(term))
-        matches = set(scores)
-        if match_all:
-            parts = [part for word in words for part in _parts(word)]
-            matches.intersection_update(*(self.impacts(part) for part in parts))
-        return Counter({n: scores[n] for n in matches if mask is None or mask[n]})
+        scores = np.zeros(len(self.services), np.int64)
+        for term in {*_terms(words)}:
+            scores += self.impacts(term)
+        for part in [part for word in words for part in _parts(word)] if match_all else ():
+            scores[self.impacts(part) == 0] = 0
+        return scores if mask is None else scores * mask
 
     def documents(
         self, words: Sequence[str], mask: Mask | None = None, match_all: bool = False
     ) -> list[int]:
         """Return all documents that match, by score, then in listing order."""
         scores = self.scores(words, mask, match_all)
-        return sorted(scores, key=lambda n: (-scores[n], n))
+        matches = np.flatnonzero(scores)
+        order: list[int] = matches[np.argsort(-scores[matches], kind="stable")].tolist()
+        return order
 
     def ranking(
         self, words: Sequence[str], mask: Mask | None = None, match_all: bool = False
@@ -324,51 +325,35 @@ class BruteForceRanking:
         The first services by their scores whose name is the query come first, three at most.
         `mask` has a flag for each service.
         """
-        scores = Counter(
-            {
-                document: score - self._penalties[self.services[document]]
-                for document, score in self.scores(words, None, match_all).items()
-                if mask is None or mask[self.services[document]]
-            }
-        )
-        order = sorted(scores, key=lambda n: (-scores[n], n))
-        best = [*{self.services[n]: n for n in reversed(order)}.values()]
-        best.sort(key=lambda n: (-scores[n], n))
-        key = "".join(words).lower()
-        named = [n for n in best if self._keys[self.services[n]] == key]
-        known = [n for n in best[: SEARCH_CONFIG.reranked] if n in set(named)]
-        others = sorted(set(named) - set(known), key=lambda n: self.services[n])
-        exact = (known + others)[:EXACT_NAMES]
-        return exact + [n for n in best if n not in set(exact)]
+        of_documents = None if mask is None else mask[self._owners]
+        scores = self.scores(words, of_documents, match_all)
+        matches = np.flatnonzero(scores)
+        order = matches[np.argsort((self._penalties - scores)[matches], kind="stable")]
+        _, first = np.unique(self._owners[order], return_index=True)
+        best = order[np.sort(first)]
+        named = np.flatnonzero(self._keys[self._owners[best]] == "".join(words).lower())
+        known, others = np.split(named, [named.searchsorted(SEARCH_CONFIG.reranked)])
+        others = others[np.argsort(self._owners[best[others]])]
+        exact = np.concatenate((known, others))[:EXACT_NAMES]
+        return [*best[exact].tolist(), *np.delete(best, exact).tolist()]
 
-    def _count(
-        self, documents: Sequence[tuple[int, dict[str, str]]], name: str
-    ) -> tuple[dict[str, Counter[int]], list[int]]:
-        """Return the documents of each term of a field with their counts, and all lengths."""
-        counts: dict[str, Counter[int]] = defaultdict(Counter)
-        lengths = []
-        for ordinal, (_, texts) in enumerate(documents):
-            terms = _terms(texts.get(name, "").split())
-            lengths.append(len(terms))
-            for term in terms:
-                counts[term][ordinal] += 1
-        return counts, lengths
-
-    def _compute(self, term: str) -> Counter[int]:
-        frequencies: dict[int, float] = defaultdict(float)
-        b = SEARCH_CONFIG.length_normalisation
-        for field, (counts, lengths) in self._fields.items():
-            weight, average = SEARCH_CONFIG.field_weights[field], self._averages[field]
-            for ordinal, count in counts.get(term, {}).items():
-                frequencies[ordinal] += weight * count / (1 - b + b * lengths[ordinal] / average)
-        others = len(self.services) - len(frequencies)
-        idf = log(1 + (others + 0.5) / (len(frequencies) + 0.5))
-        impacts: Counter[int] = Counter()
-        for ordinal, frequency in frequencies.items():
-            relevance = idf * frequency / (SEARCH_CONFIG.saturation + frequency)
-            boost = 1 + SEARCH_CONFIG.prior_bound * self._prior[ordinal]
-            impacts[ordinal] = max(1, round(relevance * boost * SEARCH_CONFIG.impact_scale))
-        return impacts
+    def _compute(self, term: str) -> Integers:
+        count, config = len(self.services), SEARCH_CONFIG
+        frequencies = np.zeros(count)
+        b = config.length_normalisation
+        for field, owners in self._found.items():
+            if term in owners:
+                lengths = self._lengths[field]
+                average = sum(lengths) / max(1, len(lengths) - lengths.count(0))
+                counts = np.bincount(owners[term], minlength=count)
+                norms = 1 - b + b * np.array(lengths) / average
+                frequencies += config.field_weights[field] * counts / norms
+        matches = np.count_nonzero(frequencies)
+        idf = log(1 + (count - matches + 0.5) / (matches + 0.5))
+        relevance = idf * frequencies / (config.saturation + frequencies)
+        boosts = 1 + config.prior_bound * self._prior[self._owners]
+        impacts = np.maximum(1, np.rint(relevance * boosts * config.impact_scale))
+        return np.where(frequencies > 0, impacts, 0).astype(np.int64)
 
 
 def edits(left: str, right: str) -> int:
@@ -396,6 +381,7 @@ def _terms(words: Sequence[str]) -> list[str]:
     return [term for word in words for term in {*_parts(word), word.lower()}]
 
 
+@cache
 def _parts(word: str) -> list[str]:
     cut = next((n for n, letter in enumerate(word) if letter.isupper()), None)
     return [word] if cut is None else [word[:cut], word[cut:].lower()]

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import random
 import re
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
 
 from service.snapshot.alternatives import find_alternatives
 from service.snapshot.snapshot import open_snapshot
-from tests.support.running import SHARED, Json, build_records
+from tests.support.running import SHARED, Json, build_snapshot_alone
 
 CATALOGUE = SHARED / "bazaar" / "resources_v1_2025-12.json"
 PLANTED = 50
@@ -83,7 +84,7 @@ def test_clones_find_each_other_and_look_alikes_do_not(tmp_path: Path) -> None:
             )
     assert len(pairs) == 2 * PLANTED
     records = [*items, *(planted for _, _, planted in pairs)]
-    artifacts = build_records(tmp_path, records, "--no-downloads", "--max-rejects", "5%")
+    artifacts = build_snapshot_alone(tmp_path, records, max_rejects=Fraction(1, 20))
     snapshot, counts = open_snapshot(artifacts), {"clone": 0, "other": 0}
     for kind, original, planted in pairs:
         own, copy = (snapshot.endpoints.of_url(url) for url in (original, planted["resource"]))

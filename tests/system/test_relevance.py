@@ -6,6 +6,7 @@ import json
 import random
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from contextlib import ExitStack
 from itertools import islice
 from pathlib import Path
 from statistics import fmean
@@ -16,13 +17,22 @@ import pytest
 
 from indexer.__main__ import main
 from indexer.encoder.packaged import describe
-from indexer.relevance import discounted_gain, evaluate
+from indexer.options import RankingOptions
+from indexer.relevance import (
+    CorpusDocument,
+    build_corpus,
+    discounted_gain,
+    evaluate,
+    judge,
+    read_corpus,
+    read_queries,
+)
 from service.conditions import EndpointFilters
 from service.search.analysis import term_of, words_of
 from service.snapshot.snapshot import Snapshot, open_snapshot
 from tests.support.judged import RELEVANCE, group_by_tool, read
-from tests.support.running import Json, endpoint, service, write_lines
-from tests.support.searching import catalogue, identifier
+from tests.support.running import Json, build_snapshot_alone, endpoint, service
+from tests.support.searching import positions
 
 EVERY = 5  # queries, of which one is asked
 pytestmark = pytest.mark.skipif(
@@ -37,51 +47,53 @@ PROBE_LOSS = 0.02  # mean reciprocal rank
 
 
 class Catalogue(NamedTuple):
-    """One corpus, searched by words and meaning, and by words alone."""
+    """One corpus, searched by words and meaning, and by words alone.
 
-    documents: list[Json]
+    `words` has those of each document, and `owners` how many documents have each term.
+    """
+
+    documents: list[CorpusDocument]
+    words: list[list[str]]
+    owners: Counter[str]
     hybrid: Snapshot
     lexical: Snapshot
 
 
 @pytest.fixture(scope="module")
-def catalogues(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Catalogue]:
-    built = {}
-    for corpus in CORPORA:
-        documents = read(RELEVANCE / corpus / "corpus.jsonl")
-        texts = [(d["name"], d["description"], d["category"]) for d in documents]
-        folders = (tmp_path_factory.mktemp(f"{corpus}-{n}") for n in range(2))
-        built[corpus] = Catalogue(
-            documents,
-            catalogue(next(folders), texts, semantic=True),
-            catalogue(next(folders), texts),
-        )
-    return built
+def catalogues() -> Iterator[dict[str, Catalogue]]:
+    with ExitStack() as stack:
+        catalogues = {}
+        for corpus in CORPORA:
+            documents = read_corpus(str(RELEVANCE / corpus / "corpus.jsonl"))
+            words = [
+                [word.text for word in words_of(f"{d.name} {d.description}") if not word.redundant]
+                for d in documents
+            ]
+            owners = Counter(term for own in words for term in {*map(term_of, own)})
+            snapshots = (
+                stack.enter_context(build_corpus(documents, RankingOptions(is_semantic)))
+                for is_semantic in (True, False)
+            )
+            catalogues[corpus] = Catalogue(documents, words, owners, *snapshots)
+        yield catalogues
 
 
 def test_meaning_improves_the_ranking_of_services_and_makes_no_set_worse(
-    capsys: pytest.CaptureFixture[str],
+    catalogues: dict[str, Catalogue],
 ) -> None:
-    gains, ndcg = compare(capsys)
+    gains, ndcg = {}, {}
+    for corpus, catalogue in catalogues.items():
+        asked = read_queries(str(RELEVANCE / corpus / "queries.jsonl"), catalogue.documents)
+        after, before = (
+            fmean(judgement.ndcg for judgement in judge(snapshot, catalogue.documents, asked))
+            for snapshot in (catalogue.hybrid, catalogue.lexical)
+        )
+        gains[corpus], ndcg[corpus] = after - before, after
     assert min(gains.values()) >= -LOSS, gains
     assert sum(ndcg.values()) / len(CORPORA) >= 0.75, ndcg
     assert ndcg["metatool"] >= 0.68
     described = describe()["figures"]
     assert ndcg == {corpus: pytest.approx(described[corpus], abs=1e-4) for corpus in CORPORA}
-
-
-def compare(capsys: pytest.CaptureFixture[str]) -> tuple[dict[str, float], dict[str, float]]:
-    """Return the gain in nDCG@10 on each corpus by ranking by meaning, too, and its nDCG@10."""
-    gains, ndcg = {}, {}
-    for corpus in CORPORA:
-        folder = RELEVANCE / corpus
-        arguments = ["--corpus", str(folder / "corpus.jsonl"), "--no-semantic"]
-        arguments += ["--queries", str(folder / "queries.jsonl"), "--json"]
-        assert main(["evaluate", *arguments, "--compare", "encoder=static"]) == 0
-        report = json.loads(capsys.readouterr().out)
-        gains[corpus] = report["comparison"]["gain"]
-        ndcg[corpus] = report["compared"]["ndcg@10"]
-    return gains, ndcg
 
 
 @pytest.mark.parametrize(
@@ -113,33 +125,29 @@ def test_services_are_found_by_what_their_endpoints_do(tmp_path: Path) -> None:
 def test_queries_that_words_answer_are_answered_as_well(
     catalogues: dict[str, Catalogue], corpus: str, kind: str
 ) -> None:
-    documents, hybrid, lexical = catalogues[corpus]
-    probes = list(islice(make_probes(documents, kind), PROBES))
+    own = catalogues[corpus]
+    probes = list(islice(make_probes(own, kind), PROBES))
     if kind != "cjk":  # no document has Chinese words: the snapshots must agree
         assert len(probes) > PROBES / 4
     loss = [
-        reciprocal_rank(lexical, query, wanted) - reciprocal_rank(hybrid, query, wanted)
+        reciprocal_rank(own.lexical, query, wanted) - reciprocal_rank(own.hybrid, query, wanted)
         for query, wanted in probes
     ]
     assert sum(loss) / max(len(loss), 1) <= PROBE_LOSS
 
 
-def make_probes(documents: list[Json], kind: str) -> Iterator[tuple[str, int]]:
+def make_probes(catalogue: Catalogue, kind: str) -> Iterator[tuple[str, int]]:
     """Yield queries, and the one document that each is about."""
     rng = random.Random(kind)  # noqa: S311  # the same probes in every run
-    texts = [
-        [word.text for word in words_of(f"{d['name']} {d['description']}") if not word.redundant]
-        for d in documents
-    ]
-    owners = Counter(term for text in texts for term in {term_of(word) for word in text})
+    documents, owners = catalogue.documents, catalogue.owners
     for number in rng.sample(range(len(documents)), len(documents)):
-        own = [word for word in texts[number] if word.isalpha() and len(word) > 3]
+        own = [word for word in catalogue.words[number] if word.isalpha() and len(word) > 3]
         rare = [word for word in own if owners[term_of(word)] == 1]
         frequent = [word for word in own if 3 < owners[term_of(word)] < len(documents) / 10]
         if kind == "name":
-            yield documents[number]["name"], number
+            yield documents[number].name, number
         elif kind == "identifier":
-            yield documents[number]["name"].replace(" ", "_").lower(), number
+            yield documents[number].name.replace(" ", "_").lower(), number
         elif not rare:
             continue
         elif kind == "rare word":
@@ -156,8 +164,8 @@ def make_probes(documents: list[Json], kind: str) -> Iterator[tuple[str, int]]:
 
 
 def reciprocal_rank(snapshot: Snapshot, query: str, wanted: int) -> float:
-    ids = snapshot.search(query, limit=10).ids
-    return 1 / (1 + ids.index(identifier(wanted))) if identifier(wanted) in ids else 0
+    found = positions(snapshot, query, 10)
+    return 1 / (1 + found.index(wanted)) if wanted in found else 0
 
 
 @pytest.mark.parametrize(
@@ -167,10 +175,8 @@ def test_ndcg_of_endpoints_reaches_its_minimum_with_one_configuration(
     tmp_path: Path, corpus: str, minimum: float
 ) -> None:
     folder = RELEVANCE / corpus
-    source = write_lines(tmp_path / "services.jsonl", as_services(folder / "corpus.jsonl"))
-    artifacts = tmp_path / "artifacts"
-    assert main(["build", source, "--out", str(artifacts), "--quiet"]) == 0
-    snapshot = open_snapshot(artifacts)
+    services = as_services(folder / "corpus.jsonl")
+    snapshot = open_snapshot(build_snapshot_alone(tmp_path, services, semantic=True))
     gains = []
     for judged in read(folder / "queries.jsonl")[::EVERY]:
         filters = EndpointFilters(per_service=0)

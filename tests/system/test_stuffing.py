@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from service.snapshot.snapshot import Snapshot
-from tests.support.searching import publish
+from service.snapshot.snapshot import Snapshot, open_snapshot
+from tests.support.running import build_snapshot_alone
 from tests.support.stuffing import StuffedCatalogue
 
 MAX_STUFFED = 20  # of 120 first pages
@@ -16,14 +16,16 @@ def catalogue() -> StuffedCatalogue:
     return StuffedCatalogue()
 
 
-@pytest.fixture(scope="module", params=[(), ("--no-semantic",)])
+@pytest.fixture(scope="module", params=[True, False])
 def snapshot(
     catalogue: StuffedCatalogue,
     request: pytest.FixtureRequest,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Snapshot:
     folder = tmp_path_factory.mktemp("stuffed")
-    return publish(folder, catalogue.records, "--quiet", *request.param)
+    # One process, as its workers would take longer to start than they work.
+    built = build_snapshot_alone(folder, catalogue.records, semantic=request.param, jobs=1)
+    return open_snapshot(built)
 
 
 def test_endpoints_named_by_pairs_of_frequent_words_reach_few_first_pages(

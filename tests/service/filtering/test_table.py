@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from itertools import chain
-from pathlib import Path
 from typing import cast
 
 import numpy as np
@@ -16,7 +15,7 @@ from service.arrays.texts import IdTable
 from service.conditions import MAX_COUNTED, Column, EndpointFilters, Filters, folded
 from service.filtering.table import Table, TextColumn, Values, containing, text_column
 from service.snapshot.snapshot import Snapshot, open_snapshot
-from tests.support.running import Build, endpoint, examples, service
+from tests.support.running import build_records, endpoint, examples, service
 
 TAGS = 150
 
@@ -36,8 +35,8 @@ class CountedReads:
         return f"v{number}"
 
 
-@pytest.fixture
-def snapshot(artifacts: Path, build: Build) -> Snapshot:
+@pytest.fixture(scope="module")
+def snapshot(tmp_path_factory: pytest.TempPathFactory) -> Snapshot:
     """A snapshot of a service for each of TAGS tags; the first twenty have another one, too."""
     records = [
         service(
@@ -47,8 +46,7 @@ def snapshot(artifacts: Path, build: Build) -> Snapshot:
         )
         for number in range(TAGS)
     ]
-    assert build(records) == 0
-    return open_snapshot(artifacts)
+    return open_snapshot(build_records(tmp_path_factory.mktemp("table"), records))
 
 
 TAG = Column("tag", ("tags",))

@@ -174,6 +174,7 @@ def test_a_name_without_letters_and_digits_has_no_key(name: str) -> None:
 @settings(deadline=None)
 @given(st.text(max_size=40))
 @example("ﷺﷺ ﬁle")
+@example("Hǿjgaard")
 def test_queries_are_cut_into_the_words_of_documents(text: str) -> None:
     words = {word.text for word in words_of(text)}
     assert {word.text for word in query_words(text)} == (words - STOP_WORDS or words)

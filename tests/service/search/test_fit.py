@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from service.conditions import EndpointFilters, Filters, ResourceFilters
 from service.engines.engine import NOTHING_FITS, Search
 from service.snapshot.snapshot import Snapshot, open_snapshot
-from tests.support.running import endpoint, service
+from tests.support.running import build_snapshot_alone, endpoint, service
 from tests.support.searching import MATCHES, catalogue, publish
 
 WORDS = (
@@ -126,8 +126,8 @@ def test_the_matches_of_longer_queries_must_score_more(snapshot: Snapshot, words
     assert 0.4 <= shorter.reach <= longer.reach < 1
 
 
-@pytest.mark.parametrize("jobs", ["1", "2"])
-def test_the_threshold_depends_on_the_records_alone(tmp_path: Path, jobs: str) -> None:
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_the_threshold_depends_on_the_records_alone(tmp_path: Path, jobs: int) -> None:
     folders = tmp_path / "a", tmp_path / "b"
     for folder in folders:
         folder.mkdir()
@@ -141,10 +141,16 @@ def test_the_threshold_depends_on_the_records_alone(tmp_path: Path, jobs: str) -
             zip(NAMES * 3, sorted(NAMES) * 3, NAMES[::-1] * 3, strict=True)
         )
     ]
-    forth = publish(folders[0], records, "--jobs", jobs)
-    back = publish(folders[1], records[::-1], "--jobs", jobs)
-    again = publish(folders[1], [*records, service("other", name="other")])
-    reused = publish(folders[1], records)
+    built = (
+        build_snapshot_alone(folder, own, semantic=True, jobs=jobs)
+        for folder, own in (
+            (folders[0], records),
+            (folders[1], records[::-1]),
+            (folders[1], [*records, service("other", name="other")]),
+            (folders[1], records),
+        )
+    )
+    forth, back, again, reused = map(open_snapshot, built)
     assert forth.manifest.threshold is not None
     assert again.id != forth.id
     for each in (back, reused):

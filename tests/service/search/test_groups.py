@@ -15,7 +15,7 @@ from tests.support.running import examples
 
 sizes = st.lists(st.sampled_from((0, 1, 2, 3, 4, 5, 9, 63, 64, 65, 130, 200)), max_size=24)
 most = st.sampled_from((1, 2, 3, 5, 64, 70))
-randoms = st.randoms(use_true_random=False)
+randoms = st.integers(0, 2**32).map(Random)
 
 
 def groups_of(sizes: list[int], others: list[int]) -> Groups:

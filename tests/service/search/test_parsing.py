@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from service.search import query as query_module
 from service.search.query import QueryParser
 from service.settings import Settings
 from service.snapshot import open_snapshot
+from tests.support.running import in_process
 
 PATHS = (
     "/",
@@ -42,6 +43,13 @@ class Spy:
         return counted
 
 
+@pytest.fixture(scope="module")
+def client(sample: Path) -> Iterator[httpx.Client]:
+    with in_process(create_app(Settings(artifacts=str(sample)))) as client:
+        client.get("/v1/services")  # opens the snapshot, and warms it up
+        yield client
+
+
 @pytest.fixture
 def spy(monkeypatch: pytest.MonkeyPatch) -> Spy:
     return Spy(monkeypatch)
@@ -49,34 +57,20 @@ def spy(monkeypatch: pytest.MonkeyPatch) -> Spy:
 
 @pytest.mark.parametrize("filters", ["", FILTERS])
 @pytest.mark.parametrize("path", PATHS)
-def test_a_request_parses_its_query_once(sample: Path, spy: Spy, path: str, filters: str) -> None:
-    app = create_app(Settings(artifacts=str(sample)))
-    query = "" if "?" in path else f"?q=weather+forecast&{filters}"
-
-    async def ask() -> int:
-        transport = httpx.ASGITransport(app)
-        async with httpx.AsyncClient(transport=transport, base_url="http://a.example") as client:
-            await client.get("/v1/services")  # opens the snapshot, and warms it up
-            spy.counts.update(dict.fromkeys(spy.counts, 0))
-            response = await client.get(path + query)
-            return response.status_code
-
-    assert asyncio.run(ask()) == 200
+def test_a_request_parses_its_query_once(
+    client: httpx.Client, spy: Spy, path: str, filters: str
+) -> None:
+    query = f"&{filters}" if "?" in path else f"?q=weather+forecast&{filters}"
+    assert client.get(path + query).status_code == 200
     assert spy.counts == {"query_words": 1, "expand": 1, "encode_query": 1}
 
 
-def test_a_page_of_a_service_parses_its_query_once(sample: Path, spy: Spy) -> None:
-    app = create_app(Settings(artifacts=str(sample)))
+def test_a_page_of_a_service_parses_its_query_once(
+    client: httpx.Client, sample: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     service_id = open_snapshot(sample).search("weather").ids[0]
-
-    async def ask() -> int:
-        transport = httpx.ASGITransport(app)
-        async with httpx.AsyncClient(transport=transport, base_url="http://a.example") as client:
-            await client.get("/v1/services")
-            spy.counts.update(dict.fromkeys(spy.counts, 0))
-            return (await client.get(f"/services/{service_id}?q=tide+tables")).status_code
-
-    assert asyncio.run(ask()) == 200
+    spy = Spy(monkeypatch)
+    assert client.get(f"/services/{service_id}?q=tide+tables").status_code == 200
     assert spy.counts["expand"] <= 1
 
 

@@ -58,9 +58,10 @@ def many(
     """Services of 0 to 200 endpoints: terms fall from a third of the documents to one."""
     rng = np.random.default_rng(5)
     weights = 0.87 ** np.arange(len(WORDS))
+    words = iter(rng.choice(WORDS, 100 * MANY, p=weights / weights.sum()).tolist())
 
     def text(most: int) -> str:
-        return " ".join(rng.choice(WORDS, rng.integers(0, most + 1), p=weights / weights.sum()))
+        return " ".join(itertools.islice(words, int(rng.integers(0, most + 1))))
 
     def some(counts: Sequence[int]) -> list[tuple[str, str]]:
         return [(text(2), text(5)) for _ in range(rng.choice(counts))]

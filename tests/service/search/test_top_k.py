@@ -21,10 +21,12 @@ from service.search.postings import (
     DenseTerm,
     ImpactList,
     Integers,
+    Mask,
     SparseList,
 )
 from service.search.top_k import (
     FIRST_BLOCKS,
+    NO_ORDINALS,
     ORDINAL_MASK,
     SUM_BITS,
     Scorer,
@@ -45,7 +47,9 @@ lists_of_impacts = st.lists(impacts, max_size=4)
 ks = st.integers(0, 40) | st.sampled_from((DOCUMENTS, DOCUMENTS + 1, 10**6))
 # Runs of documents of each group, then some more documents of random groups.
 sizes = st.lists(st.sampled_from((0, 1, 1, 2, 3, 9, 64, 70)), min_size=1, max_size=24)
-allowed = st.none() | st.randoms(use_true_random=False)
+# Drawing each of their numbers by hypothesis would take as long as all else.
+randoms = st.integers(0, 2**32).map(Random)
+allowed = st.none() | randoms
 
 
 @pytest.fixture(scope="module", autouse=True, params=[FIRST_BLOCKS, 1])
@@ -57,98 +61,73 @@ def first_blocks(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 class Case(NamedTuple):
-    """Impact lists, and the sum of each document in any of them."""
+    """Impact lists, and the sum of each document in them, 0 for those in none."""
 
     lists: list[ImpactList]
-    sums: dict[int, int]
-
-
-class Grouping(NamedTuple):
-    """Groups of documents, and the same as plain numbers."""
-
-    groups: Groups
-    of_document: list[int]
-    penalties: list[int]
+    sums: Integers
 
 
 def case(rare: list[tuple[int, int, int]], dense: list[tuple[int, int, int]], own: Groups) -> Case:
-    sums: dict[int, int] = {}
-    lists: list[ImpactList] = []
-    for make, drawn in ((sparse_list, rare), (dense_list, dense)):
+    case = Case([], np.zeros(DOCUMENTS, np.int64))
+    for drawn, is_dense in ((rare, False), (dense, True)):
         for seed, count, weight in drawn:
-            given = random_impacts(seed, count)
-            lists.append(make(given, weight, own))
-            for document, impact in given.items():
-                sums[document] = sums.get(document, 0) + max(1, impact * weight // FULL_WEIGHT)
-    return Case(lists, sums)
+            impacts = random_impacts(seed, count)
+            found = impacts.nonzero()[0]
+            weighted = np.maximum(1, impacts[found] * weight // FULL_WEIGHT)
+            case.sums[found] += weighted
+            sparse = SparseList(found << IMPACT_BITS | weighted)
+            case.lists.append(dense_list(impacts, weight, own) if is_dense else sparse)
+    return case
 
 
-def random_impacts(seed: int, documents: int) -> dict[int, int]:
-    """Return random impacts of some documents."""
-    random = Random(seed)  # noqa: S311  # no secret
-    return {o: random.randint(1, 3) for o in random.sample(range(DOCUMENTS), documents)}
+def random_impacts(seed: int, documents: int) -> Integers:
+    """Return the impacts of all documents: random ones of some of them, and 0."""
+    rng = np.random.default_rng(seed)
+    impacts = np.zeros(DOCUMENTS, np.int64)
+    impacts[rng.permutation(DOCUMENTS)[:documents]] = rng.integers(1, 4, documents)
+    return impacts
 
 
-def sparse_list(given: dict[int, int], weight: int, _: Groups) -> ImpactList:
-    weighted = {o: max(1, impact * weight // FULL_WEIGHT) for o, impact in given.items()}
-    return SparseList(
-        np.array([ordinal << IMPACT_BITS | weighted[ordinal] for ordinal in sorted(given)])
-    )
-
-
-def dense_list(given: dict[int, int], weight: int, own: Groups) -> ImpactList:
+def dense_list(impacts: Integers, weight: int, own: Groups) -> ImpactList:
     """Return a list with a dense column, as the indexer writes it."""
-    column = np.zeros(DOCUMENTS, np.uint16)
-    column[list(given)] = list(given.values())
-    blocks = column.reshape(-1, BLOCK_SIZE)
-    ordinals = np.flatnonzero(column)
-    groups = own.of_document[ordinals]
-    group_mask = np.isin(np.arange(own.count), groups)
-    term = DenseTerm(
-        blocks,
-        blocks.max(axis=1).astype(np.int32),
-        pack(column > 0),
-        pack(group_mask),
-        len(given),
+    blocks = impacts.astype(np.uint16).reshape(-1, BLOCK_SIZE)
+    group_mask = np.zeros(own.count, np.bool_)
+    group_mask[own.of_document[impacts > 0]] = True
+    frequency = int(np.count_nonzero(impacts))
+    maxima = blocks.max(axis=1).astype(np.int32)
+    return DenseList(
+        DenseTerm(blocks, maxima, pack(impacts > 0), pack(group_mask), frequency), weight
     )
-    return DenseList(term, weight)
 
 
-def grouping(sizes: list[int], random: Random) -> Grouping:
+def grouping(sizes: list[int], random: Random) -> Groups:
     """Return groups whose runs are documents in turn; the others are of random groups."""
     runs = [group for group, size in enumerate(sizes) for _ in range(size)][:DOCUMENTS]
     others = sorted(random.randrange(len(sizes)) for _ in range(DOCUMENTS - len(runs)))
     first = np.searchsorted(np.array(runs, np.int64), np.arange(len(sizes) + 1)).astype(np.int64)
-    penalties = [random.randint(0, 3) for _ in sizes]
-    of_document = runs + others
-    groups = Groups(first, np.array(of_document, np.int32), np.array(penalties, np.int64))
-    return Grouping(groups, of_document, penalties)
+    penalties = np.array([random.randint(0, 3) for _ in sizes], np.int64)
+    return Groups(first, np.array(runs + others, np.int32), penalties)
 
 
-def each_alone() -> Grouping:
+def each_alone() -> Groups:
     """Return groups of one document each."""
     numbers = np.arange(DOCUMENTS + 1)
-    groups = Groups(numbers, numbers[:-1].astype(np.int32), np.zeros(DOCUMENTS, np.int64))
-    return Grouping(groups, [*range(DOCUMENTS)], [0] * DOCUMENTS)
+    return Groups(numbers, numbers[:-1].astype(np.int32), np.zeros(DOCUMENTS, np.int64))
 
 
-def best_of_groups(sums: dict[int, int], own: Grouping, mask: list[bool] | None) -> list[int]:
+def best_of_groups(sums: Integers, own: Groups, mask: Mask | None) -> list[int]:
     """Return the sort key of the best document of each group that is allowed, sorted."""
-    best: dict[int, tuple[int, int]] = {}
-    for document, impact_sum in sums.items():
-        group = own.of_document[document]
-        if mask is None or mask[group]:
-            key = (own.penalties[group] - impact_sum, document)
-            best[group] = min(key, best.get(group, key))
-    return [document - ((-negated) << int(SUM_BITS)) for negated, document in sorted(best.values())]
+    groups = own.of_document
+    documents = (sums > 0 if mask is None else (sums > 0) & mask[groups]).nonzero()[0]
+    scores = sums[documents] - own.penalties[groups[documents]]
+    keys = np.sort(documents - (scores << SUM_BITS))
+    _, best = np.unique(groups[keys & ORDINAL_MASK], return_index=True)
+    ordered: list[int] = np.sort(keys[best]).tolist()
+    return ordered
 
 
-def mask_of(units: int, random: Random | None) -> list[bool] | None:
-    return None if random is None else [random.random() < 0.4 for _ in range(units)]
-
-
-def array_of(mask: list[bool] | None) -> np.ndarray[tuple[int], np.dtype[np.bool_]] | None:
-    return None if mask is None else np.array(mask, np.bool_)
+def mask_of(units: int, random: Random | None) -> Mask | None:
+    return None if random is None else np.array([random.random() < 0.4 for _ in range(units)])
 
 
 @settings(max_examples=examples(400), deadline=None)
@@ -160,8 +139,8 @@ def test_the_top_documents_and_their_count_are_exact(
     random: Random | None,
 ) -> None:
     own, mask = each_alone(), mask_of(DOCUMENTS, random)
-    lists, sums = case(rare, dense, own.groups)
-    matches = Scorer(lists, DOCUMENTS, None, array_of(mask))
+    lists, sums = case(rare, dense, own)
+    matches = Scorer(lists, DOCUMENTS, None, mask)
     expected = best_of_groups(sums, own, mask)
     assert_top(matches.top(k), expected, k)
     assert np.flatnonzero(unpack(matches.bits())).tolist() == sorted(
@@ -170,7 +149,7 @@ def test_the_top_documents_and_their_count_are_exact(
 
 
 @settings(max_examples=examples(600), deadline=None)
-@given(lists_of_impacts, lists_of_impacts, ks, sizes, st.randoms(use_true_random=False), allowed)
+@given(lists_of_impacts, lists_of_impacts, ks, sizes, randoms, allowed)
 def test_the_top_groups_by_their_best_documents_are_exact(
     rare: list[tuple[int, int, int]],
     dense: list[tuple[int, int, int]],
@@ -180,12 +159,12 @@ def test_the_top_groups_by_their_best_documents_are_exact(
     random: Random | None,
 ) -> None:
     own, mask = grouping(sizes, drawn), mask_of(len(sizes), random)
-    lists, sums = case(rare, dense, own.groups)
-    matches = Scorer(lists, len(sizes), own.groups, array_of(mask))
+    lists, sums = case(rare, dense, own)
+    matches = Scorer(lists, len(sizes), own, mask)
     expected = best_of_groups(sums, own, mask)
     assert_top(matches.top(k), expected, k)
-    found = {own.of_document[key & ORDINAL_MASK] for key in expected}
-    assert np.flatnonzero(unpack(matches.bits())).tolist() == sorted(found)
+    found = np.unique(own.of_document[[key & ORDINAL_MASK for key in expected]])
+    assert np.array_equal(unpack(matches.bits()).nonzero()[0], found)
     assert count_bits(matches.bits()) == len(expected)
     assert matches.top(0).total == len(expected)
 
@@ -195,7 +174,7 @@ def test_the_top_groups_by_their_best_documents_are_exact(
     st.lists(st.tuples(lists_of_impacts, lists_of_impacts), max_size=3),
     ks,
     sizes,
-    st.randoms(use_true_random=False),
+    randoms,
     allowed,
 )
 def test_the_top_groups_of_documents_that_have_every_word_are_exact(
@@ -206,22 +185,22 @@ def test_the_top_groups_of_documents_that_have_every_word_are_exact(
     random: Random | None,
 ) -> None:
     own, mask = grouping(sizes, drawn), mask_of(len(sizes), random)
-    cases = [case(rare, dense, own.groups) for rare, dense in words]
-    common = set.intersection(*(set(each.sums) for each in cases)) if cases else set()
-    sums = {n: sum(each.sums[n] for each in cases) for n in common}
+    cases = [case(rare, dense, own) for rare, dense in words]
+    every = np.array([each.sums for each in cases], np.int64).reshape(-1, DOCUMENTS)
+    sums = every.sum(axis=0) * (every > 0).all(axis=0)
     matches = Scorer(
         [each for own in cases for each in own.lists],
         len(sizes),
-        own.groups,
-        array_of(mask),
+        own,
+        mask,
         [each.lists for each in cases],
     )
     expected = best_of_groups(sums, own, mask)
     assert_top(matches.top(k), expected, k)
     assert count_bits(matches.bits()) == len(expected)
-    assert (matches.impacts_at(np.arange(DOCUMENTS)).sum(axis=0) > 0).sum() == sum(
-        mask is None or mask[own.of_document[n]] for n in common
-    )
+    allowed = np.ones(DOCUMENTS, np.bool_) if mask is None else mask[own.of_document]
+    found = matches.impacts_at(np.arange(DOCUMENTS)).sum(axis=0) > 0
+    assert np.count_nonzero(found) == np.count_nonzero(allowed & (sums > 0))
 
 
 def assert_top(top: TopDocs, expected: list[int], k: int) -> None:
@@ -235,11 +214,12 @@ def assert_top(top: TopDocs, expected: list[int], k: int) -> None:
 def test_an_intersection_has_the_documents_of_every_word(
     words: list[tuple[list[tuple[int, int, int]], list[tuple[int, int, int]]]],
 ) -> None:
-    cases = [case(rare, dense, each_alone().groups) for rare, dense in words]
-    expected = set.intersection(*(set(sums) for _, sums in cases)) if cases else set()
+    cases = [case(rare, dense, each_alone()) for rare, dense in words]
     every = [lists for lists, _ in cases if lists]
     if len(every) == len(cases):  # a word without lists is not satisfiable, which callers check
-        assert intersect(every).tolist() == sorted(expected)
+        sums = np.array([own for _, own in cases], np.int64).reshape(-1, DOCUMENTS)
+        expected = np.flatnonzero((sums > 0).all(axis=0)) if cases else NO_ORDINALS
+        assert np.array_equal(intersect(every), expected)
 
 
 @pytest.mark.parametrize("dense_terms", [1, 2, 3])

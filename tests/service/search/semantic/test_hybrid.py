@@ -21,7 +21,7 @@ from service.search.config import SEARCH_CONFIG
 from service.search.ranking import Ranking
 from service.snapshot.data import EndpointHits
 from service.snapshot.snapshot import Snapshot, open_snapshot
-from tests.support.running import Json, endpoint, service
+from tests.support.running import Json, build_snapshot_alone, endpoint, service
 from tests.support.searching import (
     Document,
     catalogue,
@@ -90,9 +90,13 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Both:
         )
 
     records = [record(number) for number in range(300)]
-    folders = (tmp_path_factory.mktemp(name) for name in ("hybrid", "lexical"))
-    hybrid, lexical = folders
-    return Both(publish(hybrid, records), publish(lexical, records, "--no-semantic"))
+    hybrid, lexical = (
+        open_snapshot(
+            build_snapshot_alone(tmp_path_factory.mktemp(name), records, semantic=semantic)
+        )
+        for name, semantic in (("hybrid", True), ("lexical", False))
+    )
+    return Both(hybrid, lexical)
 
 
 class Scores(NamedTuple):
@@ -253,19 +257,22 @@ def test_endpoints_are_ranked_alike_and_counted(
     assert every.similar == every.total - lexical.total
 
 
+@pytest.fixture(scope="module")
+def meaningless(tmp_path_factory: pytest.TempPathFactory) -> Both:
+    """Documents that have the queries without meaning, beside others."""
+    documents = [("weather", "rain and wind", "Data"), ("2024 in review", "17 doctors", "Data")]
+    for query in MEANINGLESS:
+        documents.append((f"pays {query}", "the stock market", "Search"))
+        documents.append(("天气", f"预报 {query} погода", "Media"))
+    folders = (tmp_path_factory.mktemp(name) for name in ("hybrid", "lexical"))
+    return Both(
+        catalogue(next(folders), documents, semantic=True), catalogue(next(folders), documents)
+    )
+
+
 @pytest.mark.parametrize("query", MEANINGLESS)
-def test_a_query_without_meaning_ranks_as_without_vectors(tmp_path: Path, query: str) -> None:
-    documents = [
-        ("weather", "rain and wind", "Data"),
-        (f"pays {query}", "the stock market", "Search"),
-        ("天气", f"预报 {query} погода", "Media"),
-        ("2024 in review", "17 doctors", "Data"),
-    ]
-    snapshots = []
-    for name in ("hybrid", "lexical"):
-        (tmp_path / name).mkdir()
-        snapshots.append(catalogue(tmp_path / name, documents, semantic=name == "hybrid"))
-    hybrid, lexical = (snapshot.search(query, 24, 0) for snapshot in snapshots)
+def test_a_query_without_meaning_ranks_as_without_vectors(meaningless: Both, query: str) -> None:
+    hybrid, lexical = (snapshot.search(query, 24, 0) for snapshot in meaningless)
     assert (hybrid.total, hybrid.ids) == (lexical.total, lexical.ids)
 
 
