@@ -9,6 +9,8 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -19,17 +21,50 @@ from service.snapshot.manifest import MANIFEST
 from service.snapshot.snapshot import open_snapshot
 from tests.support.artifacts import current, flip_a_bit, folder, reported, snapshots
 from tests.support.publishing import look_at_downloads
-from tests.support.running import ROOT, Build, payment, run_indexer, serve, service, write_lines
+from tests.support.running import (
+    PLAIN,
+    ROOT,
+    Build,
+    Json,
+    payment,
+    run_indexer,
+    serve,
+    service,
+    write_lines,
+)
+
+Rebuild = Callable[[list[Json], list[Json]], int]
+RECORDS = [service("a", description="\u00e9"), service("b")]
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The artifacts of RECORDS and a payment."""
+    folder = tmp_path_factory.mktemp("built")
+    assert build_beside(folder / "artifacts", folder, RECORDS, [payment()]) == 0
+    return folder / "artifacts"
+
+
+@pytest.fixture
+def rebuild(built: Path, artifacts: Path) -> Rebuild:
+    """Return a function that builds into a copy of `built`, from sources of the same names."""
+    shutil.copytree(built, artifacts)
+    return partial(build_beside, artifacts, built.parent)
+
+
+def build_beside(artifacts: Path, folder: Path, records: list[Json], payments: list[Json]) -> int:
+    source = write_lines(folder / "source.jsonl", records)
+    transactions = write_lines(folder / "payments.jsonl", payments)
+    options = ("--transactions", transactions, "--no-semantic", "--out", str(artifacts))
+    return main(["build", source, *options])
 
 
 def test_the_same_input_gives_the_same_snapshot(
-    artifacts: Path, build: Build, capsys: pytest.CaptureFixture[str]
+    artifacts: Path, rebuild: Rebuild, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert build([service("a"), service("b")], payments=[payment()]) == 0
     first = open_snapshot(artifacts)
     os.utime(artifacts / "CURRENT", (0, 0))
-    capsys.readouterr()
-    assert build([service("b"), service("a")], payments=[payment()]) == 0
+    assert rebuild(RECORDS[::-1], [payment()]) == 0
     again = open_snapshot(artifacts)
     assert "nothing changed; still serving" in capsys.readouterr().out
     assert again.id == first.id
@@ -42,18 +77,18 @@ def test_the_same_input_gives_the_same_snapshot(
     [{"name": "Other"}, {"unknown": 1}, {"endpoints": []}, {"description": "e\u0301"}],
 )
 def test_any_change_gives_another_snapshot(
-    change: dict[str, object], artifacts: Path, build: Build
+    change: dict[str, object], artifacts: Path, rebuild: Rebuild
 ) -> None:
-    assert build([service("a", description="\u00e9")], payments=[payment()]) == 0
-    first = open_snapshot(artifacts).id
-    assert build([service("a", **{"description": "\u00e9"} | change)], payments=[payment()]) == 0
+    first, (changed, other) = current(artifacts), RECORDS
+    assert rebuild([changed | change, other], [payment()]) == 0
     assert open_snapshot(artifacts).id != first
 
 
-def test_a_change_of_payments_alone_gives_another_snapshot(artifacts: Path, build: Build) -> None:
-    assert build([service()], payments=[payment()]) == 0
-    first = open_snapshot(artifacts).id
-    assert build([service()], payments=[payment(amount=1)]) == 0
+def test_a_change_of_payments_alone_gives_another_snapshot(
+    artifacts: Path, rebuild: Rebuild
+) -> None:
+    first = current(artifacts)
+    assert rebuild(RECORDS, [payment(amount=1)]) == 0
     assert open_snapshot(artifacts).id != first
 
 
@@ -310,7 +345,7 @@ def test_a_summary_that_cannot_be_printed_does_not_fail_the_build(
     closed: str, tmp_path: Path, artifacts: Path
 ) -> None:
     source = write_lines(tmp_path / "source.jsonl", [service("a")])
-    command = [sys.executable, "-m", "indexer", "build", source, "--out", str(artifacts)]
+    command = [sys.executable, "-m", "indexer", "build", source, "--out", str(artifacts), *PLAIN]
     reader, writer = os.pipe()
     os.close(reader)
     with open("/dev/full" if closed == "full" else writer, "wb") as out:  # noqa: PTH123  # or a descriptor
