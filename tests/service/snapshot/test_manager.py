@@ -22,7 +22,7 @@ from service.errors import SnapshotDamaged, SnapshotMissing, SnapshotUnavailable
 from service.snapshot.manager import SnapshotManager
 from tests.support.artifacts import current, flip_a_bit, folder
 from tests.support.publishing import publish_service as publish
-from tests.support.running import PLAIN, Build, eventually, payment, service
+from tests.support.running import Build, eventually, payment, service
 
 
 @pytest.fixture
@@ -425,17 +425,17 @@ def test_a_rolled_back_snapshot_is_not_opened_in_place_of_a_damaged_one(
 def test_a_build_without_changes_updates_checked_at(
     artifacts: Path, build: Build, manager: SnapshotManager
 ) -> None:
-    assert build([service("a")], options=PLAIN) == 0
+    assert build([service("a")]) == 0
     os.utime(artifacts / "CURRENT", (10**9, 10**9))
     manager.open()
     opened = manager.current()
     assert manager.checked_at(opened).isoformat() == "2001-09-09T01:46:40+00:00"
-    assert build([service("a")], options=PLAIN) == 0
+    assert build([service("a")]) == 0
     manager.poll()
     assert manager.current() is opened
     assert manager.checked_at(opened) > opened.manifest.built_at
     assert manager.swaps == 0
-    assert build([service("b")], options=PLAIN) == 0
+    assert build([service("b")]) == 0
     manager.poll()
     assert manager.checked_at(opened) == opened.checked_at
 
@@ -471,7 +471,7 @@ def test_the_watcher_ends_with_its_manager(artifacts: Path) -> None:
 def test_unreadable_listings_of_a_folder_hold_no_swap_up(
     artifacts: Path, build: Build, manager: SnapshotManager, caplog: pytest.LogCaptureFixture
 ) -> None:
-    assert build([service("a")]) == 0
+    assert build([service("a")], whole=True) == 0
     kept = folder(artifacts)
     manager.open()
     manager.poll()
