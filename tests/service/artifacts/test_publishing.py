@@ -7,8 +7,6 @@ import fcntl
 import json
 import os
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -20,13 +18,15 @@ from indexer.__main__ import main
 from service.snapshot.manifest import MANIFEST
 from service.snapshot.snapshot import open_snapshot
 from tests.support.artifacts import current, flip_a_bit, folder, reported, snapshots
+from tests.support.clients.terminals import into_closed_pipe, onto_full_disk
 from tests.support.publishing import look_at_downloads
 from tests.support.running import (
     PLAIN,
-    ROOT,
     Build,
     Json,
+    Program,
     payment,
+    run_fork,
     run_indexer,
     serve,
     service,
@@ -340,21 +340,20 @@ def test_a_damaged_manifest_is_replaced_by_the_next_build(artifacts: Path, build
     assert main(["verify", str(artifacts)]) == 0
 
 
-@pytest.mark.parametrize("closed", ["full", "a pipe that nobody reads"])
+@pytest.mark.parametrize(
+    ("program", "warning"),
+    [
+        (onto_full_disk, "warning: the summary cannot be printed: No space left on device\n"),
+        (into_closed_pipe, ""),
+    ],
+    ids=["full", "a pipe that nobody reads"],
+)
 def test_a_summary_that_cannot_be_printed_does_not_fail_the_build(
-    closed: str, tmp_path: Path, artifacts: Path
+    program: Program, warning: str, tmp_path: Path, artifacts: Path
 ) -> None:
     source = write_lines(tmp_path / "source.jsonl", [service("a")])
-    command = [sys.executable, "-m", "indexer", "build", source, "--out", str(artifacts), *PLAIN]
-    reader, writer = os.pipe()
-    os.close(reader)
-    with open("/dev/full" if closed == "full" else writer, "wb") as out:  # noqa: PTH123  # or a descriptor
-        process = subprocess.run(
-            command, cwd=ROOT, stdout=out, stderr=subprocess.PIPE, text=True, check=False
-        )
-    assert process.returncode == 0
-    warning = "warning: the summary cannot be printed: No space left on device\n"
-    assert process.stderr == (warning if closed == "full" else "")
+    process = run_fork(program, "build", source, "--out", artifacts, *PLAIN)
+    assert (process.returncode, process.stderr) == (0, warning)
     assert open_snapshot(artifacts).find("a") is not None
 
 
