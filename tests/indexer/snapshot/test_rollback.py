@@ -18,26 +18,24 @@ from service.artifacts.publishing import DOWNLOADS
 from service.snapshot.manifest import MANIFEST, read_manifest
 from service.snapshot.publication import read_kept
 from service.snapshot.snapshot import open_snapshot
-from tests.support.artifacts import current, flip_a_bit, folder, overlays, snapshots
+from tests.support.artifacts import flip_a_bit, folder, overlays, snapshots
 from tests.support.publishing import look_at_downloads
 from tests.support.running import Build, build_records, service
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
-    """Artifacts of three snapshots with one service each (`a`, then `b`, then `c`); their ids."""
-    folder, ids = tmp_path_factory.mktemp("built"), []
-    for name in "abc":
-        artifacts = build_records(folder, [service(name)], "--no-semantic")
-        ids.append(current(artifacts))
-    return artifacts, ids
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Artifacts of three snapshots with one service each: `a`, then `b`, then `c`."""
+    folder = tmp_path_factory.mktemp("built")
+    *_, artifacts = (build_records(folder, [service(name)], "--no-semantic") for name in "abc")
+    return artifacts
 
 
 @pytest.fixture
-def published(built: tuple[Path, list[str]], artifacts: Path) -> list[str]:
+def published(built: Path, artifacts: Path) -> list[str]:
     """The ids of the snapshots of `built`, which are copied."""
-    shutil.copytree(built[0], artifacts)
-    return built[1]
+    shutil.copytree(built, artifacts)
+    return [each.id for each in reversed(read_kept(artifacts))]
 
 
 def publish(artifacts: Path, build: Build, name: str) -> str:

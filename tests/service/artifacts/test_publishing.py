@@ -8,7 +8,6 @@ import json
 import os
 import shutil
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -25,6 +24,7 @@ from tests.support.running import (
     Build,
     Json,
     Program,
+    build_records,
     payment,
     run_fork,
     run_indexer,
@@ -33,38 +33,31 @@ from tests.support.running import (
     write_lines,
 )
 
-Rebuild = Callable[[list[Json], list[Json]], int]
-RECORDS = [service("a", description="\u00e9"), service("b")]
+Paid = tuple[Callable[..., str], str]
+RECORD = service("a", description="\u00e9")
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The artifacts of RECORDS and a payment."""
-    folder = tmp_path_factory.mktemp("built")
-    assert build_beside(folder / "artifacts", folder, RECORDS, [payment()]) == 0
-    return folder / "artifacts"
+def paid(tmp_path_factory: pytest.TempPathFactory) -> Paid:
+    """A function that builds a record and a payment, always in one folder, and their snapshot."""
+    folder = tmp_path_factory.mktemp("paid")
 
+    def build(record: Json, **fields: object) -> str:
+        payments = write_lines(folder / "payments.jsonl", [payment(**fields)])
+        options = ("--transactions", payments, "--no-semantic")
+        return current(build_records(folder, [record], *options))
 
-@pytest.fixture
-def rebuild(built: Path, artifacts: Path) -> Rebuild:
-    """Return a function that builds into a copy of `built`, from sources of the same names."""
-    shutil.copytree(built, artifacts)
-    return partial(build_beside, artifacts, built.parent)
-
-
-def build_beside(artifacts: Path, folder: Path, records: list[Json], payments: list[Json]) -> int:
-    source = write_lines(folder / "source.jsonl", records)
-    transactions = write_lines(folder / "payments.jsonl", payments)
-    options = ("--transactions", transactions, "--no-semantic", "--out", str(artifacts))
-    return main(["build", source, *options])
+    return build, build(RECORD)
 
 
 def test_the_same_input_gives_the_same_snapshot(
-    artifacts: Path, rebuild: Rebuild, capsys: pytest.CaptureFixture[str]
+    artifacts: Path, build: Build, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    assert build([service("a"), service("b")], payments=[payment()]) == 0
     first = open_snapshot(artifacts)
     os.utime(artifacts / "CURRENT", (0, 0))
-    assert rebuild(RECORDS[::-1], [payment()]) == 0
+    capsys.readouterr()
+    assert build([service("b"), service("a")], payments=[payment()]) == 0
     again = open_snapshot(artifacts)
     assert "nothing changed; still serving" in capsys.readouterr().out
     assert again.id == first.id
@@ -76,20 +69,14 @@ def test_the_same_input_gives_the_same_snapshot(
     "change",
     [{"name": "Other"}, {"unknown": 1}, {"endpoints": []}, {"description": "e\u0301"}],
 )
-def test_any_change_gives_another_snapshot(
-    change: dict[str, object], artifacts: Path, rebuild: Rebuild
-) -> None:
-    first, (changed, other) = current(artifacts), RECORDS
-    assert rebuild([changed | change, other], [payment()]) == 0
-    assert open_snapshot(artifacts).id != first
+def test_any_change_gives_another_snapshot(change: Json, paid: Paid) -> None:
+    build, first = paid
+    assert build(RECORD | change) != first
 
 
-def test_a_change_of_payments_alone_gives_another_snapshot(
-    artifacts: Path, rebuild: Rebuild
-) -> None:
-    first = current(artifacts)
-    assert rebuild(RECORDS, [payment(amount=1)]) == 0
-    assert open_snapshot(artifacts).id != first
+def test_a_change_of_payments_alone_gives_another_snapshot(paid: Paid) -> None:
+    build, first = paid
+    assert build(RECORD, amount=1) != first
 
 
 def test_an_empty_catalogue_is_published(tmp_path: Path, artifacts: Path, build: Build) -> None:

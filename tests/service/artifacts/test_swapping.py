@@ -117,7 +117,7 @@ def test_a_damaged_snapshot_is_refused_and_reported_until_it_is_repaired(
         shutil.rmtree(new)
         moved.rename(new)
         eventually(lambda: serves(client, new.name))
-        assert not has_refused(client)
+        eventually(lambda: not has_refused(client))
         eventually(lambda: metric(client, "ratecard_snapshot_refused") == 0)
         assert client.get("/v1/services/new").status_code == 200
 
