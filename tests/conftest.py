@@ -39,7 +39,6 @@ NOT_SEMANTIC = ("--no-semantic",)
 NO_DOWNLOADS = ("--no-downloads",)
 BUILDS: dict[str, tuple[str, ...]] = {
     "documents": (),
-    "indexer/cli/test_build.py": (),
     "indexer/processes/test_pool.py": NO_DOWNLOADS,
     "indexer/derive/test_deriving.py": NO_DOWNLOADS,
     "indexer/snapshot": NOT_SEMANTIC,
@@ -48,7 +47,7 @@ BUILDS: dict[str, tuple[str, ...]] = {
     "service/api/test_downloads.py": (),
     "service/artifacts": NOT_SEMANTIC,
     "service/mcp": NOT_SEMANTIC,
-    "service/snapshot": (),
+    "service/snapshot/test_alternatives.py": NO_DOWNLOADS,
 }
 """Options of `build` by file, or by the folder that a file is in.
 
@@ -186,7 +185,8 @@ def build(
 ) -> Build:
     """Return a function that builds into `artifacts`, from files or from lists of records.
 
-    With `keys` of all sources, or a `policy`, it builds from a catalogue file.
+    With `keys` of all sources, or a `policy`, it builds from a catalogue file; if `whole`, with
+    vectors and downloads.
 
     Slow stages print no lines, so that errors do not depend on the speed of the machine.
     """
@@ -200,12 +200,14 @@ def build(
         options: tuple[str, ...] = (),
         keys: Json | None = None,
         policy: Json | None = None,
+        whole: bool = False,
     ) -> int:
         folder = artifacts.parent
         names = [_file(folder / f"source{n}.jsonl", source) for n, source in enumerate(sources)]
         if keys or policy:
             names = [_catalogue(folder / "catalogue.toml", names, keys or {}, policy or {})]
-        arguments = ["build", *names, "--out", str(artifacts), *defaults, *options]
+        arguments = ["build", *names, "--out", str(artifacts), *options]
+        arguments += () if whole else defaults
         if payments is not None:
             arguments += ["--transactions", _file(folder / "payments.jsonl", payments)]
         return main(arguments)

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import fields
 
+from indexer.__main__ import ratecard
 from indexer.cli.main import COMMANDS, parse_options
 from indexer.cli.main import main as index
 from service.fetch import main as run_fetch
@@ -89,17 +90,20 @@ def test_without_a_command_the_indexer_prints_its_help() -> None:
     assert "  python -m indexer search weather forecast\n" in process.stdout
 
 
-def test_the_console_script_has_the_commands_of_both_programs() -> None:
-    def ratecard(*arguments: str) -> str:
-        script = Path(sysconfig.get_path("scripts"), "ratecard")
-        return subprocess.run(
-            [script, *arguments], capture_output=True, text=True, check=True, timeout=60
-        ).stdout
-
-    commands = re.findall(r"^    (\w+) ", ratecard("--help"), re.MULTILINE)
+def test_the_console_script_has_the_commands_of_both_programs(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script = str(Path(sysconfig.get_path("scripts"), "ratecard"))
+    process = subprocess.run(
+        [script, "--help"], capture_output=True, text=True, check=True, timeout=60
+    )
+    commands = re.findall(r"^    (\w+) ", process.stdout, re.MULTILINE)
     assert commands == [*COMMANDS, "serve", "mcp", "fetch"]
     for command in ("build", "serve"):  # of the indexer, and of the service
-        assert ratecard(command, "--help").startswith(f"usage: ratecard {command} ")
+        monkeypatch.setattr("sys.argv", [script, command, "--help"])
+        with pytest.raises(SystemExit, match=r"^0$"):
+            ratecard()
+        assert capsys.readouterr().out.startswith(f"usage: ratecard {command} ")
 
 
 @pytest.mark.parametrize("name", COMMANDS)

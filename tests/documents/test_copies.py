@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -96,15 +97,21 @@ def wait_for(client: httpx.Client, snapshot: str) -> None:
     eventually(lambda: bool(client.get("/healthz").headers.get("ratecard-snapshot") == snapshot))
 
 
-@pytest.fixture
-def mirrored(tmp_path: Path) -> tuple[Path, Copy]:
+@pytest.fixture(scope="module")
+def origin(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Copy]:
     """The artifacts of an origin of three hundred services, and a copy of it."""
-    artifacts, copy = tmp_path / "artifacts", Copy()
+    artifacts, copy = tmp_path_factory.mktemp("origin") / "artifacts", Copy()
     publish(artifacts, "a" * 300)
     with serve(artifacts) as client:
         read_recipe()(copy, str(client.base_url))
     assert text_of(copy) == offered(artifacts)
     return artifacts, copy
+
+
+@pytest.fixture
+def mirrored(origin: tuple[Path, Copy], artifacts: Path) -> tuple[Path, Copy]:
+    """The same, to change."""
+    return shutil.copytree(origin[0], artifacts), dict(origin[1])
 
 
 @pytest.mark.parametrize("changed", ["b", "b" * 20, "b" * 300, "-", "-" * 299])

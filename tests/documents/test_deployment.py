@@ -18,7 +18,8 @@ import pytest
 from service.serve import DEFAULTS
 from service.settings import Settings, variable
 from service.snapshot.manifest import MANIFEST
-from tests.support.running import ROOT, Build, eventually, serve, service
+from tests.support.publishing import publish_service
+from tests.support.running import ROOT, eventually, open_client, serve
 
 DOCKERFILE = (ROOT / "Dockerfile").read_text().replace("\\\n", "")
 UNIT = (ROOT / "docs" / "ratecard.service").read_text()
@@ -87,8 +88,9 @@ def test_the_image_serves_from_an_empty_folder_and_its_health_check_tells(
             (address,) = re.findall(r"running on (\S+)", log.read_text())
             port = address.rpartition(":")[2]
             assert healthy(port) == 0
-            assert httpx.get(f"{address}/v1/search/services?q=tide").json()["total"] > 0
-            assert httpx.get(f"{address}/docs").status_code == 200
+            with open_client(address) as client:
+                assert client.get("/v1/search/services?q=tide").json()["total"] > 0
+                assert client.get("/docs").status_code == 200
         finally:
             process.terminate()
         assert process.wait(30) == 0
@@ -148,12 +150,10 @@ def test_there_is_time_to_stop() -> None:
 
 
 def test_a_service_that_is_older_than_what_is_published_serves_the_one_before_it(
-    artifacts: Path, build: Build
+    artifacts: Path,
 ) -> None:
-    assert build([service("old")]) == 0
-    assert build([service("new")]) == 0
-    current = (artifacts / "CURRENT").read_text().strip()
-    path = artifacts / "snapshots" / current / MANIFEST
+    publish_service(artifacts, "old")
+    path = publish_service(artifacts, "new") / MANIFEST
     manifest = json.loads(path.read_text())
     path.write_text(json.dumps(manifest | {"format": manifest["format"] + 1}))
     with serve(artifacts) as client:

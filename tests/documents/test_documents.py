@@ -6,6 +6,7 @@ import ast
 import json
 import re
 import tomllib
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -192,7 +193,7 @@ def test_every_file_and_every_name_in_a_file_exists(name: str) -> None:
         name_of_file, _, qualified = text.replace("::", ":").partition(":")
         path = folder / name_of_file
         assert path.exists(), text
-        body = ast.parse(path.read_text()).body if qualified else []
+        body = _statements(path) if qualified else []
         for part in filter(None, qualified.split(".")):
             definitions = [node for node in body if getattr(node, "name", "") == part]
             assert definitions, text
@@ -208,5 +209,10 @@ def test_the_smallest_record_is_a_record(name: str) -> None:
 
 def _functions(path: Path) -> set[str]:
     """Return the names of the test functions of a file."""
-    tree = ast.parse(path.read_text()) if path.exists() else ast.Module([], [])
-    return {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+    statements = _statements(path) if path.exists() else []
+    return {each.name for each in statements if isinstance(each, ast.FunctionDef)}
+
+
+@cache
+def _statements(path: Path) -> list[ast.stmt]:
+    return ast.parse(path.read_text()).body

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 import msgspec
 
 from indexer.__main__ import main
 from service.artifacts.downloads import CURRENT_FILE, read_downloads
-from service.artifacts.publishing import DOWNLOADS
+from service.artifacts.publishing import DOWNLOADS, publish, stage, time_of_build
 from service.errors import SnapshotDamaged, SnapshotMissing
 from service.schema.status import SnapshotEnvelope
-from service.snapshot.manifest import hash_file, verify
+from service.snapshot.manifest import hash_file, read_manifest, verify
 from service.snapshot.publication import SNAPSHOTS, read_current
 from service.snapshot.snapshot import open_snapshot
-from tests.support.artifacts import current
-from tests.support.running import serve, service, write_lines
+from tests.support.artifacts import current, folder
+from tests.support.running import build_snapshot_alone, serve, service, write_lines
 
 ARTIFACTS = "artifacts"
 SERVICES = 5
@@ -59,6 +62,27 @@ def look_at_downloads(artifacts: Path) -> str:
     described = msgspec.json.decode(content, type=SnapshotEnvelope).snapshot
     assert described.files == read_downloads(artifacts, described.id) != []
     return described.id
+
+
+def publish_service(artifacts: Path, service_id: str) -> Path:
+    """Publish a catalogue of one service as a build does; returns the folder of the snapshot.
+
+    A process builds it once, without what lies beside a snapshot, and publishes copies.
+    """
+    with stage(artifacts) as staging:
+        root = Path(_build_service(service_id).name, ARTIFACTS)
+        built = shutil.copytree(folder(root), staging / "snapshot")
+        manifest = read_manifest(built)
+        manifest.built_at = time_of_build(artifacts)
+        publish(artifacts, built, manifest)
+    return folder(artifacts)
+
+
+@cache
+def _build_service(service_id: str) -> TemporaryDirectory[str]:
+    directory = TemporaryDirectory()
+    build_snapshot_alone(Path(directory.name), [service(service_id)])
+    return directory
 
 
 class Publishing:

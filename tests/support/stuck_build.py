@@ -5,8 +5,7 @@ from __future__ import annotations
 import signal
 import sys
 import threading
-
-import pytest
+from unittest.mock import patch
 
 from indexer.__main__ import main
 from tests.support.workers import never_end, several_cpus
@@ -31,8 +30,10 @@ if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.default_int_handler)
     threading.Thread(target=interrupt, daemon=True).start()
     _, stage, *arguments = sys.argv
-    with several_cpus(WORKERS), pytest.MonkeyPatch.context() as patch:
-        patch.setattr(FUNCTIONS[stage], never_end)
-        if stage == "read":  # start workers at the first record, and send them one at a time
-            patch.setattr("indexer.catalogue.reading.BATCH", 1)
+    # Start workers at the first record, and send them one at a time.
+    with (
+        several_cpus(WORKERS),
+        patch(FUNCTIONS[stage], never_end),
+        patch("indexer.catalogue.reading.BATCH", 1),
+    ):
         sys.exit(main(arguments))

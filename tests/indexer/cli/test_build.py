@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import pty
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -19,7 +17,7 @@ from service.artifacts.publishing import DOWNLOADS
 from service.snapshot.manifest import read_manifest
 from service.snapshot.snapshot import open_snapshot
 from tests.support.artifacts import STAGES, folder, ids, overlays, reported
-from tests.support.clients.terminals import read_terminal
+from tests.support.clients.terminals import on_terminal
 from tests.support.running import (
     PLAIN,
     ROOT,
@@ -139,9 +137,9 @@ def test_figures_of_the_machine_are_printed_with_verbose_alone(
     build: Build, capsys: pytest.CaptureFixture[str]
 ) -> None:
     figures = ("indexed anew", "encoder: ", "downloads: ", "all ")
-    assert build([service()]) == 0
+    assert build([service()], whole=True) == 0
     assert not any(each in capsys.readouterr().out for each in (*figures, " s,", "MB"))
-    assert build([service("b")], options=("--verbose",)) == 0
+    assert build([service("b")], options=("--verbose",), whole=True) == 0
     output = capsys.readouterr().out
     assert all(each in output for each in figures)
 
@@ -169,15 +167,8 @@ def test_a_failed_source_is_red_on_a_terminal_where_colour_is_wanted(
     tmp_path: Path, artifacts: Path, is_coloured: bool
 ) -> None:
     source = write_lines(tmp_path / f"a{ESCAPE}[2J.jsonl", [service("a")])
-    command = [sys.executable, "-m", "indexer", "build", source, source + ".gone"]
-    command += ["--on-error", "skip", "--out", str(artifacts), *PLAIN]
-    environment = {**os.environ, "TERM": "xterm", "NO_COLOR": "" if is_coloured else "1"}
-    controller, terminal = pty.openpty()
-    with subprocess.Popen(
-        command, cwd=ROOT, env=environment, stdout=terminal, stderr=subprocess.DEVNULL
-    ):
-        os.close(terminal)
-        screen = read_terminal(controller)
+    command = ["build", source, source + ".gone", "--on-error", "skip", "--out", str(artifacts)]
+    screen = on_terminal(80, *command, *PLAIN, NO_COLOR="" if is_coloured else "1")
     (line,) = (each for each in screen.splitlines() if "SKIPPED" in each)
     assert ("31m" in line) == is_coloured
     assert f"{ESCAPE}[2J" not in screen
@@ -195,7 +186,7 @@ def test_a_denial_that_matches_nothing_is_reported_with_its_reason(
         '{id = "Api-One", reason = "spelt otherwise"}, {host = "evil.example", reason = "spam"},'
         '{payee = "0xAB", reason = "left"}, {id = "two", reason = "asked for"}]'
     )
-    assert main(["build", str(path), "--out", str(artifacts)]) == 0
+    assert main(["build", str(path), "--out", str(artifacts), *PLAIN]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line for line in lines if line.startswith("unused")] == [
         "unused denial: id:Api-One (spelt otherwise)",
@@ -215,10 +206,10 @@ def test_denials_and_overlays_that_match_nothing_are_not_told_while_a_source_is_
         '[[source]]\nname = "more"\npath = "overlay.json"\nkind = "overlay"\n'
         '[policy]\ndeny = [{id = "b", reason = "spam"}]\n'
     )
-    assert main(["build", str(path), "--out", str(artifacts)]) == 0
+    assert main(["build", str(path), "--out", str(artifacts), *PLAIN]) == 0
     assert "unused" not in capsys.readouterr().out
     (tmp_path / "own.jsonl").write_text("[]")
-    assert main(["build", str(path), "--out", str(artifacts)]) == 0
+    assert main(["build", str(path), "--out", str(artifacts), *PLAIN]) == 0
     assert capsys.readouterr().out.count("unused") == 2
 
 
@@ -271,7 +262,8 @@ def test_the_json_report_is_one_line_with_the_same_figures(
     tmp_path: Path, artifacts: Path, build: Build, capsys: pytest.CaptureFixture[str]
 ) -> None:
     options = ("--json", "--max-rejects", "50%", *overlays(tmp_path, {"nope": None}))
-    assert build([service("a"), {"id": 7}], payments=[payment()], options=options) == 0
+    records = [service("a"), {"id": 7}]
+    assert build(records, payments=[payment()], options=options, whole=True) == 0
     output = capsys.readouterr()
     assert (output.out.count("\n"), output.err) == (1, "")
     report = json.loads(output.out)
@@ -357,7 +349,8 @@ def test_a_quiet_build_prints_nothing_but_errors(tmp_path: Path, artifacts: Path
     process = run_indexer("build", source, "--out", artifacts, "--quiet")
     assert (process.returncode, process.stdout) == (3, "")
     assert process.stderr.startswith(f"error: {source}: 1 of 2 records is malformed")
-    process = run_indexer("build", source, "--out", artifacts, "--quiet", "--max-rejects", "50%")
+    options = ("--quiet", "--max-rejects", "50%", *PLAIN)
+    process = run_indexer("build", source, "--out", artifacts, *options)
     assert (process.returncode, process.stdout, process.stderr) == (0, "", "")
     process = run_indexer("build", tmp_path / "none", "--out", artifacts, "--json")
     assert (process.returncode, process.stdout) == (1, "")
@@ -461,8 +454,7 @@ def test_text_of_a_source_is_sanitised_and_stays_on_its_line(
 def test_the_manifest_names_the_encoder_of_the_vectors(
     build: Build, artifacts: Path, capsys: pytest.CaptureFixture[str], semantic: bool
 ) -> None:
-    options = ("--json",) if semantic else ("--json", "--no-semantic")
-    assert build([service()], options=options) == 0
+    assert build([service()], options=("--json",), whole=semantic) == 0
     name = load_encoder().name if semantic else ""
     assert reported(capsys)["encoder"] == read_manifest(folder(artifacts)).encoder == name
     assert main(["verify", str(artifacts)]) == 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
 import sys
@@ -13,12 +12,13 @@ from typing import Any
 import pytest
 
 from indexer.__main__ import main
-from tests.support.clients.terminals import STYLE, on_terminal
+from tests.support.clients.terminals import STYLE, into_closed_pipe, on_terminal, onto_full_disk
 from tests.support.running import (
     ROOT,
     Build,
     Json,
     endpoint,
+    run_fork,
     service,
     write_raw,
 )
@@ -89,22 +89,12 @@ def test_a_closed_pipe_is_not_an_error(
     assert build([service("one", name="weather", endpoints=[endpoint()] * 600)]) == 0
     if command[0] == "diff":
         command = ("diff", str(artifacts), str(artifacts))
-    reader, writer = os.pipe()
-    os.close(reader)
-    words = [sys.executable, "-m", "indexer", *command, "--artifacts", str(artifacts)]
-    with os.fdopen(writer, "wb") as out:
-        finished = subprocess.run(
-            words, cwd=ROOT, stdout=out, stderr=subprocess.PIPE, text=True, check=False
-        )
+    finished = run_fork(into_closed_pipe, *command, "--artifacts", artifacts)
     assert (finished.returncode, finished.stderr) == (0, "")
 
 
 def test_a_full_disk_is_an_error(sample: Path) -> None:
-    command = [sys.executable, "-m", "indexer", "search", "tide", "--artifacts", str(sample)]
-    with Path("/dev/full").open("wb") as out:
-        finished = subprocess.run(
-            command, cwd=ROOT, stdout=out, stderr=subprocess.PIPE, text=True, check=False
-        )
+    finished = run_fork(onto_full_disk, "search", "tide", "--artifacts", sample)
     assert finished.returncode == 1
     assert finished.stderr.startswith("warning: ")
     assert finished.stderr.count("\n") == 1

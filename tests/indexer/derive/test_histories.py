@@ -80,9 +80,9 @@ def publish(
     *,
     from_scratch: bool = False,
     words_only: bool = True,
-    downloads: bool = False,
+    whole: bool = False,
 ) -> Report:
-    """Build a catalogue, and return the report."""
+    """Build a catalogue, if `whole` with what lies beside a snapshot; return the report."""
     records = [{"id": service_id} | record for service_id, record in catalogue.items()]
     source = folder / "source.jsonl"
     source.write_text("".join(json.dumps(each) + "\n" for each in records) or "[]")
@@ -91,7 +91,8 @@ def publish(
         out=folder / "artifacts",
         ranking=RankingOptions(is_semantic=False) if words_only else STATIC_RANKING,
         from_scratch=from_scratch,
-        downloads=downloads,
+        downloads=whole,
+        whoosh=whole,
     )
     return build_snapshot(options)
 
@@ -233,21 +234,21 @@ PRUNED = ("snapshots", REUSE, "whoosh", "downloads", "earlier snapshot")
 
 
 def test_builders_take_turns_on_a_folder_that_somebody_prunes(tmp_path: Path) -> None:
-    whole = tmp_path / "whole"
-    whole.mkdir()
+    first = tmp_path / "first"
+    first.mkdir()
     catalogues = [named(*WORDS, "oceans", *["rivers"] * number) for number in range(4)]
-    publish(whole, catalogues[0], downloads=True)
-    publish(whole, catalogues[1], words_only=False, downloads=True)
-    shutil.copytree(whole, tmp_path / "expected")
+    publish(first, catalogues[0], whole=True)
+    publish(first, catalogues[1], words_only=False, whole=True)
+    shutil.copytree(first, tmp_path / "expected")
     publish(tmp_path / "expected", catalogues[3], from_scratch=True)
     expected = tmp_path / "expected" / "artifacts"
     for name in PRUNED:
-        artifacts = shutil.copytree(whole, tmp_path / "pruned") / "artifacts"
+        artifacts = shutil.copytree(first, tmp_path / "pruned") / "artifacts"
         (earlier,) = snapshots(artifacts) - {current(artifacts)}
         pruned = f"snapshots/{earlier}" if name == "earlier snapshot" else name
         shutil.rmtree(artifacts / pruned)
-        publish(artifacts.parent, catalogues[2], words_only=False, downloads=True)
-        publish(artifacts.parent, catalogues[3], downloads=True)
+        publish(artifacts.parent, catalogues[2], words_only=False, whole=True)
+        publish(artifacts.parent, catalogues[3], whole=True)
         assert main(["verify", str(artifacts)]) == 0, name
         assert current(artifacts) == current(expected), name
         assert served_files(artifacts) == served_files(expected), name

@@ -24,14 +24,9 @@ WEIGHTS = [*itertools.accumulate(1 / rank for rank in range(1, len(WORDS) + 1))]
 """How often words up to each one occur, as in any language."""
 
 
-def make_services(seed: int) -> list[Json]:
-    """Return services of 3 KB with five endpoints each; some of them are the same for all seeds."""
+def make_service(number: int, seed: int) -> Json:
+    """Return a service of 3 KB with five endpoints."""
     rng = random.Random(seed)  # noqa: S311  # no secret
-    return [_make_service(number, rng if number % 50 == 0 else None) for number in range(SERVICES)]
-
-
-def _make_service(number: int, changed: random.Random | None) -> Json:
-    rng = changed or random.Random(number)  # noqa: S311  # no secret
     endpoints = [
         endpoint() | {"url": f"https://s{number}.example/{n}", "description": _text(rng, 40)}
         for n in range(5)
@@ -66,8 +61,11 @@ def test_a_build_and_its_workers_stay_within_the_memory_they_are_given(
 ) -> None:
     payments = tmp_path / "payments.jsonl"
     write_lines(payments, (payment(tx_hash=f"{number:#x}") for number in range(20_000)))
-    for seed in (1, 2):
-        source = write_lines(tmp_path / f"{seed}.jsonl", make_services(seed))
+    services = [make_service(number, seed=number) for number in range(SERVICES)]
+    for build in (1, 2):
+        for number in range(0, SERVICES, 50):
+            services[number] = make_service(number, seed=-build * SERVICES - number)
+        source = write_lines(tmp_path / f"{build}.jsonl", services)
         options = ("--transactions", payments, "--jobs", 4, "--memory", f"{MEMORY}M")
         peak, processes = peak_memory("build", source, "--out", artifacts, *options)
         assert processes == 4  # with the one that tracks semaphores for Python

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import tempfile
+from collections import defaultdict
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -128,9 +129,10 @@ def buckets(
     oldest, newest = min(row[0] for row in paid), max(row[0] for row in paid)
     first = oldest if timeframe > 10**6 else max(oldest, newest - timeframe * DAY)
     start = first - (first - START) % length
-    expected = []
-    while start <= newest:
-        rows = [row for row in window if start <= row[0] < start + length]
-        expected.append(totals(rows, decimals) | {"bucket_start": format_timestamp(start)})
-        start += length
-    return expected
+    rows: dict[int, list[Payment]] = defaultdict(list)
+    for row in window:
+        rows[(row[0] - start) // length].append(row)
+    return [
+        totals(rows[number], decimals) | {"bucket_start": format_timestamp(start + number * length)}
+        for number in range((newest - start) // length + 1)
+    ]

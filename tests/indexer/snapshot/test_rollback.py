@@ -20,13 +20,22 @@ from service.snapshot.publication import read_kept
 from service.snapshot.snapshot import open_snapshot
 from tests.support.artifacts import flip_a_bit, folder, overlays, snapshots
 from tests.support.publishing import look_at_downloads
-from tests.support.running import Build, service
+from tests.support.running import Build, build_records, service
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Artifacts of three snapshots with one service each: `a`, then `b`, then `c`."""
+    folder = tmp_path_factory.mktemp("built")
+    *_, artifacts = (build_records(folder, [service(name)], "--no-semantic") for name in "abc")
+    return artifacts
 
 
 @pytest.fixture
-def published(artifacts: Path, build: Build) -> list[str]:
-    """The ids of three snapshots with one service each: `a`, then `b`, then `c`."""
-    return [publish(artifacts, build, name) for name in "abc"]
+def published(built: Path, artifacts: Path) -> list[str]:
+    """The ids of the snapshots of `built`, which are copied."""
+    shutil.copytree(built, artifacts)
+    return [each.id for each in reversed(read_kept(artifacts))]
 
 
 def publish(artifacts: Path, build: Build, name: str) -> str:
@@ -67,12 +76,11 @@ def test_the_previous_snapshot_is_current_and_reported_in_one_line(
 
 
 def test_after_a_rollback_the_snapshot_was_checked_when_it_was_built(
-    artifacts: Path, build: Build
+    artifacts: Path, published: list[str]
 ) -> None:
-    publish(artifacts, build, "a")
-    publish(artifacts, build, "b")
     assert roll_back(artifacts) == 0
     snapshot = open_snapshot(artifacts)
+    assert snapshot.id == published[1]
     assert snapshot.checked_at == snapshot.manifest.built_at
 
 
@@ -126,10 +134,11 @@ def test_repeated_rollbacks_reach_the_first_build_and_then_the_newest(
 def test_the_next_build_publishes_a_rolled_back_snapshot_again(
     artifacts: Path, build: Build, published: list[str]
 ) -> None:
+    newest = publish(artifacts, build, "d")
     assert roll_back(artifacts) == 0
-    assert publish(artifacts, build, "c") == published[2]
+    assert publish(artifacts, build, "d") == newest
     assert roll_back(artifacts) == 0
-    assert open_snapshot(artifacts).id == published[1]
+    assert open_snapshot(artifacts).id == published[2]
 
 
 def test_a_rollback_goes_to_the_newest_build_before_the_served_one(
@@ -177,9 +186,9 @@ def test_a_rollback_says_how_many_denials_since_then_the_older_snapshot_lacks(
 
 
 def test_the_only_whole_snapshot_is_reached_though_it_was_built_later(
-    artifacts: Path, build: Build, published: list[str]
+    artifacts: Path, build: Build
 ) -> None:
-    publish(artifacts, build, "b")
+    published = [publish(artifacts, build, name) for name in "abcb"]
     (artifacts / "snapshots" / published[0] / MANIFEST).unlink()
     assert roll_back(artifacts) == 0
     assert open_snapshot(artifacts).id == published[2]

@@ -7,8 +7,7 @@ import fcntl
 import json
 import os
 import shutil
-import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -18,8 +17,37 @@ from indexer.__main__ import main
 from service.snapshot.manifest import MANIFEST
 from service.snapshot.snapshot import open_snapshot
 from tests.support.artifacts import current, flip_a_bit, folder, reported, snapshots
+from tests.support.clients.terminals import into_closed_pipe, onto_full_disk
 from tests.support.publishing import look_at_downloads
-from tests.support.running import ROOT, Build, payment, run_indexer, serve, service, write_lines
+from tests.support.running import (
+    PLAIN,
+    Build,
+    Json,
+    Program,
+    build_records,
+    payment,
+    run_fork,
+    run_indexer,
+    serve,
+    service,
+    write_lines,
+)
+
+Paid = tuple[Callable[..., str], str]
+RECORD = service("a", description="\u00e9")
+
+
+@pytest.fixture(scope="module")
+def paid(tmp_path_factory: pytest.TempPathFactory) -> Paid:
+    """A function that builds a record and a payment, always in one folder, and their snapshot."""
+    folder = tmp_path_factory.mktemp("paid")
+
+    def build(record: Json, **fields: object) -> str:
+        payments = write_lines(folder / "payments.jsonl", [payment(**fields)])
+        options = ("--transactions", payments, "--no-semantic")
+        return current(build_records(folder, [record], *options))
+
+    return build, build(RECORD)
 
 
 def test_the_same_input_gives_the_same_snapshot(
@@ -41,20 +69,14 @@ def test_the_same_input_gives_the_same_snapshot(
     "change",
     [{"name": "Other"}, {"unknown": 1}, {"endpoints": []}, {"description": "e\u0301"}],
 )
-def test_any_change_gives_another_snapshot(
-    change: dict[str, object], artifacts: Path, build: Build
-) -> None:
-    assert build([service("a", description="\u00e9")], payments=[payment()]) == 0
-    first = open_snapshot(artifacts).id
-    assert build([service("a", **{"description": "\u00e9"} | change)], payments=[payment()]) == 0
-    assert open_snapshot(artifacts).id != first
+def test_any_change_gives_another_snapshot(change: Json, paid: Paid) -> None:
+    build, first = paid
+    assert build(RECORD | change) != first
 
 
-def test_a_change_of_payments_alone_gives_another_snapshot(artifacts: Path, build: Build) -> None:
-    assert build([service()], payments=[payment()]) == 0
-    first = open_snapshot(artifacts).id
-    assert build([service()], payments=[payment(amount=1)]) == 0
-    assert open_snapshot(artifacts).id != first
+def test_a_change_of_payments_alone_gives_another_snapshot(paid: Paid) -> None:
+    build, first = paid
+    assert build(RECORD, amount=1) != first
 
 
 def test_an_empty_catalogue_is_published(tmp_path: Path, artifacts: Path, build: Build) -> None:
@@ -305,21 +327,20 @@ def test_a_damaged_manifest_is_replaced_by_the_next_build(artifacts: Path, build
     assert main(["verify", str(artifacts)]) == 0
 
 
-@pytest.mark.parametrize("closed", ["full", "a pipe that nobody reads"])
+@pytest.mark.parametrize(
+    ("program", "warning"),
+    [
+        (onto_full_disk, "warning: the summary cannot be printed: No space left on device\n"),
+        (into_closed_pipe, ""),
+    ],
+    ids=["full", "a pipe that nobody reads"],
+)
 def test_a_summary_that_cannot_be_printed_does_not_fail_the_build(
-    closed: str, tmp_path: Path, artifacts: Path
+    program: Program, warning: str, tmp_path: Path, artifacts: Path
 ) -> None:
     source = write_lines(tmp_path / "source.jsonl", [service("a")])
-    command = [sys.executable, "-m", "indexer", "build", source, "--out", str(artifacts)]
-    reader, writer = os.pipe()
-    os.close(reader)
-    with open("/dev/full" if closed == "full" else writer, "wb") as out:  # noqa: PTH123  # or a descriptor
-        process = subprocess.run(
-            command, cwd=ROOT, stdout=out, stderr=subprocess.PIPE, text=True, check=False
-        )
-    assert process.returncode == 0
-    warning = "warning: the summary cannot be printed: No space left on device\n"
-    assert process.stderr == (warning if closed == "full" else "")
+    process = run_fork(program, "build", source, "--out", artifacts, *PLAIN)
+    assert (process.returncode, process.stderr) == (0, warning)
     assert open_snapshot(artifacts).find("a") is not None
 
 

@@ -19,8 +19,10 @@ from starlette.routing import Mount
 from indexer.__main__ import main
 from service.app import create_app
 from service.settings import Settings
-from tests.support.artifacts import current, flip_a_bit, folder
-from tests.support.running import Build, eventually, payment, serve, serve_process, service
+from tests.support.artifacts import current, flip_a_bit
+from tests.support.processes import ServiceProcess, run_service
+from tests.support.publishing import publish_service
+from tests.support.running import Build, eventually, open_client, payment, serve, service
 
 ALL_OPERATIONS = (
     "/v1/services",
@@ -50,30 +52,24 @@ def metric(client: httpx.Client, name: str) -> float:
     return float(line.rpartition(" ")[2])
 
 
-def mapped(process: int, snapshot: str) -> bool:
-    return snapshot in Path(f"/proc/{process}/maps").read_text()
+def mapped(server: ServiceProcess, snapshot: str) -> bool:
+    return snapshot in Path(f"/proc/{server.process.pid}/maps").read_text()
 
 
-def open_files(process: int) -> int:
-    return len(list(Path(f"/proc/{process}/fd").iterdir()))
+def open_files(server: ServiceProcess) -> int:
+    return len(list(Path(f"/proc/{server.process.pid}/fd").iterdir()))
 
 
-@pytest.mark.parametrize("workers", ["1", "2"])
-def test_every_worker_swaps_in_a_published_snapshot(
-    workers: str, artifacts: Path, build: Build
-) -> None:
-    assert build([service("a")]) == 0
-    with serve_process(artifacts, "--workers", workers) as (client, _):
+@pytest.mark.parametrize("workers", [1, 2])
+def test_every_worker_swaps_in_a_published_snapshot(workers: int, artifacts: Path) -> None:
+    publish_service(artifacts, "a")
+    with run_service(artifacts, workers=workers) as server, server.client() as client:
         for name in ("b", "c"):
-            assert build([service(name)]) == 0
+            publish_service(artifacts, name)
             eventually(lambda: serves(client, current(artifacts)))
             path = f"/v1/services/{name}"
             for _ in range(8):  # each on a new connection, which reaches any worker
-                eventually(
-                    lambda path=path: (  # type: ignore[misc]  # mypy does not infer lambdas with defaults
-                        client.get(path, headers={"Connection": "close"}).status_code == 200
-                    )
-                )
+                eventually(lambda path=path: client.get(path).status_code == 200)  # type: ignore[misc]  # mypy does not infer lambdas with defaults
 
 
 def test_an_old_snapshot_is_unmapped_and_its_files_are_closed(
@@ -81,25 +77,27 @@ def test_an_old_snapshot_is_unmapped_and_its_files_are_closed(
 ) -> None:
     record = service("first", name="Harbour", description="The weather of harbours")
     assert build([record], payments=[payment()]) == 0
-    with serve_process(artifacts) as (client, process):
+    with (
+        run_service(artifacts) as server,
+        open_client(f"http://127.0.0.1:{server.port}") as client,
+    ):
         for path in ALL_OPERATIONS:
             assert client.get(path).status_code == 200
         before = current(artifacts)
-        assert mapped(process.pid, before)
-        files = open_files(process.pid)
+        assert mapped(server, before)
+        files = open_files(server)
         assert build([service("b")], payments=[payment()]) == 0
         eventually(lambda: serves(client, current(artifacts)))
-        eventually(lambda: not mapped(process.pid, before))
-        assert open_files(process.pid) == files
+        eventually(lambda: not mapped(server, before))
+        assert open_files(server) == files
 
 
 def test_a_damaged_snapshot_is_refused_and_reported_until_it_is_repaired(
-    artifacts: Path, build: Build, tmp_path: Path
+    artifacts: Path, tmp_path: Path
 ) -> None:
-    assert build([service("new")]) == 0
-    moved = folder(artifacts).rename(tmp_path / current(artifacts))
-    new = artifacts / "snapshots" / moved.name
-    assert build([service("old")]) == 0
+    new = publish_service(artifacts, "new")
+    moved = new.rename(tmp_path / new.name)
+    publish_service(artifacts, "old")
     old = current(artifacts)
     with serve(artifacts) as client:
         before = client.get("/v1/services").content
@@ -112,32 +110,31 @@ def test_a_damaged_snapshot_is_refused_and_reported_until_it_is_repaired(
         refusal = ready.json()["refused"]
         assert refusal["code"] == "snapshot_damaged"
         assert "is not what was published; rebuild it with" in refusal["message"]
-        assert metric(client, "ratecard_snapshot_refused") == 1
+        eventually(lambda: metric(client, "ratecard_snapshot_refused") == 1)
         assert metric(client, "ratecard_snapshot_refusals_total") == 1
         assert client.get("/v1/services").content == before
 
         shutil.rmtree(new)
         moved.rename(new)
         eventually(lambda: serves(client, new.name))
-        assert not has_refused(client)
-        assert metric(client, "ratecard_snapshot_refused") == 0
+        eventually(lambda: not has_refused(client))
+        eventually(lambda: metric(client, "ratecard_snapshot_refused") == 0)
         assert client.get("/v1/services/new").status_code == 200
 
 
 def test_a_start_with_a_damaged_snapshot_serves_the_previous_one(
-    artifacts: Path, build: Build
+    artifacts: Path,
 ) -> None:
-    for name in ("a", "b"):
-        assert build([service(name)]) == 0
-    (folder(artifacts) / "manifest.json").unlink()
+    publish_service(artifacts, "a")
+    (publish_service(artifacts, "b") / "manifest.json").unlink()
     with serve(artifacts) as client:
         assert client.get("/v1/services/a").status_code == 200
         assert client.get("/readyz").json()["refused"]["code"] == "snapshot_damaged"
 
 
-def test_a_rollback_is_swapped_in(artifacts: Path, build: Build) -> None:
-    assert build([service("a")]) == 0
-    assert build([service("b")]) == 0
+def test_a_rollback_is_swapped_in(artifacts: Path) -> None:
+    for name in ("a", "b"):
+        publish_service(artifacts, name)
     with serve(artifacts) as client:
         assert client.get("/v1/services/b").status_code == 200
         assert main(["rollback", str(artifacts)]) == 0
@@ -174,15 +171,15 @@ def test_readiness_has_the_time_of_the_last_build_without_changes(
         assert metric(client, "ratecard_snapshot_swaps_total") == 0
 
 
-def test_a_mounted_application_swaps_in_new_snapshots(artifacts: Path, build: Build) -> None:
+def test_a_mounted_application_swaps_in_new_snapshots(artifacts: Path) -> None:
     outer = Starlette(routes=[Mount("/shop", create_app(Settings(artifacts=str(artifacts))))])
-    assert build([service("a")]) == 0
+    publish_service(artifacts, "a")
 
     async def check() -> None:
         transport = httpx.ASGITransport(outer)
         async with httpx.AsyncClient(transport=transport, base_url="http://a.example") as client:
             assert (await client.get("/shop/v1/services/a")).status_code == 200
-            assert await asyncio.to_thread(build, [service("b")]) == 0
+            await asyncio.to_thread(publish_service, artifacts, "b")
             deadline = time.monotonic() + 30
             while (await client.get("/shop/v1/services/b")).status_code != 200:
                 assert time.monotonic() < deadline
@@ -191,8 +188,8 @@ def test_a_mounted_application_swaps_in_new_snapshots(artifacts: Path, build: Bu
     asyncio.run(check())
 
 
-def test_the_watcher_ends_with_its_application(artifacts: Path, build: Build) -> None:
-    assert build([service("a")]) == 0
+def test_the_watcher_ends_with_its_application(artifacts: Path) -> None:
+    publish_service(artifacts, "a")
     before = set(threading.enumerate())
 
     async def check() -> None:

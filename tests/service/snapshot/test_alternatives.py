@@ -20,10 +20,10 @@ from service.snapshot.alternatives import (
 )
 from service.snapshot.snapshot import Snapshot, open_snapshot
 from tests.support.intake import CatalogueFolder, source
-from tests.support.running import Json, build_records, endpoint, examples, serve, service
+from tests.support.running import Json, build_snapshot_alone, endpoint, examples, serve, service
 
 TIDES = "Predict the tide of any harbour by moon phase"
-SEMANTIC, WORDS_ALONE = ("--no-downloads",), ("--no-downloads", "--no-semantic")
+SEMANTIC, WORDS_ALONE = {"semantic": True}, {"semantic": False}
 FOUND = "/v1/endpoints/alternatives"
 
 
@@ -47,15 +47,15 @@ def found_by(snapshot: Snapshot, url: str) -> list[tuple[str, float]]:
     ]
 
 
-def hosts_of(tmp_path: Path, *records: Json, options: tuple[str, ...] = SEMANTIC) -> list[str]:
+def hosts_of(tmp_path: Path, *records: Json, options: dict[str, bool] = SEMANTIC) -> list[str]:
     """Return the hosts of the alternatives of the endpoint of the first service."""
-    snapshot = open_snapshot(build_records(tmp_path, records, *options))
+    snapshot = open_snapshot(build_snapshot_alone(tmp_path, records, **options))
     return [host for host, _ in found_by(snapshot, records[0]["endpoints"][0]["url"])]
 
 
 @pytest.mark.parametrize("options", [SEMANTIC, WORDS_ALONE])
 def test_another_seller_of_the_same_is_found_and_one_of_another_function_is_not(
-    tmp_path: Path, options: tuple[str, ...]
+    tmp_path: Path, options: dict[str, bool]
 ) -> None:
     records = [
         sells("a.example.com"),
@@ -169,12 +169,12 @@ hosts = st.builds(
     options=st.sampled_from([SEMANTIC, WORDS_ALONE]),
 )
 def test_alternatives_of_any_catalogue_keep_to_their_rules(
-    offered: list[tuple[str, str, list[Json], str]], options: tuple[str, ...]
+    offered: list[tuple[str, str, list[Json], str]], options: dict[str, bool]
 ) -> None:
     records = [sells(host, text, amount, parameters=own) for host, text, own, amount in offered]
     parameters_of = {host: own for host, _, own, _ in offered}
     with tempfile.TemporaryDirectory() as folder:
-        snapshot = open_snapshot(build_records(Path(folder), records, *options))
+        snapshot = open_snapshot(build_snapshot_alone(Path(folder), records, **options))
         for host, _, own, _ in offered:
             (ordinal,) = snapshot.endpoints.of_url(f"https://{host}/v1")
             found = find_alternatives(snapshot, snapshot.embedded, ordinal)
@@ -206,7 +206,7 @@ def test_a_url_is_found_in_any_spelling_and_a_method_chooses_among_endpoints(
         sells("c.net", f"{TIDES} for orders, bulk"),
         sells("d.io", "Tell the weather of any town by street", url="https://d.io/v1/{town}"),
     ]
-    with serve(build_records(tmp_path, records, *WORDS_ALONE)) as client:
+    with serve(build_snapshot_alone(tmp_path, records)) as client:
 
         def ask(**parameters: str) -> Json:
             response = client.get(FOUND, params=parameters)
@@ -235,7 +235,7 @@ def test_a_url_is_found_in_any_spelling_and_a_method_chooses_among_endpoints(
 
 def test_the_page_of_a_service_says_how_many_others_do_this(tmp_path: Path) -> None:
     records = [sells("a.com"), sells("b.org", amount="0.001"), sells("c.net")]
-    with serve(build_records(tmp_path, records, *WORDS_ALONE)) as client:
+    with serve(build_snapshot_alone(tmp_path, records)) as client:
         page = client.get("/services/a-com").text
         assert "2 others do this, from 0.001 USD" in page
         assert f"{FOUND}?url=https%3A%2F%2Fa.com%2Fv1&amp;method=GET" in page
@@ -261,7 +261,7 @@ def test_the_same_words_in_another_sense_are_another_function(tmp_path: Path) ->
         sells("g.com", names),
         sells("h.org", names.replace("Names", "Pictures")),
     ]
-    with serve(build_records(tmp_path, records, *WORDS_ALONE)) as client:
+    with serve(build_snapshot_alone(tmp_path, records)) as client:
         found = {
             name: client.get(FOUND, params={"url": f"https://{name}/v1"}).json()["endpoints"]
             for name in ("a.com", "e.com", "g.com")

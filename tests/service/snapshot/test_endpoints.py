@@ -111,6 +111,11 @@ def snapshot(tmp_path_factory: pytest.TempPathFactory) -> Snapshot:
     return open_snapshot(folder / "artifacts")
 
 
+@pytest.fixture(scope="module")
+def endpoints(snapshot: Snapshot) -> Endpoints:
+    return Endpoints(snapshot)
+
+
 class Endpoints:
     """The endpoints of a snapshot in listing order, read back from its records and resources."""
 
@@ -125,6 +130,12 @@ class Endpoints:
             listed = json.loads(texts.text(ordinal))
             named = listed["ratecard"]["endpoint"]
             self.entries[named["url"], named["method"]] = listed["accepts"]
+        self.fields = [self._fields(number) for number in range(len(self.all))]
+        self.fields += [_fields_of(record) for record in self.others]
+        self.averages: dict[str, float] = {}
+        for name in CONFIG.field_weights:
+            lengths = [len(each[name]) for each in self.fields]
+            self.averages[name] = sum(lengths) / max(1, len(lengths) - lengths.count(0))
 
     def offers(self, number: int) -> list[Json]:
         """Return the ways to pay, in the keys of the filters, with their price and entry."""
@@ -195,24 +206,17 @@ class Endpoints:
 
         Services without endpoints are documents of the same index.
         """
-        fields = [self._fields(number) for number in range(len(self.all))]
-        fields += [_fields_of(record) for record in self.others]
-        totals: dict[str, Counter[str]] = {}
         scores: Counter[int] = Counter()
-        for name in CONFIG.field_weights:
-            lengths = [len(each[name]) for each in fields]
-            totals[name] = Counter({str(n): length for n, length in enumerate(lengths) if length})
         for term in {term_of(word.text) for word in words_of(query)}:
             frequencies: dict[int, float] = defaultdict(float)
-            for number, own in enumerate(fields):
+            for number, own in enumerate(self.fields):
                 for name, weight in CONFIG.field_weights.items():
                     if count := own[name].count(term):
-                        average = totals[name].total() / len(totals[name])
                         b = CONFIG.length_normalisation
-                        norm = 1 - b + b * len(own[name]) / average
+                        norm = 1 - b + b * len(own[name]) / self.averages[name]
                         frequencies[number] += weight * count / norm
             found = len(frequencies)
-            idf = log(1 + (len(fields) - found + 0.5) / (found + 0.5))
+            idf = log(1 + (len(self.fields) - found + 0.5) / (found + 0.5))
             for number in range(len(self.all)):
                 if not (frequency := frequencies.get(number, 0)):
                     continue
@@ -299,9 +303,13 @@ filters = st.builds(
     offset=st.integers(0, 20),
 )
 def test_pages_counts_and_matches_equal_those_of_brute_force(
-    snapshot: Snapshot, query: str | None, wanted: EndpointFilters, limit: int, offset: int
+    snapshot: Snapshot,
+    endpoints: Endpoints,
+    query: str | None,
+    wanted: EndpointFilters,
+    limit: int,
+    offset: int,
 ) -> None:
-    endpoints = Endpoints(snapshot)
     scores = Counter(range(0)) if query is None else endpoints.scores(query)
     selected = {
         number: best

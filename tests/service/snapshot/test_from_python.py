@@ -265,11 +265,12 @@ def test_threads_follow_while_builds_publish(artifacts: Path) -> None:
     follower, ended = follow_snapshot(artifacts), threading.Event()
 
     def ask() -> int:
-        last = asked = 0
-        while not ended.is_set() or not asked:
+        last, is_over = 0, False
+        while not is_over:
+            is_over = ended.wait(0.001)  # leave the interpreter to the builds
             (service_id,) = follower.latest().list().ids
             assert int(service_id[1:]) >= last
-            last, asked = int(service_id[1:]), asked + 1
+            last = int(service_id[1:])
         return last
 
     with ThreadPoolExecutor(4) as pool:

@@ -21,7 +21,8 @@ from indexer.__main__ import main
 from service.errors import SnapshotDamaged, SnapshotMissing, SnapshotUnavailable
 from service.snapshot.manager import SnapshotManager
 from tests.support.artifacts import current, flip_a_bit, folder
-from tests.support.running import PLAIN, Build, eventually, payment, service, write_lines
+from tests.support.publishing import publish_service as publish
+from tests.support.running import Build, eventually, payment, service
 
 
 @pytest.fixture
@@ -31,12 +32,11 @@ def manager(artifacts: Path) -> Iterator[SnapshotManager]:
     manager.stop()
 
 
-def publish(artifacts: Path, name: str, options: tuple[str, ...] = PLAIN) -> Path:
-    """Publish a catalogue of one service; returns the folder of the snapshot."""
-    artifacts.mkdir(exist_ok=True)
-    source = write_lines(artifacts.parent / "source.jsonl", [service(name)])
-    assert main(["build", source, "--out", str(artifacts), "--quiet", *options]) == 0
-    return folder(artifacts)
+@pytest.fixture
+def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let watchers look and retry sooner."""
+    monkeypatch.setattr("service.snapshot.manager.POLL_INTERVAL", 0.01)
+    monkeypatch.setattr("service.snapshot.manager.RETRY_AFTER", 0.05)
 
 
 def serves(manager: SnapshotManager, name: str) -> bool:
@@ -120,6 +120,7 @@ def test_current_without_a_snapshots_folder_is_damaged(
     assert "cannot be read: No such file or directory; rebuild" in str(manager.refusal)
 
 
+@pytest.mark.usefixtures("hurried")
 def test_the_watcher_opens_the_first_snapshot_and_swaps_in_the_next(
     artifacts: Path, manager: SnapshotManager
 ) -> None:
@@ -248,6 +249,7 @@ def test_a_served_snapshot_that_a_build_replaces_is_opened_again(
     assert (manager.current().id, manager.swaps, manager.refusal) == (opened.id, 1, None)
 
 
+@pytest.mark.usefixtures("hurried")
 @pytest.mark.parametrize("name", ["records.json", "services.arrays", "index.arrays"])
 def test_the_watcher_serves_the_folder_that_replaces_a_damaged_one(
     name: str, artifacts: Path, manager: SnapshotManager
@@ -257,11 +259,12 @@ def test_the_watcher_serves_the_folder_that_replaces_a_damaged_one(
     eventually(lambda: serves(manager, "a"))
     flip_a_bit(published / name)
     publish(artifacts, "a")
-    eventually(lambda: manager.swaps == 1)
-    assert (manager.current().id, manager.refusal) == (published.name, None)
+    eventually(lambda: (manager.swaps, manager.refusal) == (1, None))
+    assert manager.current().id == published.name
     eventually(lambda: not any("(deleted)" in path for path in mapped(artifacts)))
 
 
+@pytest.mark.usefixtures("hurried")
 def test_a_snapshot_that_is_repaired_in_place_is_swapped_in(
     artifacts: Path, manager: SnapshotManager
 ) -> None:
@@ -276,6 +279,7 @@ def test_a_snapshot_that_is_repaired_in_place_is_swapped_in(
     eventually(lambda: manager.refusal is None)
 
 
+@pytest.mark.usefixtures("hurried")
 @pytest.mark.parametrize(
     "error",
     [
@@ -327,6 +331,8 @@ def test_a_swap_that_fails_is_retried_every_half_a_minute_at_least(
     assert attempts == 8
 
 
+@pytest.mark.usefixtures("hurried")
+@pytest.mark.usefixtures("hurried")
 def test_opening_the_first_snapshot_is_retried_after_a_memory_error(
     artifacts: Path, manager: SnapshotManager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -417,23 +423,25 @@ def test_a_rolled_back_snapshot_is_not_opened_in_place_of_a_damaged_one(
 
 
 def test_a_build_without_changes_updates_checked_at(
-    artifacts: Path, manager: SnapshotManager
+    artifacts: Path, build: Build, manager: SnapshotManager
 ) -> None:
-    publish(artifacts, "a")
+    assert build([service("a")]) == 0
     os.utime(artifacts / "CURRENT", (10**9, 10**9))
     manager.open()
     opened = manager.current()
     assert manager.checked_at(opened).isoformat() == "2001-09-09T01:46:40+00:00"
-    publish(artifacts, "a")
+    assert build([service("a")]) == 0
     manager.poll()
     assert manager.current() is opened
     assert manager.checked_at(opened) > opened.manifest.built_at
     assert manager.swaps == 0
-    publish(artifacts, "b")
+    assert build([service("b")]) == 0
     manager.poll()
     assert manager.checked_at(opened) == opened.checked_at
 
 
+@pytest.mark.usefixtures("hurried")
+@pytest.mark.usefixtures("hurried")
 def test_the_watcher_can_be_stopped_and_started_again(
     artifacts: Path, manager: SnapshotManager
 ) -> None:
@@ -461,9 +469,10 @@ def test_the_watcher_ends_with_its_manager(artifacts: Path) -> None:
 
 
 def test_unreadable_listings_of_a_folder_hold_no_swap_up(
-    artifacts: Path, manager: SnapshotManager, caplog: pytest.LogCaptureFixture
+    artifacts: Path, build: Build, manager: SnapshotManager, caplog: pytest.LogCaptureFixture
 ) -> None:
-    kept = publish(artifacts, "a", ("--no-semantic",))
+    assert build([service("a")], whole=True) == 0
+    kept = folder(artifacts)
     manager.open()
     manager.poll()
     for path in (kept / "manifest.json", artifacts / "downloads" / f"{kept.name}.json"):

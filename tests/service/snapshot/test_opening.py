@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import msgspec
@@ -14,7 +15,7 @@ from service.search.config import SEARCH_CONFIG
 from service.snapshot import open_snapshot
 from service.snapshot.manifest import FORMAT, MANIFEST
 from tests.support.artifacts import DAMAGES, folder
-from tests.support.running import Build, payment, service
+from tests.support.running import build_records, payment, service, write_lines
 
 FILES = ["records.json", "records.arrays", "ids.arrays", "services.arrays"]
 
@@ -27,6 +28,21 @@ FORMAT_2 = {
     "files": {"narrowing/cheapest.npy": {"bytes": 136, "sha256": "00"}},
 }
 """A manifest of an earlier version."""
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The artifacts of two services and a payment."""
+    folder = tmp_path_factory.mktemp("built")
+    records = [service("a", category="Data", tags=["x"], networks=["Base"]), service("b")]
+    payments = write_lines(folder / "payments.jsonl", [payment()])
+    return build_records(folder, records, "--transactions", payments)
+
+
+@pytest.fixture
+def artifacts(built: Path, artifacts: Path) -> Path:
+    """A copy of `built`, to damage."""
+    return shutil.copytree(built, artifacts)
 
 
 def test_an_opened_snapshot_can_be_searched(sample: Path) -> None:
@@ -43,18 +59,14 @@ def test_a_missing_snapshot_is_an_error_with_the_command_to_run(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("current", ["", "..", "a/b", "0" * 20])
-def test_current_without_a_valid_id_is_damaged(current: str, artifacts: Path, build: Build) -> None:
-    assert build([service("a")]) == 0
+def test_current_without_a_valid_id_is_damaged(current: str, artifacts: Path) -> None:
     (artifacts / "CURRENT").write_text(current)
     with pytest.raises(SnapshotDamaged):
         open_snapshot(artifacts)
 
 
 @pytest.mark.parametrize("name", [*FILES, "manifest.json"])
-def test_a_missing_or_truncated_file_is_detected_on_opening(
-    name: str, artifacts: Path, build: Build
-) -> None:
-    assert build([service("a")], payments=[payment()]) == 0
+def test_a_missing_or_truncated_file_is_detected_on_opening(name: str, artifacts: Path) -> None:
     path = folder(artifacts) / name
     content = path.read_bytes()
     for damaged in (None, content[:-1], b""):
@@ -68,10 +80,8 @@ def test_a_missing_or_truncated_file_is_detected_on_opening(
 
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_a_damaged_file_of_unchanged_size_opens_or_is_a_snapshot_error(
-    damage: str, artifacts: Path, build: Build
+    damage: str, artifacts: Path
 ) -> None:
-    records = [service("a", category="Data", tags=["x"], networks=["Base"]), service("b")]
-    assert build(records, payments=[payment()]) == 0
     damaged = set()
     for path in sorted(path for path in folder(artifacts).rglob("*") if path.is_file()):
         content = path.read_bytes()
@@ -95,9 +105,8 @@ def test_a_damaged_file_of_unchanged_size_opens_or_is_a_snapshot_error(
     ],
 )
 def test_a_snapshot_of_another_format_is_unsupported(
-    manifest: object, remedy: str, artifacts: Path, build: Build
+    manifest: object, remedy: str, artifacts: Path
 ) -> None:
-    assert build([service("a")]) == 0
     (folder(artifacts) / MANIFEST).write_text(json.dumps(manifest))
     message = rf"has format \d+, this version reads format {FORMAT}{remedy}"
     with pytest.raises(SnapshotUnsupported, match=message):
@@ -105,9 +114,8 @@ def test_a_snapshot_of_another_format_is_unsupported(
 
 
 def test_a_snapshot_of_another_analysis_is_unsupported(
-    artifacts: Path, build: Build, monkeypatch: pytest.MonkeyPatch
+    artifacts: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert build([service("a")]) == 0
     newer = msgspec.structs.replace(SEARCH_CONFIG, analysis=SEARCH_CONFIG.analysis + 1)
     monkeypatch.setattr("service.search.query.SEARCH_CONFIG", newer)
     with pytest.raises(SnapshotUnsupported, match="rebuild it"):

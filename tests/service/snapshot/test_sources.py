@@ -6,14 +6,16 @@ from pathlib import Path
 
 import pytest
 
+from service.app import create_app
+from service.settings import Settings
 from service.snapshot.publication import SOURCES, read_sources
-from tests.support.running import Build, Json, serve, service, write_lines
+from tests.support.running import Build, Json, in_process, service, write_lines
 from tests.support.sources.feeds import misbehaving, pages_of
 from tests.support.sources.x402 import resource
 
 
 def old_sources(artifacts: Path) -> list[Json]:
-    with serve(artifacts) as client:
+    with in_process(create_app(Settings(artifacts=str(artifacts)))) as client:
         sources: list[Json] = client.get("/readyz").json().get("sources", [])
     return sources
 

@@ -1,4 +1,4 @@
-"""Commands on pseudo-terminals and in a shell."""
+"""Commands on pseudo-terminals, in a shell, and with a standard output that fails."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 import pty
 import re
 import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import redirect_stdout, suppress
 from pathlib import Path
@@ -38,6 +39,24 @@ def read_terminal(descriptor: int) -> str:
         while part := file.read(65536):
             output += part
     return output.decode()
+
+
+def into_closed_pipe(arguments: list[str]) -> int:
+    """Run a command of the indexer with a pipe that nobody reads; for `run_fork`."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    return _run_on(writer, arguments)
+
+
+def onto_full_disk(arguments: list[str]) -> int:
+    """Run a command of the indexer with an output that takes no byte; for `run_fork`."""
+    return _run_on(os.open("/dev/full", os.O_WRONLY), arguments)
+
+
+def _run_on(descriptor: int, arguments: list[str]) -> int:
+    os.dup2(descriptor, 1)
+    sys.stdout = os.fdopen(1, "w", closefd=False)
+    return main(arguments)
 
 
 def arguments(command: str, folder: Path) -> list[str]:
