@@ -62,7 +62,7 @@ def closing(request: bytes) -> bytes:
 
 
 def resident_memory(server: ServiceProcess) -> int:
-    pages = int(Path(f"/proc/{server.process.pid}/statm").read_text().split()[1])
+    pages = int(Path(f"/proc/{server.pid}/statm").read_text().split()[1])
     return pages * resource.getpagesize()
 
 

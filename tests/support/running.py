@@ -173,7 +173,7 @@ def run_fork(
 
 @contextmanager
 def serve(artifacts: Path, *arguments: str) -> Iterator[httpx.Client]:
-    """Serve on a free port in a fork, and yield a client; several workers need `serve_process`."""
+    """Serve on a free port in a fork, and yield a client."""
     command = ["--artifacts", str(artifacts), "--port", "0", *arguments]
     with TemporaryDirectory() as folder:
         log = Path(folder, "stderr")
@@ -277,6 +277,7 @@ def _run(
     for number, path in enumerate(outputs, 1):
         with path.open("w") as file:
             os.dup2(file.fileno(), number)
+    sys.stdin = os.fdopen(0, closefd=False)  # not the one of multiprocessing: workers inherit it
     os.environ.clear()
     os.environ.update(environ)
     os.chdir(ROOT)
