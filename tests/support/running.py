@@ -37,6 +37,7 @@ SOAK = bool(os.environ.get("RATECARD_SOAK"))
 _FORKS = multiprocessing.get_context("forkserver")
 PRELOADED = ["service.app", "service.fetch", "service.mcp.server", "uvloop", "whoosh.searching"]
 _FORKS.set_forkserver_preload([*PRELOADED, __name__])  # this module last: it freezes the others
+sys.modules.setdefault("sniffio", None)  # type: ignore[arg-type]  # httpx looks for its file at each request
 gc.freeze()  # a collection in a fork would write to, and so copy, what was imported before it
 
 Json = dict[str, Any]
@@ -198,9 +199,10 @@ class _InProcess(httpx.BaseTransport):
     def __init__(self, app: ASGIApp, root_path: str) -> None:
         self._transport = httpx.ASGITransport(app, root_path=root_path)
         self._runner = asyncio.Runner()
+        self._loop = self._runner.get_loop()
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
-        return self._runner.run(self._answer(request))
+        return self._loop.run_until_complete(self._answer(request))
 
     async def _answer(self, request: httpx.Request) -> httpx.Response:
         response = await self._transport.handle_async_request(request)
