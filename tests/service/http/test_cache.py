@@ -226,10 +226,11 @@ def test_an_entity_tag_names_one_body_whatever_the_settings(sample: Path) -> Non
     assert {"mcp", "page", "downloads"} <= set(SWITCHES)
     for values in product((False, True), repeat=len(SWITCHES)):
         switches = dict(zip(SWITCHES, values, strict=True))
+        app = create_app(replace(Settings(artifacts=str(sample), cache_bytes=0), **switches))
+        paths = {route.path for route in app.routes if isinstance(route, Route)}
         for root_path in ("", "/api"):
-            app = create_app(replace(Settings(artifacts=str(sample)), **switches))
             with in_process(app, root_path) as client:
-                for path in {route.path for route in app.routes if isinstance(route, Route)}:
+                for path in paths:
                     target = path.replace("{id}", "tidewatch-example")
                     target += f"?{QUERIES[path]}" if path in QUERIES else ""
                     response = client.get(f"{root_path}{target}")
