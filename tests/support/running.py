@@ -27,7 +27,9 @@ from indexer.build import build_snapshot
 from indexer.catalogue_file import name_source
 from indexer.cli.main import main as index
 from indexer.options import BuildOptions, RankingOptions
+from service.app import create_app
 from service.serve import main as run_service
+from service.settings import Settings
 
 ROOT = Path(__file__).parents[2]
 SHARED = ROOT.parent / "shared" / "data"
@@ -219,6 +221,11 @@ class _InProcess(httpx.BaseTransport):
 def in_process(app: ASGIApp, root_path: str = "") -> httpx.Client:
     """Return a client of an application in this process."""
     return httpx.Client(transport=_InProcess(app, root_path), base_url="http://a.example")
+
+
+def open_app(artifacts: Path, **settings: Any) -> httpx.Client:
+    """Return a client of the service in this process, whose lag between requests sheds no load."""
+    return in_process(create_app(Settings(artifacts=str(artifacts), max_lag=0, **settings)))
 
 
 def plain_environment() -> dict[str, str]:

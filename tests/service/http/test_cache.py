@@ -25,7 +25,7 @@ from service.http.context import Context
 from service.http.responses import Cacheable
 from service.settings import Settings
 from tests.support.artifacts import folder
-from tests.support.running import Build, examples, in_process, serve, service
+from tests.support.running import Build, examples, in_process, open_app, service
 
 
 def client_of(app: ASGIApp) -> httpx.AsyncClient:
@@ -107,7 +107,7 @@ def hits_and_misses(metrics: httpx.Response) -> tuple[float, float]:
     ],
 )
 def test_a_repeated_request_is_a_cache_hit_for_each_coding(sample: Path, path: str) -> None:
-    with serve(sample) as client:
+    with open_app(sample) as client:
         for number, coding in enumerate(("identity", "gzip"), 1):
             first = client.get(path, headers={"accept-encoding": coding})
             assert hits_and_misses(client.get("/metrics")) == (number - 1, number)
