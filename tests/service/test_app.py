@@ -24,11 +24,12 @@ from starlette.types import ASGIApp, Message
 import service.app
 from service.api.documents.openapi import document
 from service.app import create_app
+from service.serve import main as run_service
 from service.settings import Settings
 from service.snapshot import Snapshot, manager
 from service.snapshot.manager import SnapshotManager, open_served
 from tests.support.artifacts import folder
-from tests.support.running import ROOT, Build, eventually, in_process, open_app
+from tests.support.running import ROOT, Build, eventually, in_process, open_app, run_fork
 from tests.support.running import service as record
 
 
@@ -120,14 +121,7 @@ def test_a_port_in_use_is_a_startup_error(workers: str, sample: Path) -> None:
         listener.listen()
         port = str(listener.getsockname()[1])
         arguments = ["--artifacts", str(sample), "--port", port, "--workers", workers]
-        process = subprocess.run(
-            [sys.executable, "-m", "service", *arguments],
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=30,
-        )
+        process = run_fork(run_service, *arguments)
     assert process.returncode == 3
     assert "address already in use" in process.stderr.lower()
     assert "Traceback" not in process.stderr

@@ -55,10 +55,14 @@ class ServiceProcess:
         children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
         return [int(child) for child in children if is_worker(child)]
 
+    @property
+    def address(self) -> str:
+        """The base URL."""
+        return f"http://127.0.0.1:{self.port}"
+
     def client(self) -> httpx.Client:
         """Return a client that opens a connection for each request."""
-        limits = httpx.Limits(max_keepalive_connections=0)
-        return open_client(f"http://127.0.0.1:{self.port}", limits=limits)
+        return open_client(self.address, limits=httpx.Limits(max_keepalive_connections=0))
 
     def connect(self) -> socket.socket:
         """Open a TCP connection."""
