@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
+import logging
 import multiprocessing
 import os
 import re
@@ -162,7 +163,7 @@ def run_fork(
     """Run a program in a fork, and capture its output.
 
     Importing takes most of the start of a program, so its process is forked from one that has
-    imported all of them. Handlers of `atexit` do not run.
+    imported all of them. Handlers of `atexit` do not run, but that of `logging` does.
     """
     command = [*map(str, arguments)]
     with TemporaryDirectory() as folder:
@@ -290,7 +291,10 @@ def _run(
     os.environ.clear()
     os.environ.update(environ)
     os.chdir(ROOT)
-    sys.exit(program(arguments))
+    try:
+        sys.exit(program(arguments))
+    finally:
+        logging.shutdown()  # writes the last lines, as the end of an interpreter does
 
 
 def eventually(holds: Callable[[], bool], seconds: float = 30) -> None:
