@@ -11,7 +11,7 @@ import pytest
 
 from service.http.compression import MIN_SIZE
 from service.web.static_files import FILES, VERSION
-from tests.support.running import Build, open_app, payment, serve, service
+from tests.support.running import Build, payment, serve, service
 
 PAGES = (
     "/",
@@ -159,7 +159,7 @@ def test_the_pages_can_be_switched_off(sample: Path) -> None:
 
 
 def test_without_a_snapshot_the_page_says_how_to_publish_one(artifacts: Path) -> None:
-    with open_app(artifacts) as client:
+    with serve(artifacts) as client:
         response = client.get("/", headers=A_PERSON)
         assert (response.status_code, response.headers["retry-after"]) == (503, "5")
         assert "<h1>Temporarily unavailable</h1>" in response.text
@@ -172,7 +172,7 @@ def test_an_empty_catalogue_says_how_to_fill_it(
 ) -> None:
     (tmp_path / "none.json").write_text("[]")
     assert build(tmp_path / "none.json") == 0
-    with open_app(artifacts) as client:
+    with serve(artifacts) as client:
         for path in ("/", "/?q=weather&category=Data", "/endpoints", "/endpoints?q=weather"):
             page = client.get(path).text
             assert "<h2>This catalogue is empty</h2>" in page
@@ -195,13 +195,13 @@ def test_icons_are_loaded_only_where_the_operator_allows(artifacts: Path, build:
         service("two", name="Two", iconUrl="http://icons.example/two.png"),
     ]
     assert build(records) == 0
-    for icons in (False, True):
-        with open_app(artifacts, icons=icons) as client:
+    for options in ([], ["--icons"]):
+        with serve(artifacts, *options) as client:
             response = client.get("/").raise_for_status()
             policy = response.headers["content-security-policy"]
             images = re.findall('<img src="(http.*?)"', response.text)
-            assert images == ([ICON] if icons else [])
-            assert ("img-src 'self' https:;" in policy) == icons
+            assert images == ([ICON] if options else [])
+            assert ("img-src 'self' https:;" in policy) == bool(options)
             assert re.findall('class="icon" aria-hidden="true">(.)', response.text) == ["O", "T"]
 
 
@@ -212,6 +212,6 @@ def test_amounts_of_payments_are_shown_unrounded(artifacts: Path, build: Build) 
         payment(tx_hash="0x03", amount=5, decimals=0),
     ]
     assert build([service()], payments=payments) == 0
-    with open_app(artifacts) as client:
+    with serve(artifacts) as client:
         amounts = re.findall('class="amount">(.*?)<', client.get("/ecosystem?timeframe=1").text)
     assert sorted(amounts) == ["$0.000000000000000001", "$123456789.012345", "$5"]
