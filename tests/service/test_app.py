@@ -24,11 +24,12 @@ from starlette.types import ASGIApp, Message
 import service.app
 from service.api.documents.openapi import document
 from service.app import create_app
+from service.serve import main as run_service
 from service.settings import Settings
 from service.snapshot import Snapshot, manager
 from service.snapshot.manager import SnapshotManager, open_served
 from tests.support.artifacts import folder
-from tests.support.running import ROOT, Build, eventually, in_process, serve
+from tests.support.running import ROOT, Build, eventually, in_process, open_app, run_fork
 from tests.support.running import service as record
 
 
@@ -38,7 +39,7 @@ def fetch(app: ASGIApp, path: str, root_path: str = "") -> httpx.Response:
 
 
 def test_without_a_snapshot_operations_are_503_and_health_is_200(tmp_path: Path) -> None:
-    with serve(tmp_path) as client:
+    with open_app(tmp_path) as client:
         assert client.get("/healthz").json() == {"status": "ok"}
         assert client.get("/nowhere").status_code == 404
         for path in ("/v1/services", "/v1/services/a", "/readyz", "/openapi.json"):
@@ -52,7 +53,7 @@ def test_without_a_snapshot_operations_are_503_and_health_is_200(tmp_path: Path)
 
 
 def test_a_first_snapshot_is_served_without_a_restart(artifacts: Path, build: Build) -> None:
-    with serve(artifacts) as client:
+    with open_app(artifacts) as client:
         assert client.get("/readyz").status_code == 503
         assert build([record("a")]) == 0
         eventually(lambda: client.get("/v1/services/a").status_code == 200)
@@ -89,7 +90,7 @@ def test_a_damaged_file_of_unchanged_size_is_not_served_until_it_is_repaired(
     assert build([record("a")]) == 0
     (path,) = (artifacts / "snapshots").glob(f"*/{name}")
     path.write_bytes(b"\xff" * path.stat().st_size)
-    with serve(artifacts) as client:
+    with open_app(artifacts) as client:
         response = client.get("/v1/services")
         assert (response.status_code, response.json()["error"]["code"]) == (503, "snapshot_damaged")
         assert "rebuild it" in response.json()["error"]["message"]
@@ -105,7 +106,7 @@ def test_only_readiness_names_files_of_the_operator(
     if damage == "a cut manifest":
         assert build([record("a")]) == 0
         os.truncate(folder(artifacts) / "manifest.json", 10)
-    with serve(artifacts) as client:
+    with open_app(artifacts) as client:
         assert str(artifacts) in client.get("/readyz").json()["error"]["message"]
         for path in ("/v1/services", "/v1/search/services?q=a", "/v1/snapshots/current", "/"):
             response = client.get(path, headers={"Accept": "text/html"})
@@ -120,14 +121,7 @@ def test_a_port_in_use_is_a_startup_error(workers: str, sample: Path) -> None:
         listener.listen()
         port = str(listener.getsockname()[1])
         arguments = ["--artifacts", str(sample), "--port", port, "--workers", workers]
-        process = subprocess.run(
-            [sys.executable, "-m", "service", *arguments],
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=30,
-        )
+        process = run_fork(run_service, *arguments)
     assert process.returncode == 3
     assert "address already in use" in process.stderr.lower()
     assert "Traceback" not in process.stderr

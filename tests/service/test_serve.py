@@ -7,7 +7,6 @@ import re
 import resource
 import socket
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -16,9 +15,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.serve import MAX_HEAD
+from service.serve import MAX_HEAD, main
 from tests.support.processes import ServiceProcess, run_service
-from tests.support.running import ROOT, examples, plain_environment
+from tests.support.running import examples, plain_environment, run_fork
 
 HOST = b"host: a.example\r\n\r\n"
 START = b"GET /healthz HTTP/1.1\r\nhost: a.example\r\n"
@@ -62,7 +61,7 @@ def closing(request: bytes) -> bytes:
 
 
 def resident_memory(server: ServiceProcess) -> int:
-    pages = int(Path(f"/proc/{server.process.pid}/statm").read_text().split()[1])
+    pages = int(Path(f"/proc/{server.pid}/statm").read_text().split()[1])
     return pages * resource.getpagesize()
 
 
@@ -158,19 +157,11 @@ def test_any_bytes_have_documented_responses_or_none(
 
 
 def test_variables_of_uvicorn_are_read_and_its_options_win(sample: Path) -> None:
-    command = [sys.executable, "-m", "service", "--artifacts", str(sample), "--workers", "nine"]
-    environment = plain_environment() | {"UVICORN_PORT": "a", "UVICORN_HOST": "nowhere.invalid"}
+    environ = plain_environment() | {"UVICORN_PORT": "a", "UVICORN_HOST": "nowhere.invalid"}
+    command = ["--artifacts", str(sample), "--workers", "nine"]
 
     def end(*arguments: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [*command, *arguments],
-            cwd=ROOT,
-            env=environment,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=60,
-        )
+        return run_fork(main, *command, *arguments, environ=environ)
 
     assert "'--port': 'a' is not a valid integer" in end("--workers", "1").stderr
     assert "'--workers': 'nine' is not" in end("--port", "0").stderr
@@ -180,17 +171,8 @@ def test_variables_of_uvicorn_are_read_and_its_options_win(sample: Path) -> None
 
 
 def test_a_variable_that_is_no_setting_is_a_warning(sample: Path) -> None:
-    command = [sys.executable, "-m", "service", "--artifacts", str(sample), "--max-age", "x"]
-    removed = {"RATECARD_HOST": "7", "RATECARD_ENGINE": "x"}
-    process = subprocess.run(
-        command,
-        cwd=ROOT,
-        env=plain_environment() | removed,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
+    environ = plain_environment() | {"RATECARD_HOST": "7", "RATECARD_ENGINE": "x"}
+    process = run_fork(main, "--artifacts", sample, "--max-age", "x", environ=environ)
     *warnings, error = process.stderr.splitlines()
     assert error.startswith("error: RATECARD_MAX_AGE: ")
     assert warnings == [

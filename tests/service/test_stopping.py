@@ -70,7 +70,7 @@ def is_empty(group: int) -> bool:
 def stops_cleanly(server: ServiceProcess) -> bool:
     """Return whether the service exits with 0 and leaves no process and no file behind."""
     assert server.wait_for_exit() == 0
-    eventually(lambda: is_empty(server.process.pid))
+    eventually(lambda: is_empty(server.pid))
     return {path.name for path in server.folder.iterdir()} == {"stdout", "stderr"}
 
 
@@ -91,7 +91,7 @@ def test_shutdown_completes_requests_in_flight(
     with run_service(large, workers=workers) as server, server.client() as client:
         expected = client.get("/v1/services?limit=200", headers=IDENTITY).content
         connection = begin_reading(server)
-        os.killpg(server.process.pid, number)
+        os.killpg(server.pid, number)
         eventually(lambda: server.log.count("Shutting down") == workers)
         head, _, body = read_all(connection).partition(b"\r\n\r\n")
         assert head.startswith(b"HTTP/1.1 200 ")
@@ -112,14 +112,14 @@ def test_ctrl_c_while_the_application_is_imported_is_no_error(sample: Path) -> N
 
 def test_a_client_that_reads_nothing_does_not_hold_up_the_end(large: Path) -> None:
     with run_service(large, "--timeout-graceful-shutdown", "1") as server, begin_reading(server):
-        server.process.terminate()
-        assert server.process.wait(30) == 0
+        server.send_signal(signal.SIGTERM)
+        assert server.wait() == 0
 
 
 def test_no_connection_is_accepted_while_requests_in_flight_complete(large: Path) -> None:
     with run_service(large) as server:
         with begin_reading(server):
-            server.process.terminate()
+            server.send_signal(signal.SIGTERM)
             eventually(lambda: "Shutting down" in server.log)
             eventually(server.refuses_connections, seconds=20)
         assert server.wait_for_exit() == 0
@@ -137,33 +137,33 @@ def test_a_killed_worker_is_replaced_while_another_serves(sample: Path) -> None:
         eventually(is_replaced, REPLACED_WITHIN)
         assert len(server.workers) == 2
         assert survivor in server.workers
-        server.process.terminate()
+        server.send_signal(signal.SIGTERM)
         assert server.wait_for_exit() == 0
 
 
 def test_sigttin_adds_a_worker_and_sigttou_removes_one(sample: Path) -> None:
     with run_service(sample, workers=2) as server:
         two = set(server.workers)
-        server.process.send_signal(signal.SIGTTIN)
+        server.send_signal(signal.SIGTTIN)
         eventually(lambda: count_ready(server) == 3)
         three = set(server.workers)
         assert (two < three, len(three)) == (True, 3)
-        server.process.send_signal(signal.SIGTTOU)
+        server.send_signal(signal.SIGTTOU)
         eventually(lambda: len(server.workers) == 2)
         with server.client() as client:
             assert client.get("/readyz").status_code == 200
-        server.process.terminate()
+        server.send_signal(signal.SIGTERM)
         assert stops_cleanly(server)
 
 
 def test_sighup_replaces_all_workers(sample: Path) -> None:
     with run_service(sample, workers=2) as server:
         before = set(server.workers)
-        server.process.send_signal(signal.SIGHUP)
+        server.send_signal(signal.SIGHUP)
         eventually(lambda: before.isdisjoint(server.workers) and len(server.workers) == 2)
         with server.client() as client:
             assert client.get("/readyz").status_code == 200
-        server.process.terminate()
+        server.send_signal(signal.SIGTERM)
         assert stops_cleanly(server)
 
 
@@ -184,7 +184,7 @@ def test_a_worker_that_is_still_starting_is_stopped(number: signal.Signals, samp
     with run_service(sample, workers=2) as server:
         with stopped(server.workers[0]):  # the supervisor waits for its health check
             for each in (signal.SIGUSR1, signal.SIGTTIN, number):
-                os.kill(server.process.pid, each)
+                server.send_signal(each)
         assert stops_cleanly(server)
         assert "increasing the number" in server.log
 
@@ -200,7 +200,7 @@ def test_a_truncated_file_kills_the_service_and_a_restart_serves_the_previous_sn
         os.truncate(records, 0)
         with pytest.raises(httpx.TransportError):
             client.get("/v1/services/b")
-        assert server.process.wait(30) == -signal.SIGBUS
+        assert server.wait() == -signal.SIGBUS
     with serve(artifacts) as client:
         assert client.get("/v1/services/a").status_code == 200
         ready = client.get("/readyz").json()
@@ -212,12 +212,12 @@ def test_while_the_event_loop_lags_only_uncached_searches_are_shed(sample: Path)
     """Stop the process for a while, which delays requests as a full queue does."""
     with run_service(sample, "--max-lag", "0.05") as server, server.client() as client:
         eventually(lambda: client.get(f"{SEARCH}cached", headers=IDENTITY).status_code == 200)
-        os.kill(server.process.pid, signal.SIGSTOP)
+        server.send_signal(signal.SIGSTOP)
         continue_at = time.monotonic() + INTERVAL + 0.1
         uncached, others = f"{SEARCH}uncached", (f"{SEARCH}cached", *NEVER_SHED)
         connections = {path: request(server, path) for path in (uncached, *others)}
         eventually(lambda: time.monotonic() > continue_at)
-        os.kill(server.process.pid, signal.SIGCONT)
+        server.send_signal(signal.SIGCONT)
         responses = {path: read_all(connection) for path, connection in connections.items()}
         head, _, body = responses.pop(uncached).partition(b"\r\n\r\n")
         assert head.startswith(b"HTTP/1.1 503 ")

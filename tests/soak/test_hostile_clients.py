@@ -103,7 +103,7 @@ def visit(server: ServiceProcess, port: int, seconds: float, memory: list[int]) 
                 status = client.get(path).status_code
                 times.append(time.perf_counter() - started)
                 failures += status != 200
-            memory.append(anonymous_memory(server.process.pid))
+            memory.append(anonymous_memory(server.pid))
             time.sleep(0.05)  # within the rate of the gateway
     return Times(times, failures)
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 import os
 import signal
 import socket
-import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import httpx
 
-from tests.support.running import ROOT, eventually, open_client, plain_environment
+from service.serve import main
+from tests.support.running import eventually, forked, open_client, plain_environment
 
 IDENTITY = {"Accept-Encoding": "identity"}
 
@@ -22,7 +22,7 @@ IDENTITY = {"Accept-Encoding": "identity"}
 class ServiceProcess:
     """A running service (a supervisor, or a single worker) in its own process group."""
 
-    def __init__(self, process: subprocess.Popen[bytes], folder: Path) -> None:
+    def __init__(self, process: BaseProcess, folder: Path) -> None:
         self.process = process
         self.folder = folder
 
@@ -43,16 +43,26 @@ class ServiceProcess:
         return int(address.split()[0]) if address else 0
 
     @property
+    def pid(self) -> int:
+        """The process id, and that of the group."""
+        assert self.process.pid is not None
+        return self.process.pid
+
+    @property
     def workers(self) -> list[int]:
         """The process ids of the present workers."""
-        pid = self.process.pid
+        pid = self.pid
         children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
         return [int(child) for child in children if is_worker(child)]
 
+    @property
+    def address(self) -> str:
+        """The base URL."""
+        return f"http://127.0.0.1:{self.port}"
+
     def client(self) -> httpx.Client:
         """Return a client that opens a connection for each request."""
-        limits = httpx.Limits(max_keepalive_connections=0)
-        return open_client(f"http://127.0.0.1:{self.port}", limits=limits)
+        return open_client(self.address, limits=httpx.Limits(max_keepalive_connections=0))
 
     def connect(self) -> socket.socket:
         """Open a TCP connection."""
@@ -66,9 +76,18 @@ class ServiceProcess:
             return True
         return False
 
-    def wait_for_exit(self) -> int:
+    def send_signal(self, number: signal.Signals) -> None:
+        """Send a signal to the process alone."""
+        os.kill(self.pid, number)
+
+    def wait(self) -> int | None:
+        """Wait for the exit and return its code, None after 30 seconds."""
+        self.process.join(30)
+        return self.process.exitcode
+
+    def wait_for_exit(self) -> int | None:
         """Wait for the exit and return its code; fail when the log has an error or a traceback."""
-        code = self.process.wait(30)
+        code = self.wait()
         assert "Traceback" not in self.log
         assert "ERROR" not in self.log
         return code
@@ -76,28 +95,27 @@ class ServiceProcess:
 
 @contextmanager
 def run_service(artifacts: Path, *arguments: str, workers: int = 1) -> Iterator[ServiceProcess]:
-    """Run `python -m service` on a free port, and wait until all workers are ready."""
-    command = [sys.executable, "-m", "service", "--artifacts", str(artifacts), "--port", "0"]
-    with (
-        tempfile.TemporaryDirectory() as name,
-        Path(name, "stdout").open("wb") as stdout,
-        Path(name, "stderr").open("wb") as stderr,
-        subprocess.Popen(
-            [*command, "--workers", str(workers), *arguments],
-            cwd=ROOT,
-            stdout=stdout,
-            stderr=stderr,
-            env=plain_environment() | {"TMPDIR": name},
-            start_new_session=True,
-        ) as process,
-    ):
-        server = ServiceProcess(process, Path(name))
-        try:
-            eventually(lambda: count_ready(server) >= workers and server.port > 0)
-            yield server
-        finally:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
+    """Run the service in a fork on a free port, and wait until all workers are ready."""
+    command = ["--artifacts", str(artifacts), "--port", "0", "--workers", str(workers), *arguments]
+    with tempfile.TemporaryDirectory() as name:
+        folder, environ = Path(name), plain_environment() | {"TMPDIR": name}
+        outputs = folder / "stdout", folder / "stderr"
+        for path in outputs:
+            path.touch()
+        with forked(_lead_group, command, outputs, environ) as process:
+            server = ServiceProcess(process, folder)
+            try:
+                eventually(lambda: count_ready(server) >= workers and server.port > 0)
+                yield server
+            finally:
+                with suppress(ProcessLookupError):
+                    os.killpg(server.pid, signal.SIGKILL)
+
+
+def _lead_group(arguments: list[str]) -> int:
+    """Run the service as the leader of a new process group."""
+    os.setsid()
+    return main(arguments)
 
 
 def count_ready(server: ServiceProcess) -> int:

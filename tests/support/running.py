@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
+import logging
 import multiprocessing
 import os
 import re
@@ -27,7 +28,9 @@ from indexer.build import build_snapshot
 from indexer.catalogue_file import name_source
 from indexer.cli.main import main as index
 from indexer.options import BuildOptions, RankingOptions
+from service.app import create_app
 from service.serve import main as run_service
+from service.settings import Settings
 
 ROOT = Path(__file__).parents[2]
 SHARED = ROOT.parent / "shared" / "data"
@@ -37,6 +40,7 @@ SOAK = bool(os.environ.get("RATECARD_SOAK"))
 _FORKS = multiprocessing.get_context("forkserver")
 PRELOADED = ["service.app", "service.fetch", "service.mcp.server", "uvloop", "whoosh.searching"]
 _FORKS.set_forkserver_preload([*PRELOADED, __name__])  # this module last: it freezes the others
+sys.modules.setdefault("sniffio", None)  # type: ignore[arg-type]  # httpx looks for its file at each request
 gc.freeze()  # a collection in a fork would write to, and so copy, what was imported before it
 
 Json = dict[str, Any]
@@ -159,7 +163,7 @@ def run_fork(
     """Run a program in a fork, and capture its output.
 
     Importing takes most of the start of a program, so its process is forked from one that has
-    imported all of them. Handlers of `atexit` do not run.
+    imported all of them. Handlers of `atexit` do not run, but that of `logging` does.
     """
     command = [*map(str, arguments)]
     with TemporaryDirectory() as folder:
@@ -173,7 +177,7 @@ def run_fork(
 
 @contextmanager
 def serve(artifacts: Path, *arguments: str) -> Iterator[httpx.Client]:
-    """Serve on a free port in a fork, and yield a client; several workers need `serve_process`."""
+    """Serve on a free port in a fork, and yield a client."""
     command = ["--artifacts", str(artifacts), "--port", "0", *arguments]
     with TemporaryDirectory() as folder:
         log = Path(folder, "stderr")
@@ -198,9 +202,10 @@ class _InProcess(httpx.BaseTransport):
     def __init__(self, app: ASGIApp, root_path: str) -> None:
         self._transport = httpx.ASGITransport(app, root_path=root_path)
         self._runner = asyncio.Runner()
+        self._loop = self._runner.get_loop()
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
-        return self._runner.run(self._answer(request))
+        return self._loop.run_until_complete(self._answer(request))
 
     async def _answer(self, request: httpx.Request) -> httpx.Response:
         response = await self._transport.handle_async_request(request)
@@ -217,6 +222,11 @@ class _InProcess(httpx.BaseTransport):
 def in_process(app: ASGIApp, root_path: str = "") -> httpx.Client:
     """Return a client of an application in this process."""
     return httpx.Client(transport=_InProcess(app, root_path), base_url="http://a.example")
+
+
+def open_app(artifacts: Path, **settings: Any) -> httpx.Client:
+    """Return a client of the service in this process, whose lag between requests sheds no load."""
+    return in_process(create_app(Settings(artifacts=str(artifacts), max_lag=0, **settings)))
 
 
 def plain_environment() -> dict[str, str]:
@@ -277,10 +287,14 @@ def _run(
     for number, path in enumerate(outputs, 1):
         with path.open("w") as file:
             os.dup2(file.fileno(), number)
+    sys.stdin = os.fdopen(0, closefd=False)  # not the one of multiprocessing: workers inherit it
     os.environ.clear()
     os.environ.update(environ)
     os.chdir(ROOT)
-    sys.exit(program(arguments))
+    try:
+        sys.exit(program(arguments))
+    finally:
+        logging.shutdown()  # writes the last lines, as the end of an interpreter does
 
 
 def eventually(holds: Callable[[], bool], seconds: float = 30) -> None:

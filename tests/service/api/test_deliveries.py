@@ -16,7 +16,7 @@ from service.schema.values import format_timestamp
 from tests.support.artifacts import current
 from tests.support.clients.mcp import call_in_process, structured, text_of
 from tests.support.intake import CatalogueFolder, source
-from tests.support.running import Json, endpoint, serve, service
+from tests.support.running import Json, endpoint, open_app, service
 from tests.support.sources.deliveries import Observer
 from tests.support.sources.x402 import accept, resource
 
@@ -85,7 +85,7 @@ class Published(NamedTuple):
 @pytest.fixture(scope="module")
 def published(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Published]:
     artifacts = build(CatalogueFolder(tmp_path_factory.mktemp("deliveries")), PURCHASES)
-    with serve(artifacts) as client:
+    with open_app(artifacts) as client:
         yield Published(client, artifacts)
 
 

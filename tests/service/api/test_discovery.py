@@ -13,7 +13,7 @@ import pytest
 from service.app import create_app
 from service.schema.discovery import DiscoveryError, MerchantResources, ResourceList
 from service.settings import Settings
-from tests.support.running import Build, Json, build_records, in_process, serve, service
+from tests.support.running import Build, Json, build_records, in_process, open_app, serve, service
 from tests.support.sources.x402 import TEST_USDC, accept, resource, v1, v2
 
 PREFIXES = ("", "/v2/x402", "/platform/v2/x402")
@@ -49,7 +49,7 @@ _error = msgspec.json.Decoder(DiscoveryError)
 def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
     """Serve the resources and a catalogue record."""
     records = [*RESOURCES, service("written")]
-    with serve(build_records(tmp_path_factory.mktemp("discovery"), records)) as client:
+    with open_app(build_records(tmp_path_factory.mktemp("discovery"), records)) as client:
         yield client
 
 

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from service.schema.discovery import DiscoveryError, FoundResources
-from tests.support.running import Json, build_records, eventually, serve, service
+from tests.support.running import Json, build_records, eventually, open_app, service
 from tests.support.sources.x402 import SOLANA_USDC, USDC, accept, resource, v2
 
 PREFIXES = ("", "/v2/x402", "/platform/v2/x402")
@@ -40,7 +40,7 @@ _error = msgspec.json.Decoder(DiscoveryError)
 @pytest.fixture(scope="module")
 def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
     records = [*RESOURCES, service("written", name="Tide", description="tide")]
-    with serve(build_records(tmp_path_factory.mktemp("discovery"), records)) as client:
+    with open_app(build_records(tmp_path_factory.mktemp("discovery"), records)) as client:
         yield client
 
 
@@ -163,7 +163,7 @@ def test_a_cursor_is_refused_with_another_query_and_past_the_end_is_empty(
 
 
 def test_a_cursor_of_another_snapshot_is_refused(tmp_path: Path) -> None:
-    with serve(build_records(tmp_path, RESOURCES)) as client:
+    with open_app(build_records(tmp_path, RESOURCES)) as client:
         first = client.get("/discovery/search?query=wave&limit=3")
         build_records(tmp_path, RESOURCES[1:])
         before = first.headers["ratecard-snapshot"]

@@ -34,6 +34,7 @@ from tests.support.running import (
     eventually,
     examples,
     in_process,
+    open_app,
     serve,
     service,
     write_lines,
@@ -236,7 +237,7 @@ def test_the_files_of_a_kept_snapshot_are_served_and_its_own_alone(
     assert build([service("a")]) == 0
     before = current(artifacts)
     assert build([service("b")], options=("--no-downloads",)) == 0
-    with serve(artifacts) as client:
+    with open_app(artifacts) as client:
         for kind in KINDS:
             name = f"{before}.{kind}"
             assert client.get(f"{ROOT}/{name}").content == content_of(artifacts, name)
@@ -246,7 +247,7 @@ def test_the_files_of_a_kept_snapshot_are_served_and_its_own_alone(
 
 
 def test_a_setting_switches_downloads_off(sample: Path) -> None:
-    with serve(sample, "--no-downloads") as client:
+    with open_app(sample, downloads=False) as client:
         for kind in KINDS:
             response = client.get(f"{ROOT}/{current(sample)}.{kind}")
             assert response.status_code == 404
@@ -254,7 +255,7 @@ def test_a_setting_switches_downloads_off(sample: Path) -> None:
 
 
 def test_downloads_are_counted_and_not_cached(sample: Path) -> None:
-    with serve(sample) as client:
+    with open_app(sample) as client:
         for _ in range(3):
             assert client.get(f"{ROOT}/{archive_name(current(sample))}").status_code == 200
         labels = 'cache="none",route="/v1/snapshots/{id}.tar.zst",status="200"'

@@ -12,7 +12,7 @@ import pytest
 
 from indexer.__main__ import main
 from service.schema.responses import EndpointList
-from tests.support.running import PLAIN, Json, build_records, endpoint, serve, service
+from tests.support.running import PLAIN, Json, build_records, endpoint, open_app, service
 from tests.support.sources.x402 import SOLANA_USDC, TEST_USDC, accept, resource, v2
 
 PATH = "/v1/search/endpoints"
@@ -50,7 +50,7 @@ _list = msgspec.json.Decoder(EndpointList)
 
 @pytest.fixture(scope="module")
 def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
-    with serve(build_records(tmp_path_factory.mktemp("endpoints"), RECORDS)) as client:
+    with open_app(build_records(tmp_path_factory.mktemp("endpoints"), RECORDS)) as client:
         yield client
 
 
@@ -208,7 +208,7 @@ def test_an_empty_catalogue_is_searched(tmp_path: Any) -> None:
     (tmp_path / "empty.json").write_text("[]")
     arguments = ["build", str(tmp_path / "empty.json"), "--out", str(tmp_path / "artifacts")]
     assert main([*arguments, *PLAIN]) == 0
-    with serve(tmp_path / "artifacts") as client:
+    with open_app(tmp_path / "artifacts") as client:
         for parameters in ({"q": "x"}, {"network": "base"}, {"enriched": "true", "sort": "price"}):
             body = search(client, **parameters, facets="service,network,tag")
             assert (body["total"], body["listed"], body["endpoints"]) == (0, 0, [])
@@ -222,7 +222,7 @@ def test_a_page_ends_early_where_it_has_too_many_bytes(client: httpx.Client, tmp
         for n, text in enumerate(texts)
     ]
     records = [service(f"big-{n}", endpoints=endpoints[n : n + 4]) for n in range(0, 60, 4)]
-    with serve(build_records(tmp_path, records)) as client:
+    with open_app(build_records(tmp_path, records)) as client:
         walked: list[str] = []
         while len(walked) < 60:
             body = search(client, q="tide", perService=0, limit=200, offset=len(walked))
@@ -240,7 +240,7 @@ def test_prices_on_test_networks_count_only_where_there_are_no_others(tmp_path: 
         resource("https://both.example/", accept("5000000"), test_price),
         resource("https://play.example/", test_price),
     ]
-    with serve(build_records(tmp_path, records)) as client:
+    with open_app(build_records(tmp_path, records)) as client:
         cheap = {"scheme": "exact", "maxPrice": "0.01"}
         assert urls(search(client, **cheap)) == ["https://play.example/"]
         assert search(client, **cheap, network="base-sepolia")["total"] == 2
@@ -257,7 +257,7 @@ def test_members_that_search_adds_cannot_be_forged(tmp_path: Any) -> None:
     (tmp_path / "source.jsonl").write_text(f"{text}\n{odd}\n")
     arguments = ["build", str(tmp_path / "source.jsonl"), "--out", str(tmp_path / "artifacts")]
     assert main([*arguments, "--quiet", *PLAIN]) == 0
-    with serve(tmp_path / "artifacts") as client:
+    with open_app(tmp_path / "artifacts") as client:
         body = client.get(PATH, params={"q": "one"}).text
         assert '"match"' not in body
         assert "006d" not in body

@@ -13,7 +13,7 @@ from service.engines.engine import NOTHING_FITS
 from service.schema.discovery import FoundResources
 from service.schema.responses import EndpointList, ServiceList
 from service.snapshot.snapshot import Snapshot, open_snapshot
-from tests.support.running import SEEDS, serve
+from tests.support.running import SEEDS, open_app
 
 MISSING, THERE, FEW = "find me a lawyer in berlin", "weather forecast", "knitting patterns"
 SERVICES, ENDPOINTS = "/v1/search/services", "/v1/search/endpoints"
@@ -30,7 +30,7 @@ def snapshot(tmp_path_factory: pytest.TempPathFactory) -> Snapshot:
 
 @pytest.fixture(scope="module")
 def client(snapshot: Snapshot) -> Iterator[httpx.Client]:
-    with serve(snapshot.folder.parents[1]) as client:
+    with open_app(snapshot.folder.parents[1]) as client:
         yield client
 
 

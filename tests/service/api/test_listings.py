@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from tests.support.intake import CatalogueFolder, source
-from tests.support.running import Json, endpoint, serve, service
+from tests.support.running import Json, endpoint, open_app, service
 from tests.support.sources.x402 import accept, resource, v1, v2
 
 HERE, THERE, EVIL = ("0x" + digits * 20 for digits in ("11", "22", "ee"))
@@ -95,7 +95,7 @@ def listings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]
     """A client of a service of a catalogue in which everything happens."""
     folder = CatalogueFolder(tmp_path_factory.mktemp("listings"))
     assert folder.build(*SOURCES, options=("--max-rejects", "100%"), deny=DENIALS) == 0
-    with serve(folder.artifacts) as client:
+    with open_app(folder.artifacts) as client:
         yield client
 
 

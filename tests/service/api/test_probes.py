@@ -21,7 +21,7 @@ from service.schema.values import format_timestamp
 from service.settings import Settings
 from tests.support.artifacts import current, overlays
 from tests.support.intake import CatalogueFolder, source
-from tests.support.running import Build, Json, endpoint, in_process, serve, service
+from tests.support.running import Build, Json, endpoint, in_process, open_app, service
 from tests.support.sources.x402 import USDC, accept, resource
 
 NOW = datetime.now(UTC).replace(microsecond=0)
@@ -108,7 +108,7 @@ def build_probed(folder: Path, records: list[Json], trusted: list[Json], lies: l
 @pytest.fixture(scope="module")
 def published(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Published]:
     artifacts = build_probed(tmp_path_factory.mktemp("probes"), RECORDS, TRUSTED, LIES)
-    with serve(artifacts) as client:
+    with open_app(artifacts) as client:
         yield Published(client, artifacts)
 
 
@@ -160,7 +160,7 @@ def test_a_price_that_was_asked_at_the_url_of_a_tool_is_no_drift_of_the_tool(
     declared = {"bazaar": {"info": {"input": {"type": "http", "method": "GET"}}}}
     records = [tool, resource(url("tenfold"), description="Tide", extensions=declared)]
     artifacts = build_probed(tmp_path, records, TRUSTED, [])
-    with serve(artifacts) as client:
+    with open_app(artifacts) as client:
         published = Published(client, artifacts)
         assert "drift" in published.facts("tenfold")
         facts = published.facts("tool")

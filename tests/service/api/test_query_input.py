@@ -20,6 +20,7 @@ from service.api.services import SearchServices
 from service.conditions import Filters
 from service.search.analysis import query_words, term_of, words_of
 from service.snapshot.snapshot import Snapshot, open_snapshot
+from tests.support.processes import IDENTITY
 from tests.support.running import Json, examples
 
 PATHS = ("/v1/search/services", "/v1/services/search")
@@ -60,7 +61,7 @@ def plain(client: httpx.Client) -> list[str]:
 def search(client: httpx.Client, query: str, **params: str) -> Json:
     """Return the body of a search, after checking that both paths respond with it."""
     params = {"q": query, "limit": "200", "endpoints": "none"} | params
-    responses = [client.get(path, params=params) for path in PATHS]
+    responses = [client.get(path, params=params, headers=IDENTITY) for path in PATHS]
     assert [each.status_code for each in responses] == [200, 200], responses[0].text
     assert responses[0].content == responses[1].content
     body: Json = responses[0].json()

@@ -16,7 +16,7 @@ from service.schema.status import SnapshotEnvelope
 from service.settings import Settings
 from service.web.pages import PAGES
 from tests.support.artifacts import current
-from tests.support.running import Build, eventually, in_process, serve, service
+from tests.support.running import Build, eventually, in_process, open_app, service
 
 PATH = "/v1/snapshots/current"
 REMOVED = (
@@ -81,7 +81,7 @@ def test_a_description_is_tagged_until_a_build_finds_the_snapshot_up_to_date_aga
     artifacts: Path, build: Build
 ) -> None:
     assert build([service("a")]) == 0
-    with serve(artifacts) as client:
+    with open_app(artifacts) as client:
         first = client.get(PATH)
         assert first.headers["cache-control"] == "public, max-age=5"
         known = {"If-None-Match": first.headers["etag"]}
@@ -95,10 +95,10 @@ def test_a_description_is_tagged_until_a_build_finds_the_snapshot_up_to_date_aga
 
 def test_a_build_or_setting_without_downloads_names_no_files(artifacts: Path, build: Build) -> None:
     assert build([service("a")]) == 0
-    with serve(artifacts, "--no-downloads") as client:
+    with open_app(artifacts, downloads=False) as client:
         assert client.get(PATH).json()["snapshot"]["files"] == []
     assert build([service("b")], options=("--no-downloads",)) == 0
-    with serve(artifacts) as client:
+    with open_app(artifacts) as client:
         assert client.get(PATH).json()["snapshot"]["files"] == []
 
 
@@ -117,7 +117,7 @@ def test_a_served_snapshot_that_was_removed_is_still_described(
 
 
 def test_without_a_snapshot_it_is_unavailable(tmp_path: Path) -> None:
-    with serve(tmp_path) as client:
+    with open_app(tmp_path) as client:
         assert error(client.get(PATH))[:2] == (503, "snapshot_missing")
         assert error(client.get("/v1/services?snapshot=x"))[:2] == (503, "snapshot_missing")
 

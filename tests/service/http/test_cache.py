@@ -25,7 +25,7 @@ from service.http.context import Context
 from service.http.responses import Cacheable
 from service.settings import Settings
 from tests.support.artifacts import folder
-from tests.support.running import Build, examples, in_process, serve, service
+from tests.support.running import Build, examples, in_process, open_app, service
 
 
 def client_of(app: ASGIApp) -> httpx.AsyncClient:
@@ -107,7 +107,7 @@ def hits_and_misses(metrics: httpx.Response) -> tuple[float, float]:
     ],
 )
 def test_a_repeated_request_is_a_cache_hit_for_each_coding(sample: Path, path: str) -> None:
-    with serve(sample) as client:
+    with open_app(sample) as client:
         for number, coding in enumerate(("identity", "gzip"), 1):
             first = client.get(path, headers={"accept-encoding": coding})
             assert hits_and_misses(client.get("/metrics")) == (number - 1, number)
@@ -226,10 +226,11 @@ def test_an_entity_tag_names_one_body_whatever_the_settings(sample: Path) -> Non
     assert {"mcp", "page", "downloads"} <= set(SWITCHES)
     for values in product((False, True), repeat=len(SWITCHES)):
         switches = dict(zip(SWITCHES, values, strict=True))
+        app = create_app(replace(Settings(artifacts=str(sample), cache_bytes=0), **switches))
+        paths = {route.path for route in app.routes if isinstance(route, Route)}
         for root_path in ("", "/api"):
-            app = create_app(replace(Settings(artifacts=str(sample)), **switches))
             with in_process(app, root_path) as client:
-                for path in {route.path for route in app.routes if isinstance(route, Route)}:
+                for path in paths:
                     target = path.replace("{id}", "tidewatch-example")
                     target += f"?{QUERIES[path]}" if path in QUERIES else ""
                     response = client.get(f"{root_path}{target}")

@@ -20,7 +20,6 @@ from tests.support.running import (
     build_records,
     eventually,
     serve,
-    serve_process,
     service,
 )
 
@@ -80,14 +79,14 @@ def test_clients_that_read_nothing_of_a_large_list_share_its_memory(
     path = path.replace("200", "6")
     with run_service(artifacts_of_large) as server, server.client() as client, ExitStack() as stack:
         assert client.get(path, headers={"Accept-Encoding": "identity"}).status_code == 200
-        before = anonymous_memory(server.process.pid)
+        before = anonymous_memory(server.pid)
         for _ in range(CLIENTS):
             stalled = stack.enter_context(closing(socket.socket()))
             stalled.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
             stalled.connect(("127.0.0.1", server.port))
             stalled.sendall(f"GET {path} HTTP/1.1\r\nHost: a.example\r\n\r\n".encode())
             assert stalled.recv(1)
-        assert anonymous_memory(server.process.pid) - before < CLIENTS * MAX_SERVICE / 4
+        assert anonymous_memory(server.pid) - before < CLIENTS * MAX_SERVICE / 4
 
 
 @pytest.mark.parametrize("count", [1, 4])
@@ -97,12 +96,16 @@ def test_a_client_that_pipelines_and_does_not_read_does_not_keep_an_old_snapshot
     padding = "x" * (MAX_SERVICE * 3 // 4)
     assert build([service(f"a{number}", padding=padding) for number in range(count)]) == 0
     old = (artifacts / "CURRENT").read_text().strip()
-    with serve_process(artifacts) as (client, process), closing(socket.socket()) as stalled:
+    with (
+        run_service(artifacts) as server,
+        server.client() as client,
+        closing(socket.socket()) as stalled,
+    ):
         stalled.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        stalled.connect((client.base_url.host, client.base_url.port or 80))
+        stalled.connect(("127.0.0.1", server.port))
         stalled.sendall(b"GET /v1/services HTTP/1.1\r\nHost: a.example\r\n\r\n" * 12)
         assert stalled.recv(1)
         assert build([service("b")], keys={"max_removed": "100%"}) == 0
-        maps = Path(f"/proc/{process.pid}/maps")
+        maps = Path(f"/proc/{server.pid}/maps")
         eventually(lambda: old not in maps.read_text(), 20)
         assert client.get("/v1/services/b").status_code == 200

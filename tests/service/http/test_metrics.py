@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import signal
 from collections import Counter, defaultdict
 from pathlib import Path
@@ -226,7 +225,7 @@ def test_a_worker_that_was_removed_has_no_gauges(sample: Path) -> None:
             return sorted(path.name for path in server.folder.glob("ratecard-*/gauge_livemin_*"))
 
         assert has_gauges() == ["gauge_livemin_0.db", "gauge_livemin_1.db"]
-        server.process.send_signal(signal.SIGTTOU)
+        server.send_signal(signal.SIGTTOU)
         eventually(lambda: len(server.workers) == 1)
         eventually(lambda: len(has_gauges()) == 1)
 
@@ -277,7 +276,7 @@ def test_without_the_option_no_request_is_logged(sample: Path) -> None:
     with run_service(sample) as server, server.client() as client:
         assert client.get("/v1/services").status_code == 200
         assert client.get("/healthz").headers["x-request-id"]
-        os.kill(server.process.pid, signal.SIGTERM)
+        server.send_signal(signal.SIGTERM)
         assert server.wait_for_exit() == 0
         assert server.requests == []
         assert "/healthz" not in server.log

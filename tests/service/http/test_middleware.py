@@ -10,6 +10,8 @@ import socket
 import subprocess
 import sys
 import threading
+from contextlib import closing
+from http.client import HTTPConnection
 from pathlib import Path
 
 import httpx
@@ -25,6 +27,7 @@ from service.app import create_app
 from service.http.middleware import LARGE_BODY
 from service.settings import Settings
 from service.snapshot.manager import SnapshotManager
+from tests.support.processes import run_service
 from tests.support.running import (
     ROOT,
     Build,
@@ -246,9 +249,9 @@ def test_an_idle_connection_does_not_keep_an_old_snapshot_mapped(
 ) -> None:
     assert build([service("a")]) == 0
     old = (artifacts / "CURRENT").read_text().strip()
-    with serve_process(artifacts) as (client, process):
+    with run_service(artifacts) as server, open_client(server.address) as client:
         assert client.get("/v1/services/a").status_code == 200  # its connection stays open
-        maps = Path(f"/proc/{process.pid}/maps")
+        maps = Path(f"/proc/{server.pid}/maps")
         assert old in maps.read_text()
         assert build([service("b")]) == 0
         eventually(lambda: old not in maps.read_text())
@@ -281,8 +284,7 @@ def test_a_stalled_reader_of_the_access_log_does_not_block_the_service(sample: P
     reading, writing = os.pipe()
     try:
         with serve_process(sample, "--log-requests", stdout=writing) as (client, _):
-            for number in range(1_000):  # some 250 KB of log, where a pipe holds 64 KB
-                assert client.get(f"/v1/services?limit=1&n={number}").status_code == 200
+            fill_log(client.base_url)
             os.close(reading)
             reading = -1
     finally:
@@ -297,15 +299,14 @@ def test_sigterm_ends_a_service_whose_logs_nobody_reads(sample: Path, workers: s
     reading, writing = os.pipe()
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
-        address = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        address = httpx.URL(f"http://127.0.0.1:{listener.getsockname()[1]}")
     command = [sys.executable, "-m", "service", "--artifacts", str(sample), "--log-requests"]
-    command += ["--port", address.rpartition(":")[2], "--workers", workers]
+    command += ["--port", str(address.port), "--workers", workers]
     process = subprocess.Popen(command, cwd=ROOT, stdout=writing, stderr=writing)
     try:
         with open_client(address) as client:
             eventually(lambda: answers(client))
-            for _ in range(1_000):  # some 250 KB of log, where a pipe holds 64 KB
-                assert client.get("/v1/services?limit=1").status_code == 200
+        fill_log(address)
         process.terminate()
         assert process.wait(20) == 0
     finally:
@@ -313,6 +314,15 @@ def test_sigterm_ends_a_service_whose_logs_nobody_reads(sample: Path, workers: s
         process.wait()
         os.close(reading)
         os.close(writing)
+
+
+def fill_log(address: httpx.URL) -> None:
+    """Send requests of some 250 KB of log, where a pipe holds 64 KB."""
+    with closing(HTTPConnection(address.netloc.decode(), timeout=30)) as connection:
+        for number in range(1_000):
+            connection.request("GET", f"/v1/services?limit=1&n={number}")
+            response = connection.getresponse()
+            assert (response.status, response.read()[:1]) == (200, b"{")
 
 
 def answers(client: httpx.Client) -> bool:

@@ -20,7 +20,15 @@ from hypothesis import strategies as st
 from service.app import create_app
 from service.http.compression import CODINGS, MIN_SIZE
 from service.settings import Settings
-from tests.support.running import Build, endpoint, eventually, examples, in_process, serve, service
+from tests.support.running import (
+    Build,
+    endpoint,
+    eventually,
+    examples,
+    in_process,
+    open_app,
+    service,
+)
 
 LARGE, SMALL = "/v1/services", "/v1/services?limit=1&endpoints=none"
 CACHEABLE = (
@@ -117,7 +125,7 @@ def test_the_entity_tag_of_a_service_changes_only_with_its_record(
 ) -> None:
     assert build([service("same"), service("other")]) == 0
     paths = ("/v1/services/same", "/v1/services/other", "/v1/services", "/v1/ecosystem/overview")
-    with serve(artifacts) as client:
+    with open_app(artifacts) as client:
         before = {path: fetch(client, path).headers for path in paths}
         assert build([service("same"), service("other", endpoints=[endpoint("0.02")])]) == 0
         current = (artifacts / "CURRENT").read_text().strip()

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import signal
-import subprocess
 import sys
 import sysconfig
+from collections.abc import Iterator
+from contextlib import contextmanager
+from multiprocessing.process import BaseProcess
 from pathlib import Path
+from typing import IO
 
 import pytest
 
@@ -19,7 +23,15 @@ from mcp import Client, StdioServerParameters
 from service.mcp.__main__ import main
 from tests.support.artifacts import current
 from tests.support.clients.mcp import ERAS, message_of, text_of
-from tests.support.running import ROOT, Build, service
+from tests.support.running import (
+    ROOT,
+    Build,
+    Json,
+    eventually,
+    forked,
+    plain_environment,
+    service,
+)
 
 COMMAND = [sys.executable, "-m", "service.mcp"]
 SCRIPT = [str(Path(sysconfig.get_path("scripts"), "ratecard")), "mcp"]
@@ -69,7 +81,9 @@ def test_over_stdio_a_new_snapshot_is_taken_up(artifacts: Path, build: Build) ->
     asyncio.run(use())
 
 
-def test_standard_output_has_messages_only_and_the_end_of_input_ends_it(sample: Path) -> None:
+def test_standard_output_has_messages_only_and_the_end_of_input_ends_it(
+    sample: Path, tmp_path: Path
+) -> None:
     lines = [
         json.dumps(message_of("stateless", "tools/call", name="catalogue", arguments={})),
         *(
@@ -80,42 +94,52 @@ def test_standard_output_has_messages_only_and_the_end_of_input_ends_it(sample: 
         ),
         json.dumps(message_of("stateless", "tools/list")),
     ]
-    with subprocess.Popen(
-        [*COMMAND, "--artifacts", str(sample)],
-        cwd=ROOT,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        process.stdin.write("\n".join(lines) + "\n")
-        process.stdin.flush()
-        results = 0
-        while results < 2:
-            results += "result" in json.loads(process.stdout.readline())
-        rest, errors = process.communicate(timeout=60)
-    assert process.returncode == 0, errors
-    assert all("jsonrpc" in json.loads(line) for line in rest.splitlines())
+    with running(sample, tmp_path) as (process, stdin):
+        stdin.write("\n".join(lines) + "\n")
+        stdin.flush()
+        eventually(lambda: sum("result" in message for message in messages(tmp_path)) == 2)
+        stdin.close()
+        process.join(60)
+        errors = (tmp_path / "stderr").read_text()
+        assert process.exitcode == 0, errors
+    assert all("jsonrpc" in message for message in messages(tmp_path))
     assert "Traceback" not in errors
 
 
-def test_ctrl_c_ends_it_though_standard_input_stays_open(sample: Path) -> None:
-    with subprocess.Popen(
-        [*COMMAND, "--artifacts", str(sample)],
-        cwd=ROOT,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        process.stdin.write('{"jsonrpc":"2.0","id":1,"method":"ping"}\n')
-        process.stdin.flush()
-        assert process.stdout.readline()
-        process.send_signal(signal.SIGINT)
-        assert process.wait(30) == -signal.SIGINT
+def test_ctrl_c_ends_it_though_standard_input_stays_open(sample: Path, tmp_path: Path) -> None:
+    with running(sample, tmp_path) as (process, stdin):
+        stdin.write('{"jsonrpc":"2.0","id":1,"method":"ping"}\n')
+        stdin.flush()
+        eventually(lambda: len(messages(tmp_path)) > 0)
+        os.kill(process.pid or 0, signal.SIGINT)
+        process.join(30)
+        assert process.exitcode == -signal.SIGINT
+
+
+@contextmanager
+def running(artifacts: Path, folder: Path) -> Iterator[tuple[BaseProcess, IO[str]]]:
+    """Run the program in a fork, with files in a folder; yield it and its standard input."""
+    pipe, outputs = folder / "stdin", (folder / "stdout", folder / "stderr")
+    os.mkfifo(pipe)
+    command = [str(pipe), "--artifacts", str(artifacts)]
+    with (
+        forked(read_pipe, command, outputs, plain_environment()) as process,
+        pipe.open("w") as stdin,
+    ):
+        yield process, stdin
+
+
+def read_pipe(arguments: list[str]) -> int:
+    """Run the program with a named pipe as its standard input."""
+    pipe, *others = arguments
+    os.dup2(os.open(pipe, os.O_RDONLY), 0)
+    return main(others)
+
+
+def messages(folder: Path) -> list[Json]:
+    """Return the whole lines of standard output so far."""
+    *lines, _ = (folder / "stdout").read_text().split("\n")
+    return [json.loads(line) for line in lines]
 
 
 @pytest.mark.parametrize(

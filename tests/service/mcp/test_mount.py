@@ -366,7 +366,7 @@ def test_a_client_that_leaves_does_not_disturb_others(sample: Path) -> None:
 
     with run_service(sample, "--mcp") as server:
         asyncio.run(leave(server.port))
-        with httpx.Client(base_url=f"http://127.0.0.1:{server.port}") as client:
+        with server.client() as client:
             assert call(client, "search_endpoints", query="tide")["structuredContent"]["total"]
             eventually(lambda: "ratecard_requests_in_flight 1.0\n" in client.get("/metrics").text)
         assert "Traceback" not in server.log

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import httpx
 from mcp import Client
+from mcp.server import MCPServer
 from mcp.types import CallToolResult
 
 from service.mcp.server import create_server
@@ -81,8 +82,7 @@ def run_client(artifacts: Path, use: Callable[[Client], Awaitable[T]], era: str 
 
     async def run() -> T:
         published = artifacts / CURRENT
-        snapshots = _open(artifacts, published.read_text() if published.exists() else "")
-        server = create_server(snapshots)
+        server = _server(artifacts, published.read_text() if published.exists() else "")
         async with Client(server, mode=ERAS[era].mode) as client:
             return await use(client)
 
@@ -90,11 +90,11 @@ def run_client(artifacts: Path, use: Callable[[Client], Awaitable[T]], era: str 
 
 
 @lru_cache(maxsize=1)
-def _open(artifacts: Path, _: str) -> SnapshotManager:
-    """Open what is published, once."""
+def _server(artifacts: Path, _: str) -> MCPServer[SnapshotManager]:
+    """Return a server of what is published, which is opened once."""
     snapshots = SnapshotManager(artifacts)
     snapshots.open()
-    return snapshots
+    return create_server(snapshots)
 
 
 def call_in_process(artifacts: Path, name: str, **arguments: Any) -> CallToolResult:

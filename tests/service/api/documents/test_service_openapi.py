@@ -20,7 +20,7 @@ from service.schema.records import Service
 from service.urls import key_of, parse_url
 from tests.support.intake import CatalogueFolder
 from tests.support.json_values import json_values
-from tests.support.running import Json, endpoint, examples, serve, service
+from tests.support.running import Json, endpoint, examples, open_app, service
 from tests.support.sources.mpp import MAPS, TALK, directory
 from tests.support.sources.openapi import DOCUMENTS, read
 
@@ -361,7 +361,7 @@ def artifacts(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_documents_of_sources_are_given_out_again(artifacts: Path) -> None:
     payments: list[list[Json]] = []
-    with serve(artifacts) as client:
+    with open_app(artifacts) as client:
         services = client.get("/v1/services").json()["services"]
         assert len(services) == 5
         for each in services:
