@@ -96,7 +96,7 @@ def unsent_bytes(one: Instance) -> int:
     return sum(int(each[4].partition(":")[0], 16) for each in sockets if each[1].endswith(port))
 
 
-def open_files(process: int) -> int:
+def open_files(process: int | None) -> int:
     return len(list(Path(f"/proc/{process}/fd").iterdir()))
 
 
