@@ -26,18 +26,23 @@ from tests.support.running import (
 )
 
 SCRIPT = "import sys; from indexer.__main__ import ratecard; sys.exit(ratecard())"
-FORKS = f"""
-import json, os, signal, sys
-import indexer.cli.main, service.app
-for line in sys.stdin:
-    if child := os.fork():
-        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
-        continue
-    signal.alarm(120)
+FORKS = """
+import gc, json, multiprocessing, os, sys
+import indexer.cli.main, service.app, whoosh.searching
+from indexer.__main__ import ratecard
+
+def run(arguments):
     for number, name in enumerate(("stdout", "stderr"), 1):
         os.dup2(os.open(name, os.O_CREAT | os.O_TRUNC | os.O_WRONLY), number)
-    sys.argv[1:] = json.loads(line)
-    {SCRIPT}
+    sys.argv[1:] = arguments
+    sys.exit(ratecard())
+
+gc.freeze()
+for line in sys.stdin:
+    process = multiprocessing.get_context("fork").Process(target=run, args=[json.loads(line)])
+    process.start()
+    process.join(120)
+    print(process.exitcode, flush=True)
 """
 """Runs commands in forks of a process that has imported the package, as that takes 0.5 seconds."""
 PAGES = ("/", "/services/one", "/v1/search/services?q=one", "/v1/listings?url=https://a.example/")
