@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Self
 from urllib.parse import urlsplit
@@ -51,6 +51,7 @@ ROOM = 2**26  # bytes that are free after a copy
 
 TRANSIENT_STATUSES = (408, 425, 429)
 
+_ssl_context = cache(httpx.create_ssl_context)
 _envelope = msgspec.json.Decoder(SnapshotEnvelope)
 _credentials = re.compile(r"(?<=://)[^/]*@|\?[^\s\"')>]*")
 
@@ -76,7 +77,7 @@ def fetch(url: str, artifacts: Path, keep: int = KEPT, *, is_verified: bool = Fa
     Raises FetchFailed, PublishingFailed, SnapshotUnavailable or OSError.
     """
     address = _address_of(url)
-    with httpx.Client(timeout=TIMEOUT, follow_redirects=True) as client:
+    with httpx.Client(verify=_ssl_context(), timeout=TIMEOUT, follow_redirects=True) as client:
         described = _describe(client, address)
         checked_at = min(datetime.fromisoformat(described.checked_at), datetime.now(UTC))
         served = _read_served(artifacts)
