@@ -12,6 +12,7 @@ from contextlib import closing
 from importlib.metadata import distribution
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 from packaging.requirements import Requirement
@@ -62,7 +63,7 @@ class Installation:
             (packages / path.name).symlink_to(path)
         self._forks = self.start(FORKS, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
-    def start(self, program: str, *arguments: str, **pipes: int) -> subprocess.Popen[str]:
+    def start(self, program: str, *arguments: str, **pipes: Any) -> subprocess.Popen[str]:
         """Start a program of Python in the folder."""
         command = [str(self._python), "-c", program, *arguments]
         env = plain_environment()
