@@ -21,9 +21,8 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from service.cli import Parser
 from service.errors import needs_extra
-from service.http.metrics import SHARED_FOLDER
 from service.opensearch import connector_of
-from service.settings import PREFIX, Settings, as_text, describe, option, variable
+from service.settings import PREFIX, SHARED_FOLDER, Settings, as_text, describe, option, variable
 
 MAX_HEAD = 64 * 1024
 """Bytes of a request line with its headers, and of a chunked body between two pieces of data."""

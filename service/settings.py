@@ -12,6 +12,8 @@ from msgspec import Meta, Struct
 from msgspec.structs import FieldInfo, fields, force_setattr
 
 PREFIX = "RATECARD_"
+SHARED_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
+"""Environment variable of the folder in which the workers of one port share their metrics."""
 HOSTS_EXAMPLE = (
     "write names, IPv4 addresses or [IPv6] addresses, with or without a port, separated by commas: "
     "catalogue.example,127.0.0.1:8000,[::1]"

@@ -23,10 +23,9 @@ from prometheus_client import (
 from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
 from prometheus_client.registry import Collector
 
+from service.settings import SHARED_FOLDER
 from service.snapshot.manager import SnapshotManager
 
-SHARED_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
-"""Environment variable of the folder in which the workers of one port share their metrics."""
 PREFIX = "ratecard_"
 BOUNDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
 """Upper bounds of the buckets of request durations, in seconds."""

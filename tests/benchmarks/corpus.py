@@ -49,9 +49,8 @@ def make_documents(count: int) -> list[Document]:
     More documents than texts combine each name with the summaries of other texts.
     """
     rng = random.Random(3)
-    texts = list(
-        _real_texts() if REAL_TEXTS.exists() else islice(_generated_texts(), min(count, 100_000))
-    )
+    source = _real_texts() if REAL_TEXTS.exists() else _generated_texts()
+    texts = list(islice(source, min(count, 100_000)))
     weights = [1 / rank for rank in range(1, len(CATEGORIES) + 1)]
     documents = []
     for number in range(count):

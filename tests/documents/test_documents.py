@@ -20,8 +20,7 @@ from indexer.cli.main import COMMANDS
 from service.api.documents.openapi import document
 from service.app import ROUTES
 from service.errors import STATUSES, RatecardError
-from service.http.metrics import SHARED_FOLDER
-from service.settings import Settings, variable
+from service.settings import SHARED_FOLDER, Settings, variable
 from tests.reference import render
 from tests.support.running import ROOT
 

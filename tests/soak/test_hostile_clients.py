@@ -70,7 +70,8 @@ def artifacts(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ]
     records.append(service("many", endpoints=described))
     source = write_lines(folder / "services.jsonl", records)
-    process = run_indexer("build", source, "--out", folder / "artifacts", "--quiet")
+    out = ("--out", folder / "artifacts", "--jobs", "1", "--quiet")
+    process = run_indexer("build", source, *out)
     assert process.returncode == 0, process.stderr
     return folder / "artifacts"
 

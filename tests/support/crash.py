@@ -308,18 +308,13 @@ def choices(pending: Iterable[T]) -> Iterator[Sequence[T]]:
 
 
 def lay(tree: Tree, contents: Path, root: Path) -> None:
-    """Make the files of a tree in a folder, as links to their contents."""
-    root.mkdir(parents=True)
-    made = set[str]()
+    """Make the files of a tree in a folder, as links to their contents; folders are first in it."""
+    root.mkdir()
     for path, version in tree.items():
         if version is None:
-            (root / path).mkdir(parents=True, exist_ok=True)
-            continue
-        folder = path.rpartition("/")[0]
-        if folder not in made:
-            made.add(folder)
-            (root / folder).mkdir(parents=True, exist_ok=True)
-        os.link(contents / name_of(version), root / path)
+            (root / path).mkdir()
+        else:
+            os.link(f"{contents}/{name_of(version)}", f"{root}/{path}")
 
 
 def _is_staged(operation: Entry | Write) -> bool:

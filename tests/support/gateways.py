@@ -6,7 +6,6 @@ import json
 import os
 import re
 import shutil
-import signal
 import socket
 import subprocess
 from collections.abc import Callable, Iterator
@@ -16,7 +15,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.support.running import ROOT, Json, eventually, open_client, serve_process
+from tests.support.running import ROOT, Json, eventually, open_client, serve_fork
 
 PAGE = (ROOT / "docs" / "gateway.md").read_text()
 
@@ -84,14 +83,14 @@ class Instance:
     def start(self, *more_options: str) -> None:
         port = self.address.partition(":")[2]
         arguments = ("--port", port, "--log-requests", *self._arguments, *more_options)
-        with self._log.open("a") as log:
-            service_process = serve_process(self._artifacts, *arguments, stdout=log)
-            self.client, self.process = self._running.enter_context(service_process)
+        fork = serve_fork(self._artifacts, *arguments, output=self._log)
+        self.client, self.process = self._running.enter_context(fork)
 
-    def stop(self) -> int:
+    def stop(self) -> int | None:
         """Send SIGTERM, and return the exit status."""
-        self.process.send_signal(signal.SIGTERM)
-        status = self.process.wait(timeout=30)
+        self.process.terminate()
+        self.process.join(30)
+        status = self.process.exitcode
         self._running.close()
         return status
 

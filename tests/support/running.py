@@ -178,16 +178,25 @@ def run_fork(
 @contextmanager
 def serve(artifacts: Path, *arguments: str) -> Iterator[httpx.Client]:
     """Serve on a free port in a fork, and yield a client."""
-    command = ["--artifacts", str(artifacts), "--port", "0", *arguments]
+    with serve_fork(artifacts, "--port", "0", *arguments) as (client, _):
+        yield client
+
+
+@contextmanager
+def serve_fork(
+    artifacts: Path, *arguments: str, output: Path = Path(os.devnull)
+) -> Iterator[tuple[httpx.Client, BaseProcess]]:
+    """Serve in a fork, which appends to `output`, and yield a client and the process."""
+    command = ["--artifacts", str(artifacts), *arguments]
     with TemporaryDirectory() as folder:
         log = Path(folder, "stderr")
         log.touch()
-        with forked(run_service, command, (Path(os.devnull), log), plain_environment()) as process:
+        with forked(run_service, command, (output, log), plain_environment()) as process:
             eventually(lambda: address_of(log.read_text()) != "" or not process.is_alive(), 60)
             address = address_of(log.read_text())
             assert address, f"the service did not start:\n{log.read_text()}"
             with open_client(address) as client:
-                yield client
+                yield client, process
 
 
 def open_client(address: str | httpx.URL, **options: Any) -> httpx.Client:
@@ -264,7 +273,7 @@ def forked(
 ) -> Iterator[BaseProcess]:
     """Run a program in a fork, and terminate it at the end.
 
-    outputs: the files of its standard output and standard error
+    outputs: the files to which its standard output and standard error are appended
     """
     process = _FORKS.Process(target=_run, args=(program, arguments, outputs, environ))
     process.start()
@@ -285,7 +294,7 @@ def _run(
     environ: dict[str, str],
 ) -> None:
     for number, path in enumerate(outputs, 1):
-        with path.open("w") as file:
+        with path.open("a") as file:
             os.dup2(file.fileno(), number)
     sys.stdin = os.fdopen(0, closefd=False)  # not the one of multiprocessing: workers inherit it
     os.environ.clear()

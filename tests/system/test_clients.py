@@ -16,7 +16,7 @@ from indexer.__main__ import main
 from service.conditions import ResourceFilters
 from service.snapshot.snapshot import open_snapshot
 from tests.support.clients.published import CLIENTS, skip_without
-from tests.support.running import SHARED, Json, serve, write_lines
+from tests.support.running import PLAIN, SHARED, Json, serve, write_lines
 from tests.support.sources.x402 import accept, resource, v1
 
 REAL = sorted((SHARED / "bazaar").glob("*.json"))
@@ -86,7 +86,7 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
     """Serve real resources, or generated ones where there are none."""
     folder = tmp_path_factory.mktemp("clients")
     sources = [*map(str, REAL)] or [write_lines(folder / "feed.jsonl", GENERATED)]
-    assert main(["build", *sources, "--out", str(folder / "artifacts")]) == 0
+    assert main(["build", *sources, "--out", str(folder / "artifacts"), "--jobs", "1"]) == 0
     with serve(folder / "artifacts") as client:
         yield client
 
@@ -156,7 +156,7 @@ def test_another_ratecard_that_reads_the_listing_lists_the_same(
     client: httpx.Client, listed: list[Json], tmp_path: Path
 ) -> None:
     url = f"{client.base_url}/discovery/resources"
-    assert main(["build", url, "--out", str(tmp_path)]) == 0
+    assert main(["build", url, "--out", str(tmp_path), "--jobs", "1", *PLAIN]) == 0
     resources = open_snapshot(tmp_path).resources
     copied: list[Json] = []
     while len(copied) < len(resources):

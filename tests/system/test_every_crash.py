@@ -55,7 +55,7 @@ class Scenario:
         self.operations = recording.operations
         self.parts = list(parts)
         self._place, self._recording = place, recording
-        self._found: dict[tuple[Part, frozenset[object]], object] = {}
+        self._found: dict[frozenset[object], Sequence[object]] = {}
 
     def failures(self, removed: int | None = None) -> Iterator[str]:
         """Yield states that crashes leave and that are not allowed.
@@ -90,23 +90,27 @@ class Scenario:
 
     def _check(self, disk: Disk, number: int, *, is_over: bool) -> Iterator[str]:
         for trees in disk.crashes():
-            for part in self.parts:
-                found, (passing, numbers) = self._read(part, trees), part.passing
+            for part, found in zip(self.parts, self._read(trees), strict=True):
+                passing, numbers = part.passing
                 is_passing = found == passing and number in numbers
                 if not is_passing and found not in part.allowed[-1 if is_over else 0 :]:
                     yield f"{found} after {number} operations"
 
-    def _read(self, part: Part, trees: Mapping[str, Tree]) -> object:
+    def _read(self, trees: Mapping[str, Tree]) -> Sequence[object]:
+        """Return what each part finds, which only reads."""
         files = trees.get(ARTIFACTS, {})
-        key = part, frozenset(files.items())
+        key = frozenset(files.items())
         if key not in self._found:
             shutil.rmtree(self._place, ignore_errors=True)
             lay(files, self._recording.contents, self._place)
-            try:
-                self._found[key] = part.read(self._place)
-            except Exception as error:  # noqa: BLE001  # whatever cannot be read is a failure
-                self._found[key] = repr(error)
+            self._found[key] = [self._read_part(part) for part in self.parts]
         return self._found[key]
+
+    def _read_part(self, part: Part) -> object:
+        try:
+            return part.read(self._place)
+        except Exception as error:  # noqa: BLE001  # whatever cannot be read is a failure
+            return repr(error)
 
 
 def record(

@@ -35,13 +35,17 @@ from service.schema import demand, discovery, ecosystem, listings, records, resp
 from service.schema.discovery import DiscoveryError
 from service.schema.responses import ServiceList
 from service.schema.status import ErrorEnvelope
+from service.serve import main as run_service
 from tests.support.running import (
     ROOT,
     SOAK,
     Json,
+    address_of,
     endpoint,
     eventually,
+    forked,
     payment,
+    plain_environment,
     run_indexer,
     service,
     write_lines,
@@ -198,24 +202,14 @@ class LoggedService(NamedTuple):
 @contextmanager
 def serve_logged(artifacts: Path) -> Iterator[LoggedService]:
     log = artifacts.with_name("service.log")
-    command = [sys.executable, "-m", "service", "--artifacts", str(artifacts), "--port", "0"]
+    log.touch()
     # Without load shedding, as the machine may be busy.
-    command += ["--log-requests", "--max-lag", "0"]
-    environment = {key: os.environ[key] for key in os.environ if not key.startswith("RATECARD_")}
-    with (
-        log.open("wb") as file,
-        subprocess.Popen(
-            command, cwd=ROOT, stdout=file, stderr=subprocess.STDOUT, env=environment
-        ) as process,
-    ):
-        try:
-            eventually(
-                lambda: "startup complete" in (text := log.read_text()) and "running on" in text
-            )
-            host, _, port = log.read_text().partition("http://")[2].partition(" ")[0].partition(":")
-            yield LoggedService((host, int(port)), log)
-        finally:
-            process.terminate()
+    options = ("--port", "0", "--log-requests", "--max-lag", "0")
+    command = ["--artifacts", str(artifacts), *options]
+    with forked(run_service, command, (log, log), plain_environment()):
+        eventually(lambda: address_of(log.read_text()) != "")
+        host, _, port = address_of(log.read_text()).removeprefix("http://").partition(":")
+        yield LoggedService((host, int(port)), log)
 
 
 @pytest.fixture(scope="module")
@@ -650,6 +644,9 @@ def before_call(context, case, kwargs):
         case.query |= {"url": "https://inkreader.example/v1/ocr", "method": "POST"}
 """
 
+TABLES = ROOT / ".hypothesis"
+"""Where Hypothesis finds its tables of characters, which take a second to make."""
+
 
 @pytest.mark.soak
 def test_the_service_conforms_to_its_openapi_document(
@@ -664,6 +661,7 @@ def test_the_service_conforms_to_its_openapi_document(
     process = subprocess.run(
         [*command, f"http://{host}:{port}/openapi.json"],
         cwd=tmp_path,
+        env=os.environ | {"HYPOTHESIS_STORAGE_DIRECTORY": str(TABLES)},
         capture_output=True,
         text=True,
         check=False,
