@@ -89,7 +89,7 @@ class Load:
     def _request(self, address: str, stopped: threading.Event) -> None:
         chance = random.Random(address)  # noqa: S311
         with open_client(address) as client:
-            while not stopped.wait(0.005):  # leave CPU time to builds and fetches
+            while not stopped.is_set():
                 path = chance.choice(PATHS)
                 try:
                     response = client.get(path, headers={"Accept-Encoding": "identity"})
