@@ -41,9 +41,9 @@ def derive_ids(
     The plain id is the domain in lower case with hyphens for dots and colons, followed by the words
     of a path with a hyphen before each. Several domains may have one plain id: the domain that has
     it in the served snapshot keeps it, else the most trusted, else the first; a short hash is
-    appended to the others. An own id belongs to its service, whatever is derived. A service without
-    a domain and a service that derives its id are the same. Ids that are `taken_down` keep their
-    domains.
+    appended to the others. An own id belongs to the most trusted service that states it, whatever
+    is derived. A service without a domain and a service that derives its id are the same. Ids that
+    are `taken_down` keep their domains.
     """
     hosts = [_host(each) for each in services]
     owners = _find_owners(services, hosts, decisions)
@@ -107,7 +107,7 @@ def _find_owners(
     for _, host in sorted(derived, key=lambda pair: -pair[0].trust):
         served = decisions.owner_of(_base(host))
         owners.setdefault(_base(host), served if served in present else host)
-    own = zip(services, hosts, strict=True)
+    own = sorted(zip(services, hosts, strict=True), key=lambda pair: pair[0].trust)
     return owners | {each.given: host for each, host in own if each.given in owners and each.domain}
 
 

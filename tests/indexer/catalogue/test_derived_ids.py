@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import permutations
 
 import pytest
 from hypothesis import given
@@ -120,6 +121,17 @@ def test_without_a_served_snapshot_the_more_trusted_then_the_first_has_the_plain
     ids = derive_ids(services, Decisions())
     assert ids[1] == "a-b-example"
     assert all(each.startswith("a-b-example-") for each in (ids[0], ids[2]))
+
+
+def test_a_stated_id_is_that_of_the_most_trusted_service_in_any_order() -> None:
+    services = [
+        Identity(None, "a.example", 0),
+        Identity("a-example", "a.example", 0),
+        Identity("a-example", "b.example", 1),
+    ]
+    for order in permutations(services):
+        (derived, *_) = derive_ids(sorted(order, key=lambda each: bool(each.given)), served({}))
+        assert derived.startswith("a-example-")
 
 
 def test_an_id_that_was_taken_down_keeps_the_domain_that_had_it() -> None:
