@@ -73,6 +73,10 @@ class Load:
         for thread in self._threads:
             thread.join()
 
+    def has_answers(self, snapshot: str) -> bool:
+        """Return whether a snapshot has answered every path."""
+        return {each.path for each in self.responses if each.snapshot == snapshot} == {*PATHS}
+
     def _request(self, seed: int) -> None:
         rng = random.Random(seed)  # noqa: S311  # the same load in every run
         with open_client(self._address) as client:
@@ -102,6 +106,7 @@ def test_reindexing_under_load(tmp_path: Path) -> None:
                 editions[snapshot] = edition
                 eventually(partial(is_served, client, snapshot))
                 if edition == WARM_UP_BUILDS + 1:
+                    eventually(partial(load.has_answers, snapshot))
                     memory, files = private_memory(process.pid), open_files(process.pid)
             eventually(lambda: private_memory(process.pid) - memory < MAX_GROWTH)
         # Without the connections of the load, any of which may be closed at the count before.
