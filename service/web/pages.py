@@ -22,6 +22,7 @@ from service.api.query_string import Offset, Operation, Query, format_pairs, for
 from service.api.routes import OperationRoute
 from service.api.services import find, find_service
 from service.conditions import EndpointFilters
+from service.engines.engine import Answer
 from service.errors import RatecardError
 from service.http.context import context_of, snapshot_of
 from service.http.responses import SNAPSHOT, Cacheable, root_of
@@ -106,7 +107,7 @@ async def services_page(request: Request, listing: BrowseServices) -> Cacheable:
             )
             for ordinal, endpoint in zip(hits.ordinals, best, strict=True)
         ],
-        hits=hits,
+        **_found(hits),
         size=snapshot.manifest.counts.services,
         **controls_of(listing, snapshot.filters.columns, hits.facets or {}),
         **_paging(listing, "offset", listing.limit, hits.total),
@@ -127,7 +128,7 @@ async def endpoints_page(request: Request, listing: BrowseEndpoints) -> Cacheabl
         "endpoints.html",
         results=results,
         omitted=hits.total - hits.listed,
-        hits=hits,
+        **_found(hits),
         size=snapshot.manifest.counts.endpoints,
         **controls_of(listing, snapshot.endpoints.filters.columns, hits.facets or {}),
         **_paging(listing, "offset", listing.limit, hits.listed),
@@ -209,6 +210,18 @@ PAGES = [
     Route("/docs", docs_page),
     Route("/assets/{file:path}", get_static_file),
 ]
+
+
+def _found(hits: Answer) -> dict[str, Any]:
+    """Return the facts of hits for a page, without their snapshot.
+
+    Jinja leaves a page's values in a cycle, which would keep files open until it is collected.
+    """
+    return {
+        "similar": hits.similar,
+        "similar_rows": hits.similar_rows,
+        "fit_warning": hits.warning,
+    }
 
 
 def _paging(operation: Operation, field: str, step: int, total: int) -> dict[str, Any]:

@@ -35,6 +35,11 @@ ALL_OPERATIONS = (
     "/v1/ecosystem/stats",
     "/v1/ecosystem/transactions",
     "/openapi.json",
+    "/?q=harbour",
+    "/endpoints?q=harbour",
+    "/services/first",
+    "/ecosystem",
+    "/listed?url=https://a.example/",
 )
 
 
