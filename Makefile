@@ -18,10 +18,10 @@ TESTS ?= tests
 EXTRAS ?= indexer,deliveries,mcp,opensearch,dev
 
 # In memory where there is room for 6 GB: the tests publish hundreds of snapshots, each with its
-# fsyncs. Three processes more than there are cores, as tests also wait for those that they started.
+# fsyncs. Two processes more than there are cores, as tests also wait for those that they started.
 # Those are hundreds: bytecode is kept, and OpenBLAS starts no threads, which would spin for 0.1 s.
 MEMORY := $(shell df -k /dev/shm 2>/dev/null | awk 'NR == 2 && $$4 > 6000000 {print "/dev/shm"}')
-PROCESSES := $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 3)))
+PROCESSES := $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 2)))
 PYTEST_ALONE := PYTHONDONTWRITEBYTECODE= OPENBLAS_NUM_THREADS=1 $(if $(MEMORY),TMPDIR=$(MEMORY)) python -m pytest
 PYTEST := $(PYTEST_ALONE) -m "not opensearch" --numprocesses $(PROCESSES) --dist loadfile --no-loadscope-reorder
 
