@@ -15,14 +15,22 @@ from typing import Any
 
 import click
 import uvicorn
-from msgspec.structs import fields
 from uvicorn.config import LOGGING_CONFIG
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from service.cli import Parser
 from service.errors import needs_extra
 from service.opensearch import connector_of
-from service.settings import PREFIX, SHARED_FOLDER, Settings, as_text, describe, option, variable
+from service.settings import (
+    FIELDS,
+    PREFIX,
+    SHARED_FOLDER,
+    Settings,
+    as_text,
+    describe,
+    option,
+    variable,
+)
 
 MAX_HEAD = 64 * 1024
 """Bytes of a request line with its headers, and of a chunked body between two pieces of data."""
@@ -92,7 +100,7 @@ def settings_parser(
     )
     parser.add_version()
     group = parser.add_argument_group("settings, which override their environment variables")
-    for field in fields(Settings):
+    for field in FIELDS:
         if field.name in names:
             is_flag = isinstance(field.default, bool)
             text = f"{describe(field)} ({variable(field.name)}, "
@@ -112,7 +120,7 @@ def read_settings(parser: Parser, given: dict[str, str | bool]) -> Settings:
 
     Warns of variables that are no settings.
     """
-    known = {variable(field.name) for field in fields(Settings)}
+    known = {variable(field.name) for field in FIELDS}
     for name in sorted(os.environ):
         if name.startswith(PREFIX) and name not in known:
             sys.stderr.write(f"warning: {name} has no effect; it is no setting of this version\n")

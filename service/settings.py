@@ -85,7 +85,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if hasattr(self.artifacts, "__fspath__"):
             force_setattr(self, "artifacts", os.fspath(self.artifacts))
-        for field in fields(self):
+        for field in FIELDS:
             _convert(field, getattr(self, field.name), strict=True)
         parse_hosts(self.mcp_hosts)
         parse_registries(self.ard_registries)
@@ -96,10 +96,13 @@ class Settings(Struct, frozen=True, kw_only=True):
         return cls(
             **{
                 field.name: _convert(field, environment[variable(field.name)], strict=False)
-                for field in fields(cls)
+                for field in FIELDS
                 if variable(field.name) in environment
             }
         )
+
+
+FIELDS = fields(Settings)
 
 
 def parse_hosts(hosts: str) -> list[str]:

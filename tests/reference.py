@@ -26,7 +26,7 @@ from service.app import ROUTES
 from service.conditions import SAME
 from service.errors import STATUSES
 from service.http.metrics import Metrics
-from service.settings import Settings, as_text, describe, option, variable
+from service.settings import FIELDS, as_text, describe, option, variable
 from service.web.pages import PAGES
 from tests.support.running import ROOT
 
@@ -154,7 +154,7 @@ def errors() -> Iterator[tuple[str, str]]:
 
 
 def settings() -> Iterator[tuple[str, ...]]:
-    for field in fields(Settings):
+    for field in FIELDS:
         default = "" if field.default == "" else code(as_text(field.default))
         yield code(variable(field.name)), code(option(field.name)), default, describe(field)
 
