@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -142,6 +143,7 @@ def test_figures_of_the_machine_are_printed_with_verbose_alone(
     assert build([service("b")], options=("--verbose",), whole=True) == 0
     output = capsys.readouterr().out
     assert all(each in output for each in figures)
+    assert re.search(r"snapshot: \d MB, downloads: \d+ [KM]B$", output, re.MULTILINE)
 
 
 def test_positions_are_said_to_be_lines_of_a_file_where_they_are_no_operations(
@@ -324,6 +326,15 @@ def test_a_source_that_failed_is_skipped_or_read_as_it_was_and_says_why(
         assert len(open_snapshot(artifacts).services) == services
     assert build(source, [service("b")]) == 1
     assert capsys.readouterr().err == f"error: {source}: there is no such file\n"
+
+
+@pytest.mark.skipif(not Path("/proc/self/mem").exists(), reason="needs a file without a beginning")
+def test_a_file_that_cannot_be_read_ends_the_build(
+    build: Build, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert build("/proc/self/mem") == 1
+    error = capsys.readouterr().err
+    assert error == "error: /proc/self/mem: cannot be read: Input/output error\n"
 
 
 def test_all_fates_of_payments_and_all_their_reasons_are_printed(

@@ -202,6 +202,7 @@ def test_any_value_may_stand_for_the_services(services: Any) -> None:
     assert len(found) >= (len(services) if isinstance(services, list) else 1)
 
 
+SIX = {"decimals": 6}
 METHODS = {"tempo": {"decimals": 6}, "stripe": {"decimals": 2}}
 
 
@@ -244,6 +245,7 @@ def test_an_offer_says_method_intent_and_the_kind_of_the_document() -> None:
         ({"amount": "500", "currency": "usd", "methods": METHODS}, {}),
         ({"amount": "500", "method": ["tempo", "stripe"]}, METHODS),
         ({"amount": "500"}, {"tempo": {"assets": [TEMPO]}, "stripe": {"decimals": 2}}),
+        ({"amount": "500"}, {"tempo": {"assets": [SIX, SIX]}, "stripe": {"decimals": 2}}),
     ],
 )
 def test_methods_of_different_decimals_have_no_comparable_price(

@@ -75,6 +75,13 @@ def test_pages_give_exactly_the_newest_10_000_payments(tmp_path: Path) -> None:
     assert listed == [format_timestamp(moment) for moment in moments[:-10_001:-1]]
 
 
+def test_equal_payments_without_a_hash_have_numbered_ids(tmp_path: Path) -> None:
+    ecosystem = write_and_open(tmp_path, [payment(tx_hash="") for _ in range(3)])
+    items, _ = ecosystem.transactions(0, 10)
+    first, *others = sorted(item["id"] for item in json.loads(b"[%b]" % items))
+    assert others == [f"{first}-2", f"{first}-3"]
+
+
 def test_of_payments_of_one_transaction_the_last_event_is_the_newest(tmp_path: Path) -> None:
     rows = [payment(log_index=number, sender=f"0x{number % 4}") for number in (2, 9, 1, 7)]
     ecosystem = write_and_open(tmp_path, rows)
