@@ -88,7 +88,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark tests by their requirements; start with the longest, so that no process ends alone."""
     for item in items:
-        if item.path.parent.name == "web":
+        if item.path.parent == TESTS / "web":
             item.add_marker("browser")
         if "cluster" in getattr(item, "fixturenames", ()):
             item.add_marker("opensearch")

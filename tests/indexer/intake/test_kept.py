@@ -179,6 +179,13 @@ def test_copies_of_sources_that_are_not_read_are_removed_after_a_while(tmp_path:
     remove_unused(tmp_path / "none")
 
 
+def test_a_build_removes_copies_of_sources_that_are_not_read(build: Build, artifacts: Path) -> None:
+    unused = accept_listings(artifacts, {}).folder
+    os.utime(unused, (0, 0))
+    assert build([service()]) == 0
+    assert not unused.exists()
+
+
 def resources(stop: int, **fields: Any) -> list[Json]:
     return [resource(f"https://s{n}.example/", accept(**fields)) for n in range(stop)]
 
