@@ -107,6 +107,12 @@ def test_examples_and_their_schema_become_parameters() -> None:
     ]
 
 
+@pytest.mark.parametrize(("body", "kind"), [("string", "string"), (["string"], "array")])
+def test_a_whole_body_that_names_a_type_is_an_example_beside_a_schema(body: Any, kind: str) -> None:
+    expected = {"group": "body", "name": "body", "type": kind, "example": body}
+    assert parameters_of(v2({"method": "POST", "body": body})) == [expected]
+
+
 @pytest.mark.parametrize(
     ("described", "expected"),
     [

@@ -84,6 +84,13 @@ def test_other_pages_have_none(client: httpx.Client, path: str, parameters: dict
     assert "ratecard" not in response.json()
 
 
+def test_another_order_than_that_of_relevance_has_no_similar_rows(client: httpx.Client) -> None:
+    orders = ("relevance", "price", "popularity")
+    found = (client.get(SERVICES, params={"q": FEW, "sort": order}) for order in orders)
+    by_relevance, *others = (response.headers["ratecard-similar"] for response in found)
+    assert (int(by_relevance) > 0, others) == (True, ["0", "0"])
+
+
 def test_the_page_warns_and_draws_lines_between_matches_and_similar_rows(
     snapshot: Snapshot, client: httpx.Client
 ) -> None:
