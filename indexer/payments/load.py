@@ -60,7 +60,7 @@ TYPES = {
 }
 VALUES = {
     "file": "$file",
-    "atto": "CASE WHEN fault IS NULL THEN atto_dollars(base_units, decimal_places) END",
+    "atto": f"CASE WHEN fault IS NULL THEN base_units * {rules.UNITS} END",
     "stated_decimals": "CASE WHEN amount IS NOT NULL THEN decimal_places END",
 }
 SELECTED = ", ".join(f"{VALUES.get(name, name)} AS {name}" for name in TYPES)
@@ -72,7 +72,7 @@ CREATE TABLE damages (file INTEGER, number BIGINT, reason VARCHAR, lines BIGINT)
 CREATE VIEW payments AS
     SELECT rowid AS row, * EXCLUDE (fault, stated_decimals),
         coalesce(stated_decimals, 6) AS decimal_places,
-        whole_units(atto, coalesce(stated_decimals, 6)) AS base_units
+        atto // {rules.UNITS} AS base_units
     FROM rows WHERE fault IS NULL;
 """  # noqa: S608  # made of constants
 # Few combinations of network, token and decimals stand for all rows.
