@@ -544,7 +544,7 @@ def test_keys_of_explorers_are_known_in_json_lines(tmp_path: Path) -> None:
 @pytest.mark.parametrize("form", ["csv", "jsonl"])
 def test_units_of_a_token_are_dollars_where_a_column_says_so(form: str, tmp_path: Path) -> None:
     row: Json = {"time": 1_777_112_211, "from": "0xa", "to": "0xb", "TokenValue": "1000.5"}
-    row |= {"token_value": "1000.5"}
+    row |= {"token_value": "1000.5", "chain": "base"}
     write = write_csv if form == "csv" else write_lines
     cases: list[tuple[Json, Json]] = [
         ({}, {"dollars": "TokenValue"}),
@@ -553,16 +553,12 @@ def test_units_of_a_token_are_dollars_where_a_column_says_so(form: str, tmp_path
         ({"amount": "7000000", "decimals": "6"}, {}),
         ({"amount": "", "decimals": "6"}, {}),
     ]
-    paths = [write(tmp_path / str(number), [row | each]) for number, (each, _) in enumerate(cases)]
-    paths.append(write_lines(tmp_path / "p.jsonl", [row | {"ContractAddress": USDC}, row]))
-    columns = [*(each for _, each in cases), {}]
-    loaded = load(
-        tmp_path,
-        *(
-            SourceOptions(name="p", path=path, chain="base", columns=own)
-            for path, own in zip(paths, columns, strict=True)
-        ),
-    )
+    sources = [
+        SourceOptions(name="p", path=write(tmp_path / str(n), [row | more]), columns=columns)
+        for n, (more, columns) in enumerate(cases)
+    ]
+    lines = write_lines(tmp_path / "p.jsonl", [row | {"ContractAddress": USDC}, row])
+    loaded = load(tmp_path, *sources, SourceOptions(name="p", path=lines))
     assert [paid["file"] for paid in loaded.payments] == [0, 1, 3, 5]
     assert loaded.dollars() == [1000.5, 1000.5, 7.0, 1000.5]
 
