@@ -118,10 +118,7 @@ def write_payments(path: Path, rows: list[Row]) -> str:
 @given(payment_rows, payment_rows)
 def test_exports_with_and_without_log_index_do_not_double(one: list[Row], two: list[Row]) -> None:
     rows = one + two
-    indexed: dict[tuple[str, int], Row] = {}
-    for each in rows:
-        if each[1] is not None:
-            indexed.setdefault((each[0], each[1]), each)
+    indexed = {each[:2] for each in rows if each[1] is not None}
     with_index = {(each[0], *each[2:]) for each in rows if each[1] is not None}
     without = {(each[0], *each[2:]) for each in rows if each[1] is None}
     with tempfile.TemporaryDirectory() as folder:
