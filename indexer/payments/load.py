@@ -60,7 +60,7 @@ TYPES = {
 }
 VALUES = {
     "file": "$file",
-    "atto": "CASE WHEN fault IS NULL THEN atto_dollars(base_units, decimal_places) END",
+    "atto": f"CASE WHEN fault IS NULL THEN base_units * {rules.UNITS} END",
     "stated_decimals": "CASE WHEN amount IS NOT NULL THEN decimal_places END",
 }
 SELECTED = ", ".join(f"{VALUES.get(name, name)} AS {name}" for name in TYPES)
@@ -72,7 +72,7 @@ CREATE TABLE damages (file INTEGER, number BIGINT, reason VARCHAR, lines BIGINT)
 CREATE VIEW payments AS
     SELECT rowid AS row, * EXCLUDE (fault, stated_decimals),
         coalesce(stated_decimals, 6) AS decimal_places,
-        whole_units(atto, coalesce(stated_decimals, 6)) AS base_units
+        atto // {rules.UNITS} AS base_units
     FROM rows WHERE fault IS NULL;
 """  # noqa: S608  # made of constants
 # Few combinations of network, token and decimals stand for all rows.
@@ -150,16 +150,13 @@ def check_payment_files(inputs: Sequence[SourceOptions]) -> None:
     if not inputs:
         return
     with _query_errors(), TemporaryDirectory() as folder:
-        import duckdb  # noqa: PLC0415  # optional
-
-        with duckdb.connect() as connection:
-            for index, source in enumerate(inputs):
-                path = Path(source.path)
-                with source_errors(source.name):
-                    path.stat()
-                if path.is_file() or path.is_dir():
-                    target = Path(folder) / str(index)
-                    readers.open_file(connection, source, target, spool(source, target, 1))
+        for index, source in enumerate(inputs):
+            path = Path(source.path)
+            with source_errors(source.name):
+                path.stat()
+            if path.is_file() or path.is_dir():
+                target = Path(folder) / str(index)
+                readers.open_file(source, target, spool(source, target, 1))
 
 
 @contextmanager
@@ -257,7 +254,7 @@ def _load(
 ) -> LoadedFile:
     """Insert the rows of a file, of which at most one copy is on the disk at a time."""
     version = read_version(source.path)
-    reader = readers.open_file(connection, source, path, spool(source, path))
+    reader = readers.open_file(source, path, spool(source, path))
     staged = reader.staged(tuple(COLUMNS))
     query = f"INSERT INTO rows WITH {staged}, {rules.STAGES} SELECT {SELECTED} FROM judged"  # noqa: S608  # ours
     ((count,),) = connection.execute(query, values).fetchall()

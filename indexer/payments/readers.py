@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import Raw, Struct
@@ -22,9 +21,6 @@ from indexer.payments.files import (
     sql_path,
     sql_text,
 )
-
-if TYPE_CHECKING:  # a catalogue without payments is built without DuckDB
-    from duckdb import DuckDBPyConnection
 
 BUFFER = 2 * MAX_ROW  # bytes; DuckDB needs more than a row
 
@@ -71,9 +67,7 @@ class Reader(Struct, kw_only=True):
         return f"staged AS (SELECT ({self.damaged}) AS damaged, {texts} FROM {self.table})"  # noqa: S608  # ours
 
 
-def open_file(
-    connection: DuckDBPyConnection, source: SourceOptions, path: Path, head: bytes
-) -> Reader:
+def open_file(source: SourceOptions, path: Path, head: bytes) -> Reader:
     """Return the reader of a file that was spooled, given the first line of a text.
 
     Raises SourceError when the file is damaged, of another format, or lacks a column.
@@ -82,7 +76,7 @@ def open_file(
         raise SourceError(f"{source.name}: is a JSON array; {FORMATS}")
     if head.startswith(b"{"):
         return _open_json(source, path, head)
-    reader = _open_csv(source, path, head) if head else _open_parquet(connection, source, path)
+    reader = _open_csv(source, path, head) if head else _open_parquet(source, path)
     texts = {column: f"nullif({text}, '')" for column, text in reader.texts.items()}
     if source.chain:
         texts.setdefault("chain", sql_text(source.chain))
@@ -154,12 +148,12 @@ def _open_json(source: SourceOptions, path: Path, head: bytes) -> Reader:
     )
 
 
-def _open_parquet(connection: DuckDBPyConnection, source: SourceOptions, path: Path) -> Reader:
+def _open_parquet(source: SourceOptions, path: Path) -> Reader:
     import duckdb  # noqa: PLC0415  # optional
 
     table = f"read_parquet({sql_path(path)}, hive_partitioning = false)"
     try:
-        described = connection.execute(f"DESCRIBE SELECT * FROM {table}").fetchall()  # noqa: S608  # our path
+        described = duckdb.execute(f"DESCRIBE SELECT * FROM {table}").fetchall()  # noqa: S608  # our path
     except duckdb.Error as error:
         reason = str(error).partition("\n")[0].replace(str(path), "the file")
         fault = f"the Parquet data is damaged or cut short: {reason}"

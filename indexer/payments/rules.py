@@ -68,44 +68,6 @@ MACROS = r"""
 CREATE MACRO canonical_address(text) AS
     CASE WHEN starts_with(text, '0x') THEN lower(text) ELSE text END;
 
--- Milliseconds since 1970. The pattern rejects what the cast accepts besides: dates, `infinity`.
--- Unix times from 2001 to 2286 have 10 digits in seconds and 13 in milliseconds.
-CREATE MACRO parse_time(text) AS
-    CASE WHEN regexp_full_match(text, '\d{4}-\d\d-\d\d[T ]\d\d:\d\d.*')
-        THEN epoch_ms(try_cast(text AS TIMESTAMPTZ))
-        WHEN regexp_full_match(text, '\d{10}(\.0+)?') THEN text::BIGINT * 1000
-        WHEN regexp_full_match(text, '\d{13}(\.0+)?') THEN text::BIGINT END;
-
--- Floats from 10^16 on are printed with an exponent, as 1e+16, and have no fraction.
-CREATE MACRO parse_base_units(text) AS
-    CASE WHEN regexp_full_match(text, '\d{1,38}(\.0+)?') THEN text::HUGEINT
-        WHEN regexp_full_match(text, '\d(\.\d{1,16})?[eE]\+?(1[6-9]|2\d|3[0-7])')
-        THEN try_cast(text AS DECIMAL(38, 0))::HUGEINT END;
-
--- A decimal as programs print small and large floats, such as 1e-05, without its exponent.
-CREATE MACRO without_exponent(text) AS
-    CASE WHEN regexp_full_match(text, '\d{1,20}(\.\d+)?[eE][+-]?\d{1,2}')
-        THEN coalesce(try_cast(text AS DECIMAL(38, 18))::VARCHAR, text) ELSE text END;
-
--- A decimal without the commas between its thousands.
-CREATE MACRO without_commas(text) AS
-    CASE WHEN regexp_full_match(text, '\d{1,3}(,\d{3})+(\.\d*)?')
-        THEN replace(text, ',', '') ELSE text END;
-
--- Millionths of a dollar. Digits beyond the sixth may only be the rounding error of a double.
-CREATE MACRO parse_dollars(text) AS
-    CASE WHEN regexp_full_match(text, '\d{1,20}(\.\d{1,6}0*)?')
-        THEN (text::DECIMAL(38, 6) * 1000000)::HUGEINT
-        WHEN regexp_full_match(text, '\d{1,9}\.\d{7,}')
-            AND abs(text::DOUBLE - round(text::DOUBLE, 6)) < 1e-9
-        THEN round(text::DOUBLE * 1000000)::HUGEINT END;
-
-CREATE MACRO parse_decimals(text) AS
-    CASE WHEN regexp_full_match(text, '(0?\d|1[0-8])(\.0+)?') THEN text::TINYINT END;
-
-CREATE MACRO parse_log_index(text) AS
-    CASE WHEN regexp_full_match(text, '\d{1,18}(\.0+)?') THEN text::BIGINT END;
-
 -- The shortest decimal without an exponent that reads back as the same number; of a whole number
 -- all digits. DuckDB reads decimals of more than 38 digits as doubles.
 CREATE MACRO double_text(number) AS
@@ -132,38 +94,59 @@ CREATE MACRO network_key(text) AS
     CASE WHEN text IN ('base', 'solana', 'polygon') THEN text
         ELSE known_network(caip2(fold_network(text))) END;
 """
-_POWERS = [10**places for places in range(MAX_DECIMALS, -1, -1)]
-_UNITS = f"""from_json('{_POWERS}', '["HUGEINT"]')[decimal_places + 1]"""
-MACROS += f"""
--- US dollars in units of 10^-18, exact for every number of decimals.
-CREATE MACRO atto_dollars(base_units, decimal_places) AS
-    base_units * {_UNITS};
-CREATE MACRO whole_units(atto, decimal_places) AS
-    atto // {_UNITS};
-"""
 
+# Values of the stages, each used once: DuckDB takes half a millisecond to create a macro.
+# Milliseconds since 1970. The pattern rejects what the cast accepts besides: dates, `infinity`.
+# Unix times from 2001 to 2286 have 10 digits in seconds and 13 in milliseconds.
+PAID_AT = r"""CASE WHEN regexp_full_match(block_timestamp, '\d{4}-\d\d-\d\d[T ]\d\d:\d\d.*')
+    THEN epoch_ms(try_cast(block_timestamp AS TIMESTAMPTZ))
+    WHEN regexp_full_match(block_timestamp, '\d{10}(\.0+)?') THEN block_timestamp::BIGINT * 1000
+    WHEN regexp_full_match(block_timestamp, '\d{13}(\.0+)?') THEN block_timestamp::BIGINT END"""
+# Floats from 10^16 on are printed with an exponent, as 1e+16, and have no fraction.
+BASE_UNITS = r"""CASE WHEN regexp_full_match(amount, '\d{1,38}(\.0+)?') THEN amount::HUGEINT
+    WHEN regexp_full_match(amount, '\d(\.\d{1,16})?[eE]\+?(1[6-9]|2\d|3[0-7])')
+    THEN try_cast(amount AS DECIMAL(38, 0))::HUGEINT END"""
+# A decimal without the commas between its thousands.
+WITHOUT_COMMAS = r"""CASE WHEN regexp_full_match(dollars, '\d{1,3}(,\d{3})+(\.\d*)?')
+    THEN replace(dollars, ',', '') ELSE dollars END"""
+# A decimal as programs print small and large floats, such as 1e-05, without its exponent.
+WITHOUT_EXPONENT = r"""CASE WHEN regexp_full_match(dollars, '\d{1,20}(\.\d+)?[eE][+-]?\d{1,2}')
+    THEN coalesce(try_cast(dollars AS DECIMAL(38, 18))::VARCHAR, dollars) ELSE dollars END"""
+# Millionths of a dollar. Digits beyond the sixth may only be the rounding error of a double.
+MICRO_DOLLARS = r"""CASE WHEN regexp_full_match(dollars, '\d{1,20}(\.\d{1,6}0*)?')
+    THEN (dollars::DECIMAL(38, 6) * 1000000)::HUGEINT
+    WHEN regexp_full_match(dollars, '\d{1,9}\.\d{7,}')
+        AND abs(dollars::DOUBLE - round(dollars::DOUBLE, 6)) < 1e-9
+    THEN round(dollars::DOUBLE * 1000000)::HUGEINT END"""
+DECIMAL_PLACES = r"""CASE WHEN regexp_full_match(stated, '(0?\d|1[0-8])(\.0+)?')
+    THEN stated::TINYINT END"""
+EVENT_INDEX = r"""CASE WHEN regexp_full_match(log_index, '\d{1,18}(\.0+)?')
+    THEN log_index::BIGINT END"""
+# US dollars in units of 10^-18, exact for every number of decimals.
+_POWERS = [10**places for places in range(MAX_DECIMALS, -1, -1)]
+UNITS = f"""from_json('{_POWERS}', '["HUGEINT"]')[decimal_places + 1]"""
 # `$latest`: the time of the latest payment that is accepted, in milliseconds since 1970. An amount
 # without decimals has those of its token, or is no amount where there are dollars.
 STAGES = f"""
 named AS (
     SELECT * REPLACE ({", ".join(f"canonical_address({name}) AS {name}" for name in ADDRESSES)},
-            without_commas(dollars) AS dollars),
+            {WITHOUT_COMMAS} AS dollars),
         network_key(chain) AS network
     FROM staged
 ),
 stated AS (
     SELECT * REPLACE (CASE WHEN decimals IS NOT NULL OR dollars IS NULL THEN amount END AS amount,
-            without_exponent(dollars) AS dollars),
+            {WITHOUT_EXPONENT} AS dollars),
         coalesce(decimals, coin(network, token_address).places::VARCHAR) AS stated
     FROM named
 ),
 typed AS (
     SELECT *,
-        parse_time(block_timestamp) AS paid_at,
-        CASE WHEN amount IS NULL THEN parse_dollars(dollars)
-            ELSE parse_base_units(amount) END AS base_units,
-        CASE WHEN amount IS NULL THEN 6 ELSE parse_decimals(stated) END AS decimal_places,
-        parse_log_index(log_index) AS event_index,
+        {PAID_AT} AS paid_at,
+        CASE WHEN amount IS NULL THEN {MICRO_DOLLARS}
+            ELSE {BASE_UNITS} END AS base_units,
+        CASE WHEN amount IS NULL THEN 6 ELSE {DECIMAL_PLACES} END AS decimal_places,
+        {EVENT_INDEX} AS event_index,
         NOT coalesce(regexp_full_match(success, '{SUCCESSES}', 'i'), true) AS failed
     FROM stated
 ),

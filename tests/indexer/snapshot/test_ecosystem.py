@@ -9,7 +9,6 @@ from collections import defaultdict
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-import duckdb
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -21,6 +20,7 @@ from service.schema.demand import DemandInputs
 from service.schema.values import format_timestamp
 from service.snapshot.payments import Ecosystem
 from tests.support.running import Json, examples, payment, write_lines
+from tests.support.sources.payments import open_database
 
 START = datetime(2026, 3, 27, tzinfo=UTC)
 DAY = timedelta(days=1)
@@ -106,7 +106,7 @@ def tabulate(folder: Path, paid: list[Payment], decimals: int) -> Ecosystem:
 
 def write_and_open(folder: Path, rows: list[Json]) -> Ecosystem:
     name = write_lines(folder / "payments.jsonl", rows)
-    with duckdb.connect() as connection:
+    with open_database() as connection:
         inputs = [SourceOptions(name=name, path=name)]
         load_payments(connection, inputs, folder, Findings(None), datetime(2100, 1, 1, tzinfo=UTC))
         count, statistics = count_payments(connection)
