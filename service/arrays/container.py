@@ -74,7 +74,7 @@ class ArraysWriter:
         for piece in pieces:
             if isinstance(piece, np.ndarray):
                 kinds.add((piece.dtype, piece.shape[1:]))
-                self._end += self._file.write(np.ascontiguousarray(piece))
+                self._end += self._file.write(np.ascontiguousarray(piece).data)
             else:
                 self._end += self._file.write(piece)
             lengths.append(len(piece))
