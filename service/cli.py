@@ -8,7 +8,7 @@ import shutil
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
-from functools import cache
+from functools import cache, partial
 from importlib import metadata
 from typing import Any, NoReturn
 
@@ -19,10 +19,11 @@ class Parser(argparse.ArgumentParser):
     def __init__(
         self, *, description: str = "", examples: Sequence[str] = (), **settings: Any
     ) -> None:
+        width = shutil.get_terminal_size().columns - 2
         super().__init__(
-            description=textwrap.fill(description, shutil.get_terminal_size().columns - 2),
+            description=textwrap.fill(description, width),
             epilog="\n".join(["examples:", *(f"  {example}" for example in examples)]),
-            formatter_class=argparse.RawDescriptionHelpFormatter,
+            formatter_class=partial(argparse.RawDescriptionHelpFormatter, width=width),
             allow_abbrev=False,  # a new option would make the abbreviations of scripts ambiguous
             **settings,
         )

@@ -19,8 +19,8 @@ SCHEMA = """
 PRAGMA journal_mode = OFF;
 PRAGMA synchronous = OFF;
 PRAGMA page_size = 32768;
-CREATE TABLE results (key BLOB, result BLOB);
 BEGIN;
+CREATE TABLE results (key BLOB, result BLOB);
 """
 INDEX = "CREATE INDEX results_by_key ON results (key)"
 INSERT = "INSERT INTO results VALUES (?, ?)"

@@ -27,6 +27,7 @@ PRAGMA synchronous = OFF;
 PRAGMA locking_mode = EXCLUSIVE;
 PRAGMA page_size = 32768;
 PRAGMA cache_size = -8192;  -- KiB
+BEGIN;  -- so that pages are written where the cache is full
 CREATE TABLE items (
     number INTEGER PRIMARY KEY, source INTEGER, trust INTEGER, position TEXT, domain TEXT, url TEXT,
     method TEXT, tool TEXT, given TEXT, path TEXT, payees TEXT, updated INTEGER, is_listed INTEGER,
@@ -90,7 +91,6 @@ class ItemTable:
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._execute, self._execute_many = connection.execute, connection.executemany
         connection.executescript(SCHEMA)
-        connection.execute("BEGIN")  # so that pages are written where the cache is full
 
     def put_item(self, row: ItemRow, text: bytes, resource: bytes) -> int:
         """Add an item, or replace the one of its number; returns the number."""

@@ -67,6 +67,8 @@ def main(arguments: list[str] | None = None, prog: str = "python -m indexer") ->
 
 def parse_options(arguments: list[str], prog: str) -> argparse.Namespace:
     """Parse a command line, or exit; the options have `run`, of the command, and `prog`."""
+    if arguments and arguments[0] in COMMANDS:
+        return _parse_command(arguments, prog)
     serve = f"{prog} serve" if prog == SCRIPT else "python -m service"
     first_steps = [f"{prog} {COMMANDS[name].examples[0]}" for name in FIRST_STEPS]
     parser = Parser(
@@ -77,18 +79,8 @@ def parse_options(arguments: list[str], prog: str) -> argparse.Namespace:
     )
     parser.add_version()
     subparsers = parser.add_subparsers(required=True, metavar="COMMAND")
-    named = arguments[:1] if arguments[:1] and arguments[0] in COMMANDS else COMMANDS
-    for name in named:  # all commands are for the help, and would take 10 ms
-        command = COMMANDS[name]
-        subparser = subparsers.add_parser(
-            name,
-            help=command.summary,
-            description=f"{command.summary.capitalize()}.",
-            examples=[f"{prog} {example}" for example in command.examples],
-        )
-        subparser.set_defaults(run=command.run, prog=prog)
-        if named is not COMMANDS:
-            command.add_options(subparser)
+    for name, command in COMMANDS.items():
+        subparsers.add_parser(name, help=command.summary)
     if prog == SCRIPT:  # for the help: the script itself runs these commands
         subparsers.add_parser("serve", help="serve the published snapshot over HTTP")
         subparsers.add_parser("mcp", help="serve the published snapshot to agents by MCP")
@@ -96,9 +88,22 @@ def parse_options(arguments: list[str], prog: str) -> argparse.Namespace:
     if not arguments:
         parser.print_help()
         parser.exit(2)
-    if not arguments[0].startswith("-") and arguments[0] not in subparsers.choices:
+    if not arguments[0].startswith("-"):
         parser.refuse("command", arguments[0], subparsers.choices)
     return parser.parse_args(arguments)
+
+
+def _parse_command(arguments: list[str], prog: str) -> argparse.Namespace:
+    name, *others = arguments
+    command = COMMANDS[name]
+    parser = Parser(
+        prog=f"{prog} {name}",
+        description=f"{command.summary.capitalize()}.",
+        examples=[f"{prog} {example}" for example in command.examples],
+    )
+    parser.set_defaults(run=command.run, prog=prog)
+    command.add_options(parser)
+    return parser.parse_args(others)
 
 
 def _reason(error: OSError) -> str:

@@ -47,7 +47,7 @@ class Ragged(NamedTuple):
 def bounds_of(sizes: npt.NDArray[np.integer[Any] | np.bool_]) -> Integers:
     """Return where runs of these sizes start, and the last one stops."""
     bounds = np.zeros(len(sizes) + 1, np.int64)
-    np.cumsum(sizes, out=bounds[1:])
+    sizes.cumsum(out=bounds[1:])
     return bounds
 
 
@@ -71,9 +71,10 @@ def first_equal(*columns: npt.NDArray[Any]) -> Integers:
 
 def positions(bounds: Integers, rows: AnyIntegers) -> Integers:
     """Return the positions of the items of these rows, in their order."""
-    sizes = np.diff(bounds)[rows]
+    starts = bounds[rows]
+    sizes = bounds[1:][rows] - starts
     own = bounds_of(sizes)
-    return np.arange(own[-1]) + np.repeat(bounds[rows] - own[:-1], sizes)
+    return np.arange(own[-1]) + np.repeat(starts - own[:-1], sizes)
 
 
 def ragged_texts(texts: Sequence[bytes]) -> Ragged:

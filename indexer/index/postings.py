@@ -82,7 +82,8 @@ def compile_postings(
     rank_of = {term: rank for rank, term in enumerate(terms)}
     ranks = _ranks(columns.strings, used, rank_of)
     other_ranks = _ranks(others.strings, used_by_others, rank_of)
-    tokens = [*fields_of(columns, ranks, others, other_ranks, documents)]
+    places = fields_of(columns, ranks, others, other_ranks, documents)
+    tokens = [each for each in places if each.tokens.items.size]
     fields = [*_fields(tokens, len(terms), documents, config)]
     sizes, dense = [np.empty(0, np.int64)], _Dense(documents)
     group_sizes = [np.empty(0, np.int64)]
@@ -153,6 +154,8 @@ def _fields(
     for name, weight in config.field_weights.items():
         for of_services in (False, True):
             own = [each for each in tokens if (each.name, each.of_services) == (name, of_services)]
+            if not own:
+                continue
             weights = shares if of_services else np.ones(len(documents.services), np.int64)
             lengths = np.zeros(len(weights), np.int64)
             for each in own:
@@ -170,7 +173,7 @@ def _count(
         each.ranks[each.tokens.items] * owners + np.repeat(each.owners, each.tokens.sizes)
         for each in tokens
     ]
-    joined = np.concatenate([np.empty(0, np.int64), *keys])
+    joined = np.concatenate(keys)
     del keys
     joined.sort()
     starts = np.flatnonzero(is_first(joined))

@@ -84,7 +84,8 @@ class Input(Struct, frozen=True):
     @property
     def size(self) -> int | None:
         """Bytes of the file; None for standard input, a pipe or a device."""
-        return None if self.file is None else self.file.stat().st_size
+        file = self.file
+        return None if file is None else file.stat().st_size
 
     @property
     def is_compressed(self) -> bool:
@@ -132,14 +133,16 @@ class Inputs(Struct, frozen=True):
 
         The copy in the artifacts folder, if there is one, stands for a source that is lost.
         """
-        copied = 0
+        total = 0
         for each in self.sources:
-            if each.is_lost:
+            known = each.size
+            if known is None and each.is_lost:
                 copy = KeptSource(artifacts, each.options).copy
-                copied += 0 if copy is None else copy.stat().st_size
-            elif each.file is None or each.is_compressed:
+                known = None if copy is None else copy.stat().st_size
+            elif known is None or each.is_compressed:
                 return False
-        return self.size + copied < size
+            total += known or 0
+        return total < size
 
     @property
     def paths(self) -> list[str]:

@@ -17,6 +17,7 @@ from pathlib import Path
 from indexer.errors import Misuse
 
 ROOT = Path("/")
+LIBC = ctypes.CDLL(None)
 MIB, GIB = 2**20, 2**30
 
 DUCKDB_MEMORY = GIB
@@ -85,7 +86,7 @@ def worker_count(jobs: int, memory: int) -> int:
 def release_memory() -> None:
     """Return free memory to the system: the allocator of glibc keeps it for this process."""
     with suppress(AttributeError):  # another C library
-        ctypes.CDLL(None).malloc_trim(0)
+        LIBC.malloc_trim(0)
 
 
 def _cgroups(controller: str, root: Path) -> Iterator[Path]:

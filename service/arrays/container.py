@@ -48,7 +48,7 @@ class ArraysWriter:
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
         self._places: dict[str, _Place] = {}
-        file.write(bytes(START))  # a file that is not finished has no MAGIC
+        self._end = file.write(bytes(START))  # a file that is not finished has no MAGIC
 
     def write(self, name: str, content: npt.NDArray[Any]) -> None:
         """Write an array."""
@@ -69,15 +69,14 @@ class ArraysWriter:
         """
         if name in self._places:
             raise ValueError(f"{name} was written before")
-        offset = -(-self._file.tell() // ALIGNMENT) * ALIGNMENT
-        self._file.write(bytes(offset - self._file.tell()))
-        lengths, kinds = [], set()
+        self._end += self._file.write(bytes(-self._end % ALIGNMENT))
+        offset, lengths, kinds = self._end, [], set()
         for piece in pieces:
             if isinstance(piece, np.ndarray):
                 kinds.add((piece.dtype, piece.shape[1:]))
-                self._file.write(np.ascontiguousarray(piece).reshape(-1).view(np.uint8).data)
+                self._end += self._file.write(np.ascontiguousarray(piece).data)
             else:
-                self._file.write(piece)
+                self._end += self._file.write(piece)
             lengths.append(len(piece))
         kind, row = kinds.pop() if kinds else (np.dtype(dtype), ())
         if kinds or kind != np.dtype(dtype):
@@ -87,10 +86,9 @@ class ArraysWriter:
 
     def finish(self) -> None:
         """Write the header, and what makes the file a whole one."""
-        offset = self._file.tell()
         self._file.write(msgspec.json.encode(self._places))
         self._file.seek(0)
-        self._file.write(MAGIC + offset.to_bytes(8, "little"))
+        self._file.write(MAGIC + self._end.to_bytes(8, "little"))
 
 
 @contextmanager

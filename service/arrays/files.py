@@ -6,6 +6,7 @@ import hashlib
 import os
 import shutil
 import sys
+from itertools import chain, takewhile
 from pathlib import Path
 from typing import TypeVar
 
@@ -44,7 +45,7 @@ def sync(path: Path) -> None:
 
 def make_folder(path: Path) -> None:
     """Make a folder and the missing ones above it, with entries that survive a power cut."""
-    missing = [folder for folder in (path, *path.parents) if not folder.exists()]
+    missing = [*takewhile(lambda each: not each.exists(), chain([path], path.parents))]
     path.mkdir(parents=True, exist_ok=True)
     for folder in missing:
         sync(folder.parent)

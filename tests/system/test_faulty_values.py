@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from msgspec.json import decode, encode
 
 from indexer.cli.main import main
 from tests.support.artifacts import ids
@@ -30,9 +30,7 @@ def read_items() -> list[Json]:
     """Return items of public feeds where they are at hand, and records of the sample catalogue."""
     items: list[Json] = []
     for path in sorted((SHARED / "bazaar").glob("*.json")):
-        items += [
-            each for each in json.loads(path.read_text())["resources"] if len(str(each)) < 2**13
-        ]
+        items += [each for each in decode(path.read_text())["resources"] if len(str(each)) < 2**13]
     items.append(
         resource(
             "https://a.example/x",
@@ -41,7 +39,7 @@ def read_items() -> list[Json]:
         )
     )
     with (SEEDS / "services.jsonl").open() as file:
-        return items + [json.loads(line) for line in file][:20]
+        return items + [decode(line) for line in file][:20]
 
 
 ITEMS = read_items()
@@ -65,7 +63,7 @@ def plant(value: Any, *, is_root: bool = True) -> Iterator[Any]:
 
 def write(value: Any, faulty: bytes) -> bytes:
     """Return the JSON of a value with a faulty one in place of MARK."""
-    text = json.dumps(value).encode()
+    text = encode(value)
     if b'"%b"' % MARK.encode() in text:
         return text.replace(b'"%b"' % MARK.encode(), faulty)
     return text.replace(MARK.encode(), faulty.strip(b'"') if faulty[:1] == b'"' else b"\\ud83d")
@@ -79,7 +77,7 @@ def build(folder: Path, source: bytes, *options: str) -> int:
     return main(["build", str(path), *out, *PLAIN, "--quiet", *options])
 
 
-GOOD = json.dumps(resource("https://good.example/x")).encode()
+GOOD = encode(resource("https://good.example/x"))
 LISTS = {b"%b": b"\n", b"[%b]": b",", b'{"items": [\n%b\n]}': b",\n"}
 """Forms of a list, and the separators of its items."""
 
@@ -94,7 +92,7 @@ def test_an_item_with_half_a_surrogate_pair_anywhere_is_rejected_alone_with_its_
     source = form % LISTS[form].join([GOOD, *faulty])
     assert build(folder, source, "--rejects", str(rejects)) == 0
     assert ids(folder / "artifacts") == ["good-example"]
-    reasons = [json.loads(line)["reason"] for line in rejects.read_text().splitlines()]
+    reasons = [decode(line)["reason"] for line in rejects.read_text().splitlines()]
     assert len(reasons) == len(faulty)
     expected = "holds one half of a surrogate pair, which is no character", "is not UTF-8 at byte"
     assert all(each.startswith(expected) for each in reasons)
@@ -105,7 +103,7 @@ def test_a_faulty_item_of_few_is_rejected_alone_in_a_first_build_with_the_defaul
     tmp_path: Path, on_error: str
 ) -> None:
     source, out = tmp_path / "source.jsonl", tmp_path / "artifacts"
-    source.write_bytes(b"\n".join([GOOD, write(json.loads(GOOD) | {"tags": [MARK]}, HALVES[0])]))
+    source.write_bytes(b"\n".join([GOOD, write(decode(GOOD) | {"tags": [MARK]}, HALVES[0])]))
     options = ("--on-error", on_error, *PLAIN, "--quiet")
     assert main(["build", str(source), "--out", str(out), *options]) == 0
     assert ids(out) == ["good-example"]
