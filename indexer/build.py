@@ -129,7 +129,7 @@ def _gather(options: BuildOptions, progress: Progress) -> Inputs:
     inputs = find_inputs(options)
     check_payment_files(payment_inputs([each for each in inputs.payments if each.path]))
     read_overlays(each.path for each in inputs.overlays if each.path)
-    if options.memory:
+    if options.memory is not None:
         plan_memory(options.memory, inputs.size)
     return fetch_feeds(inputs, options, progress)
 

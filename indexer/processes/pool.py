@@ -65,7 +65,7 @@ class Pool:
                 return self._executor.submit(_call, function, arguments)
         future = Future[T]()
         try:
-            future.set_result(function(*arguments))
+            future.set_result(_call(function, arguments))
         except Exception as error:  # noqa: BLE001  # raised by the future
             future.set_exception(error)
         return future
