@@ -9,13 +9,15 @@ import logging
 import multiprocessing
 import os
 import re
+import socket
 import ssl
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import partial
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -195,6 +197,7 @@ def serve_fork(
             eventually(lambda: address_of(log.read_text()) != "" or not process.is_alive(), 60)
             address = address_of(log.read_text())
             assert address, f"the service did not start:\n{log.read_text()}"
+            eventually(partial(is_listening, address))
             with open_client(address) as client:
                 yield client, process
 
@@ -258,7 +261,9 @@ def serve_process(
         **options,
     ) as process:
         try:
-            with open_client(wait_for_address(process.stderr)) as client:
+            address = wait_for_address(process.stderr)
+            eventually(partial(is_listening, address))
+            with open_client(address) as client:
                 yield client, process
         finally:
             process.terminate()
@@ -330,6 +335,14 @@ def address_of(log: str) -> str:
     """Return the address of a service that has started, "" before it has."""
     running = re.search(r"running on (\S+) \(", log)
     return running[1] if running and "startup complete" in log else ""
+
+
+def is_listening(address: str) -> bool:
+    """Whether a service accepts connections: a worker says that it has started just before."""
+    url = httpx.URL(address)
+    with suppress(ConnectionRefusedError), socket.create_connection((url.host, url.port or 80)):
+        return True
+    return False
 
 
 def _drain(stderr: IO[str]) -> None:

@@ -70,6 +70,8 @@ def test_an_example_can_be_called_in_place_of_a_template(example: str) -> None:
     [
         TEMPLATE,
         "https://api.weather-data.example/v1/places/{place}",
+        "https://api.weather-data.example/v1/places/:town",
+        "https://api.weather-data.example/v1/places/{place}.json",
         "https://other.example/v1/places/lisbon",
         "https://api.weather-data.example:8443/v1/places/lisbon",
         "http://api.weather-data.example/v1/places/lisbon",

@@ -106,9 +106,9 @@ def test_the_endpoints_of_a_service_that_have_every_word_have_pages(get: Get) ->
     assert "1–24 of 950 endpoints" in get("/services/many?q=weather+harbour")
     assert "25–48 of 950 endpoints" in get("/services/many?q=weather+harbour&offset=24")
     assert "No endpoints match" in get("/services/many?q=weather+nowhere")
-    assert '<a rel="prev" href="/services/many?q=weather+harbour&amp;offset=936">' in get(
-        "/services/many?q=weather+harbour&offset=5000"
-    )
+    for offset, previous in ((10, ""), (5000, "&amp;offset=936")):
+        link = f'<a rel="prev" href="/services/many?q=weather+harbour{previous}">'
+        assert link in get(f"/services/many?q=weather+harbour&offset={offset}")
 
 
 def test_a_page_of_long_records_has_details_up_to_a_budget(get: Get) -> None:
