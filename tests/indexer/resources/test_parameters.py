@@ -226,6 +226,15 @@ def test_a_number_too_near_to_zero_for_a_decimal_is_zero() -> None:
 OBJECT = {"type": "object", "properties": {"temp": {"type": "number"}}}
 
 
+def test_outputs_are_read_of_an_example_in_the_schema_the_extension_and_the_entries() -> None:
+    record = v2({"method": "GET"})
+    bazaar = record["extensions"]["bazaar"]
+    bazaar["info"]["output"] = {"example": {"tide": 1}}
+    bazaar["schema"]["properties"]["output"] = {"properties": {"example": {"harbour": {}}}}
+    record["accepts"][0]["outputSchema"] = {"output": {"wind": "number"}}
+    assert read(record).output == "harbour tide wind"
+
+
 @pytest.mark.parametrize(
     ("declared", "names"),
     [
