@@ -43,7 +43,7 @@ OBSOLETE = (
     *(f"reuse/{'[0-9a-f]' * 64}.arrays", f"reuse/{'[0-9a-f]' * 20}.json"),
 )
 """Patterns of the files and folders of earlier releases, which nothing reads."""
-SYNCS = 4
+SYNCS = 16
 """Files that are flushed at a time: a file system commits many in about the time of one."""
 
 _log = logging.getLogger(__name__)
