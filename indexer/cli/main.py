@@ -10,6 +10,7 @@ import signal
 import sys
 from collections.abc import Sequence
 from io import TextIOWrapper
+from typing import Any
 
 from indexer.cli import build, evaluate, probe, query, search, show, snapshots, wanted, why
 from indexer.cli.options import Command
@@ -80,7 +81,7 @@ def parse_options(arguments: list[str], prog: str) -> argparse.Namespace:
     parser.add_version()
     subparsers = parser.add_subparsers(required=True, metavar="COMMAND")
     for name, command in COMMANDS.items():
-        subparsers.add_parser(name, help=command.summary)
+        subparsers.add_parser(name, help=command.summary, **_texts_of(command, prog))
     if prog == SCRIPT:  # for the help: the script itself runs these commands
         subparsers.add_parser("serve", help="serve the published snapshot over HTTP")
         subparsers.add_parser("mcp", help="serve the published snapshot to agents by MCP")
@@ -96,14 +97,16 @@ def parse_options(arguments: list[str], prog: str) -> argparse.Namespace:
 def _parse_command(arguments: list[str], prog: str) -> argparse.Namespace:
     name, *others = arguments
     command = COMMANDS[name]
-    parser = Parser(
-        prog=f"{prog} {name}",
-        description=f"{command.summary.capitalize()}.",
-        examples=[f"{prog} {example}" for example in command.examples],
-    )
+    parser = Parser(prog=f"{prog} {name}", **_texts_of(command, prog))
     parser.set_defaults(run=command.run, prog=prog)
     command.add_options(parser)
     return parser.parse_args(others)
+
+
+def _texts_of(command: Command, prog: str) -> dict[str, Any]:
+    """Return the arguments of the `Parser` of a command."""
+    examples = [f"{prog} {example}" for example in command.examples]
+    return {"description": f"{command.summary.capitalize()}.", "examples": examples}
 
 
 def _reason(error: OSError) -> str:
