@@ -46,7 +46,8 @@ def derive_ids(
     are `taken_down` keep their domains.
     """
     hosts = [_host(each) for each in services]
-    owners = _find_owners(services, hosts, decisions)
+    stated = _find_stated(services, hosts)
+    owners = _find_owners(services, hosts, stated, decisions)
     for service_id in taken_down:
         if domain := decisions.owner_of(service_id):
             decisions.own(service_id, domain)
@@ -66,8 +67,10 @@ def derive_ids(
         if each.given is None:
             ids[number] = names[key]
             taken.add(names[key])
-        if each.given in {None, base}:
             decisions.own(ids[number], host)
+    for service_id, host in stated.items():
+        if service_id == _base(host):
+            decisions.own(service_id, host)
     return ids
 
 
@@ -97,8 +100,17 @@ def _host(record: Identity) -> str:
         return record.domain
 
 
+def _find_stated(services: Sequence[Identity], hosts: Sequence[str]) -> dict[str, str]:
+    """Return the domain of each own id: that of the most trusted service which states it."""
+    rising = sorted(zip(services, hosts, strict=True), key=lambda pair: pair[0].trust)
+    return {each.given: host for each, host in rising if each.given and each.domain}
+
+
 def _find_owners(
-    services: Sequence[Identity], hosts: Sequence[str], decisions: Decisions
+    services: Sequence[Identity],
+    hosts: Sequence[str],
+    stated: Mapping[str, str],
+    decisions: Decisions,
 ) -> dict[str, str]:
     """Return the domain that has each plain id, or that has it with a hash appended."""
     derived = [(each, host) for each, host in zip(services, hosts, strict=True) if not each.given]
@@ -107,8 +119,7 @@ def _find_owners(
     for _, host in sorted(derived, key=lambda pair: -pair[0].trust):
         served = decisions.owner_of(_base(host))
         owners.setdefault(_base(host), served if served in present else host)
-    own = sorted(zip(services, hosts, strict=True), key=lambda pair: pair[0].trust)
-    return owners | {each.given: host for each, host in own if each.given in owners and each.domain}
+    return owners | {each: host for each, host in stated.items() if each in owners}
 
 
 def _suffixed(domain: str, assigned: Collection[str], owners: Mapping[str, str]) -> str:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 from itertools import permutations
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -132,6 +134,21 @@ def test_a_stated_id_is_that_of_the_most_trusted_service_in_any_order() -> None:
     for order in permutations(services):
         (derived, *_) = derive_ids(sorted(order, key=lambda each: bool(each.given)), served({}))
         assert derived.startswith("a-example-")
+
+
+def test_a_stated_plain_id_is_decided_for_its_most_trusted_service_in_any_order(
+    tmp_path: Path,
+) -> None:
+    services = [
+        Identity("a-b-example", "a.b.example", 0),
+        Identity("a-b-example", "a-b.example", 1),
+    ]
+    for order in permutations(services):
+        decisions = Decisions()
+        derive_ids(order, decisions)
+        decisions.write(tmp_path)
+        table = json.loads((tmp_path / "decisions.json").read_bytes())
+        assert table["ids"] == {"a-b-example": "a-b.example"}
 
 
 def test_an_id_that_was_taken_down_keeps_the_domain_that_had_it() -> None:
