@@ -129,6 +129,8 @@ decimals = 6
 usd = false
 """
     assert read(tmp_path, OWN).policy == Policy()
+    free = read(tmp_path, f"{OWN}\n[policy]\nmax_price = 0\n").policy
+    assert free == Policy(max_price=Decimal(0))
     assert read(tmp_path, OWN + policy).policy == Policy(
         max_price=Decimal("0.1"),
         allow_http=True,

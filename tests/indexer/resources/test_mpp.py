@@ -222,6 +222,8 @@ def test_amounts_are_base_units_of_the_currency() -> None:
     assert (offer["amount"], offer["currency"], offer["method"]) == ("0.5", "USD", "stripe")
     (offer,) = offers(TEMPO | {"amount": "500", "currency": "0xabc"})
     assert (offer["amount"], offer["asset"], offer["decimals"]) == ("0.0005", "0xabc", 6)
+    (whole,) = offers(TEMPO | {"amount": "500", "currency": "0xabc", "decimals": 0})
+    assert (whole["amount"], whole["decimals"]) == ("500", 0)
     assert "currency" not in offer
     (offer,) = offers({"method": "tempo", "amount": 500, "currency": TEMPO["currency"]})
     assert (offer["amount"], offer["currency"]) == ("0.0005", "USDC.e")
