@@ -31,7 +31,7 @@ Endpoints with a notice are admitted. The URLs of the endpoints follow the reaso
 
 
 _loose_host = re.compile(
-    r"\s*(?:(?:[a-z][a-z0-9+.-]*:)?//)?(?:[^/?#@]*@)?([^/?#\s]*\.[^/?#\s]*)", re.IGNORECASE
+    r"(?:(?:[a-z][a-z0-9+.-]*:)?//)?(?:[^/?#@]*@)?([^/?#\s]*\.[^/?#\s]*)", re.IGNORECASE
 )
 
 
@@ -45,9 +45,7 @@ def admit(text: bytes, facts: Record, source: SourceOptions, rules: Rules) -> Ad
     down or has no endpoint left, and InvalidRecord if no domain identifies a record.
     """
     _check_host("$.domain", facts.domain, rules)
-    is_believed = source.curated or not (
-        facts.id is not None or facts.enriched or b'"isNew"' in text
-    )
+    is_believed = source.curated or not (facts.id is not None or facts.enriched or facts.is_new)
     is_within = facts.is_plain and facts.highest <= rules.policy.max_price
     if is_believed and is_within and rules.denials.is_empty:
         return None, []
@@ -80,7 +78,7 @@ def admit(text: bytes, facts: Record, source: SourceOptions, rules: Rules) -> Ad
 
 def _check_host(path: str, text: str, rules: Rules) -> None:
     """Raise LeftOut for text that is no valid URL, but names a host that is taken down."""
-    match = None if rules.denials.is_empty else _loose_host.match(text)
+    match = None if rules.denials.is_empty else _loose_host.match(text.lstrip())
     if match is None:
         return
     domain = fold_host(match[1]).removesuffix(":443")

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from indexer.catalogue.known import KnownResults
 from indexer.catalogue.overlays import Overlay, apply_overlay
-from indexer.catalogue.records import Record, disbelieve, read_record
+from indexer.catalogue.records import MAX_AMENDED, Record, disbelieve, read_record
 from indexer.catalogue.table import ItemTable
 from indexer.derive.records import MAX_PAYERS, Annotations, decode_annotations
 from indexer.errors import InvalidRecord, LeftOut, SourceError
@@ -120,7 +120,7 @@ class Catalogue:
         try:
             if overlay is not None:
                 text = apply_overlay(text, overlay, summary_derived=service.summary_derived)
-            record = read_record(text)
+            record = read_record(text, MAX_AMENDED)
         except InvalidRecord as error:
             where = overlay.where if overlay is not None else "the usage from payments"
             raise SourceError(
@@ -130,7 +130,6 @@ class Catalogue:
         implausible = disbelieve(record, self._max_price)
         service.given, service.domain, service.name = record.id, record.domain, record.name
         service.enriched, service.endpoints = record.enriched, record.endpoints
-        service.summary_derived = bool(record.summary)
         service.payers = Payers(0, min(record.payers, MAX_PAYERS))
         if overlay is not None and overlay.names("endpoints"):
             annotations = Annotations(implausible=implausible).encode()

@@ -24,12 +24,14 @@ class Identity(Struct):
     """The identity of a service: its own id, if any, its domain, and the trust in its source.
 
     domain: followed by the path of a service that shares the domain
+    source: the number of its source
     is_rest: whether its resources are those that no catalogue record of the domain names
     """
 
     given: str | None
     domain: str
     trust: int
+    source: int = 0
     is_rest: bool = False
 
 
@@ -48,6 +50,9 @@ def derive_ids(
     hosts = [_host(each) for each in services]
     stated = _find_stated(services, hosts)
     owners = _find_owners(services, hosts, stated, decisions)
+    for service_id, host in stated.items():
+        if service_id == _base(host):
+            decisions.own(service_id, host)
     for service_id in taken_down:
         if domain := decisions.owner_of(service_id):
             decisions.own(service_id, domain)
@@ -68,9 +73,6 @@ def derive_ids(
             ids[number] = names[key]
             taken.add(names[key])
             decisions.own(ids[number], host)
-    for service_id, host in stated.items():
-        if service_id == _base(host):
-            decisions.own(service_id, host)
     return ids
 
 
@@ -101,9 +103,16 @@ def _host(record: Identity) -> str:
 
 
 def _find_stated(services: Sequence[Identity], hosts: Sequence[str]) -> dict[str, str]:
-    """Return the domain of each own id: that of the most trusted service which states it."""
-    rising = sorted(zip(services, hosts, strict=True), key=lambda pair: pair[0].trust)
-    return {each.given: host for each, host in rising if each.given and each.domain}
+    """Return the domain of each own id, of the service that has it: of the most trusted one.
+
+    Among equals that of the last source has it, within one source the first.
+    """
+    stated: dict[str, str] = {}
+    falling = zip(services, hosts, strict=True)
+    for each, host in sorted(falling, key=lambda pair: (-pair[0].trust, -pair[0].source)):
+        if each.given:
+            stated.setdefault(each.given, host if each.domain else "")
+    return {service_id: host for service_id, host in stated.items() if host}
 
 
 def _find_owners(

@@ -65,7 +65,9 @@ class Identifier:
             for domain, trust in self._trusts.items()
             for path in ["", *sorted(paths.get(domain, ()))]
         }
-        identities = [Identity(each.given, each.domain, each.trust) for each in records]
+        identities = [
+            Identity(each.given, each.domain, each.trust, each.source) for each in records
+        ]
         identities += [Identity(None, key, trust, is_rest=True) for key, trust in keys.items()]
         ids = derive_ids(identities, self._decisions, taken_down)
         for service, service_id in zip(records, ids, strict=False):
@@ -163,6 +165,7 @@ class Identifier:
         else:
             rule = REPLACED if earlier.trust == service.trust else OUTRANKED
             fault = LeftOut(rule, "$.id", f"another source has {service.id}, which is kept")
+            del services[service.id]  # the place of the other would depend on the order of sources
             services[service.id], service = service, earlier
         self._catalogue.leave_out(service, fault, self._findings)
 
@@ -181,7 +184,8 @@ class Identifier:
                 reason = f"is none of the endpoints that the record of {service.id} names"
                 for domain in self._domains.get(service.number, ()):
                     for row in self._table.rows(domain):
-                        self._merger.drop(row, LeftOut(HIDDEN, PATH, reason))
+                        if row.trust <= service.trust:
+                            self._merger.drop(row, LeftOut(HIDDEN, PATH, reason))
 
     def _claim(
         self, service: ListedService, rows: list[ItemRow], endpoints: EndpointPayees

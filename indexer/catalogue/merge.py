@@ -160,6 +160,8 @@ class Merger:
         except InvalidRecord:  # merged, it breaks a rule that each keeps
             return
         row = row_of(resource, first.source, first.trust, first.position)
+        if (row.url, row.tool) != (first.url, first.tool):  # merged, it names another server
+            return
         self._table.put_item(row._replace(number=first.number), text, encode_resource(resource))
         known = {notice for each in variants for notice in each.resource.notices}
         tally, subject = self._findings.tallies[first.source], variants[0].resource.to_subject()

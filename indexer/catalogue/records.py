@@ -29,7 +29,9 @@ OURS = "ratecard"
 EXACT = frozenset(("exact", "", UNSET))
 """Schemes of fixed prices; a price that names none is exact."""
 
-MAX_SERVICE = 2**20  # bytes
+MAX_SERVICE = 2**20  # bytes, as a source states it
+MAX_AMENDED = 2 * MAX_SERVICE
+"""The bytes of a record with its id, summary and usage, and what an overlay adds."""
 
 _exact = Context(prec=250)  # digits; amounts have at most 100
 _decimal = lru_cache(maxsize=1 << 14)(Decimal)
@@ -51,6 +53,7 @@ class Record(Struct, gc=False):
     domain: str
     name: str
     enriched: bool
+    is_new: bool
     payers: int
     endpoints: int
     summary: bytes
@@ -71,16 +74,14 @@ _identifiers = msgspec.json.Decoder(Identifiers)
 _decoder = msgspec.json.Decoder(CatalogueRecord)
 
 
-def read_record(text: bytes) -> Record:
+def read_record(text: bytes, max_bytes: int = MAX_SERVICE) -> Record:
     """Validate a record, and derive its `priceSummary` when it has none; raises InvalidRecord."""
     record = decode_or_invalid(_decoder, text)
     check_depth(text)
     check_digits(text)
     compact = _compact(text)
-    if len(compact) > MAX_SERVICE:
-        raise InvalidRecord(
-            "$", f"has {len(compact):,} bytes; a service has at most {MAX_SERVICE:,}"
-        )
+    if len(compact) > max_bytes:
+        raise InvalidRecord("$", f"has {len(compact):,} bytes; a service has at most {max_bytes:,}")
     summary = b""
     if record.price_summary is UNSET:
         summary = msgspec.json.encode(summarise_prices(record.endpoints))
@@ -90,6 +91,7 @@ def read_record(text: bytes) -> Record:
         domain=_domain(record),
         name=record.name,
         enriched=record.enriched is True,
+        is_new=record.is_new is True,
         payers=max((_payers(endpoint.quality) for endpoint in record.endpoints), default=0),
         endpoints=len(record.endpoints),
         summary=summary,

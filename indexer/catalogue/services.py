@@ -57,8 +57,8 @@ class HostItems(NamedTuple):
 
     @property
     def newest(self) -> ItemRow:
-        """The newest of the items."""
-        return max(self.rows, key=lambda row: (row.updated, row.source))
+        """The newest of the items, among equals the most trusted."""
+        return max(self.rows, key=lambda row: (row.updated, row.trust, row.source))
 
 
 class GroupRecord(NamedTuple):

@@ -7,6 +7,7 @@ from decimal import Decimal
 from typing import NamedTuple
 
 from indexer.endpoints import decode_endpoints
+from indexer.intake.rules import fold_address
 from indexer.resources.assets import is_usd
 from indexer.resources.resource import Resource
 from service.networks import network_key
@@ -40,7 +41,12 @@ class Claim(NamedTuple):
 
     @property
     def place(self) -> str:
-        """The identity of the claim from one build to the next."""
+        """The identity of the claim from one build to the next, in any spelling of the payee."""
+        return "\n".join((self.owner, self.host, fold_address(self.payee), self.network))
+
+    @property
+    def earlier_place(self) -> str:
+        """The identity that earlier releases stored, with the payee as it was spelt."""
         return "\n".join((self.owner, self.host, self.payee, self.network))
 
 

@@ -216,7 +216,9 @@ def _insert_claims(
                 atto = "" if each.price is None else str(_atto_dollars(each.price))
                 seller = (count << ENDPOINT_BITS) + each.endpoint + 1
                 texts = each.place, each.payee, each.network, each.asset, atto
-                yield *texts, seller, each.trust, decisions.has_claim(each.place)
+                is_counted = decisions.has_claim(each.place)
+                is_counted = is_counted or decisions.has_claim(each.earlier_place)
+                yield *texts, seller, each.trust, is_counted
             count += 1
 
     insert_rows(connection, INSERT, names, rows())

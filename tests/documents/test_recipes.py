@@ -277,7 +277,7 @@ def test_the_table_of_cron_builds(catalogue: Path) -> None:
 def test_the_commands_of_root_install_what_is_there() -> None:
     lines = "".join(blocks("docs/run.md", "console")).splitlines()
     asked = [line.removeprefix("# ") for line in lines if line.startswith("# ")]
-    assert len(asked) == 4
+    assert len(asked) == 5
     for path in re.findall(r"docs/\S+", " ".join(asked)):
         assert (ROOT / path).exists()
 

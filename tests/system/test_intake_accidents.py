@@ -373,6 +373,29 @@ def test_a_source_may_hide_what_its_records_do_not_name(
     assert [*listings(catalogue.artifacts)] == [URL]
 
 
+def test_a_less_trusted_record_hides_nothing_of_a_more_trusted_source(
+    catalogue: CatalogueFolder,
+) -> None:
+    named = endpoint() | {"url": "https://api.a.example/named"}
+    record = service("a-example", domain="a.example", endpoints=[named])
+    feed = source("feed", [resource("https://api.a.example/other")], trust=1)
+    assert catalogue.build(feed, source("mine", [record], hides=True, trust=0)) == 0
+    assert [*listings(catalogue.artifacts)] == ["https://api.a.example/other"]
+
+
+def test_a_record_of_the_greatest_size_has_usage_and_an_overlay(
+    catalogue: CatalogueFolder,
+) -> None:
+    record = service("big", endpoints=[endpoint() | {"payTo": HERE}], description="")
+    record["description"] = "x" * (2**20 - len(json.dumps(record, separators=(",", ":"))))
+    paid = source("paid", [payment(recipient=HERE)], kind="payments")
+    overlay = source("overlay", [{"id": "big", "enriched": True}], kind="overlay")
+    assert catalogue.build(source("mine", [record]), paid, overlay) == 0
+    (found,) = listed(catalogue.artifacts)
+    assert (found["description"], found["enriched"]) == (record["description"], True)
+    assert found["endpoints"][0]["quality"]
+
+
 @pytest.mark.parametrize(
     ("path", "is_named"), [("/items/:id", True), ("/items/7", True), ("/items/{id}", False)]
 )

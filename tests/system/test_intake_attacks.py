@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from indexer.cli.main import main
@@ -343,6 +343,24 @@ def test_naming_the_payee_of_another_takes_none_of_its_payments(
     assert ids(catalogue.artifacts)[0] == "merchant-example"
 
 
+def test_a_payee_in_another_spelling_keeps_its_claim_on_payments(
+    catalogue: CatalogueFolder,
+) -> None:
+    payee = "0x" + "aB" * 20
+    paid_for = source("payments", [payment(recipient=payee)], kind="payments")
+    merchant, other = (
+        source("a", shop("merchant.example", "x", payee=spelt), trust=0)
+        for spelt in (payee, payee.lower())
+    )
+    parasite = source("b", shop("parasite.example", "x", payee=payee), trust=0)
+    assert catalogue.build(merchant, paid_for) == 0
+    assert catalogue.build(merchant, parasite, paid_for) == 0
+    assert catalogue.build(other, parasite, paid_for) == 0
+    by_id = {each["id"]: each for each in listed(catalogue.artifacts)}
+    assert by_id["merchant-example"]["quality"]["totalCalls"] == 1
+    assert "quality" not in by_id["parasite-example"]
+
+
 def test_payments_that_fit_two_newcomers_are_credited_to_none(
     catalogue: CatalogueFolder, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -611,8 +629,18 @@ unequal = st.integers(2, 3).flatmap(
 """Two or three sources, each more trusted than the one before."""
 
 
+_named = {"endpoints": [endpoint() | {"url": "https://h.example/1"}]}
+RIVALS = (
+    Offer("s0", [resource("https://h.example/1")], 0),
+    Offer("s1", [service("y", **_named)], 1, Kind.RECORDS, curated=True),
+    Offer("s2", [service("x", **_named), service("y", **_named)], 2, Kind.RECORDS, curated=True),
+)
+"""Two records that name one listing, of which one replaces a less trusted one."""
+
+
 @settings(max_examples=examples(100))
 @given(unequal, unequal)
+@example(RIVALS, RIVALS)
 def test_permuting_sources_of_unequal_trust_changes_nothing(
     scratch: Path, offers: tuple[Offer, ...], before: tuple[Offer, ...]
 ) -> None:

@@ -57,6 +57,18 @@ def test_an_uncurated_source_says_nothing_of_ids_and_curation() -> None:
     assert admitted(kept, THEIRS) == (None, [])
 
 
+def test_an_uncurated_source_says_nothing_by_an_escaped_name() -> None:
+    text = json.dumps(service(None, domain="api.one.example", isNew=True))
+    assert "isNew" not in text_of(admitted(text.replace("isNew", r"\u0069sNew"), THEIRS))
+
+
+@pytest.mark.parametrize("text", [" " * 10**6, "a" * 10**6, "/" * 10**6, "a:" * 10**5])
+def test_no_text_for_a_url_takes_longer_than_its_length(text: str) -> None:
+    """A time that grows with the square of the length would be an hour."""
+    record = service("one", domain=text[: 2**18], endpoints=[at(text[: 2**19])])
+    assert admitted(record, within=rules(Denial(host="evil.example"))) == (None, [])
+
+
 def test_a_record_that_loses_its_id_has_the_domain_of_its_first_endpoint() -> None:
     endpoints = [at("no URL"), at("https://API.two.example:8443/x"), at(URL)]
     record = text_of(admitted(service("own", endpoints=endpoints), THEIRS))

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from indexer.catalogue.derived_ids import Identity, can_be_id, derive_ids, plain_id
-from indexer.decisions import Decisions, DecisionTable
+from indexer.decisions import FILE, Decisions, DecisionTable
 from service.schema.values import ID_PATTERN
 
 HOSTS = ("a.b.example", "a-b.example", "a.b-example", "a-b-example", "c.example", "c.example:81")
@@ -35,7 +35,7 @@ given_ones = st.lists(
     unique_by=lambda each: each.given,
 )
 rests = st.lists(
-    st.builds(Identity, st.none(), hosts, st.integers(0, 2), st.just(True)),
+    st.builds(Identity, st.none(), hosts, st.integers(0, 2), is_rest=st.just(True)),
     max_size=3,
     unique_by=lambda each: each.domain,
 )
@@ -43,6 +43,13 @@ rests = st.lists(
 
 def served(table: dict[str, str]) -> Decisions:
     return Decisions(DecisionTable(ids=table))
+
+
+def decided(decisions: Decisions, folder: Path) -> dict[str, str]:
+    """Return the domains of the plain ids that were decided."""
+    decisions.write(folder)
+    ids: dict[str, str] = json.loads((folder / FILE).read_bytes())["ids"]
+    return ids
 
 
 def ids_by_domain(services: list[Identity], decisions: Decisions) -> dict[str, str]:
@@ -146,15 +153,33 @@ def test_a_stated_plain_id_is_decided_for_its_most_trusted_service_in_any_order(
     for order in permutations(services):
         decisions = Decisions()
         derive_ids(order, decisions)
-        decisions.write(tmp_path)
-        table = json.loads((tmp_path / "decisions.json").read_bytes())
-        assert table["ids"] == {"a-b-example": "a-b.example"}
+        assert decided(decisions, tmp_path) == {"a-b-example": "a-b.example"}
 
 
-def test_an_id_that_was_taken_down_keeps_the_domain_that_had_it() -> None:
-    decisions = served({"a-b-example": "a.b.example"})
-    (other,) = derive_ids([Identity(None, "a-b.example", 5)], decisions, {"a-b-example"})
-    assert other.startswith("a-b-example-")
+@pytest.mark.parametrize(
+    ("first", "second", "owner"),
+    [
+        (("a.b.example", 0, 0), ("a-b.example", 0, 0), "a.b.example"),
+        (("a.b.example", 0, 0), ("a-b.example", 0, 1), "a-b.example"),
+        (("", 1, 0), ("a-b.example", 0, 1), None),
+    ],
+    ids=["one source", "equal sources", "no domain"],
+)
+def test_a_stated_plain_id_is_decided_for_the_record_that_has_it(
+    first: tuple[str, int, int], second: tuple[str, int, int], owner: str | None, tmp_path: Path
+) -> None:
+    decisions = Decisions()
+    derive_ids([Identity("a-b-example", *each) for each in (first, second)], decisions)
+    assert decided(decisions, tmp_path) == ({"a-b-example": owner} if owner else {})
+
+
+def test_an_id_that_was_taken_down_keeps_the_domain_that_had_it(tmp_path: Path) -> None:
+    for own_id in (None, "a-b-example"):
+        decisions = served({"a-b-example": "a.b.example"})
+        other = Identity(own_id, "a-b.example", 5)
+        (service_id,) = derive_ids([other], decisions, {"a-b-example"})
+        assert service_id.startswith("a-b-example-") == (own_id is None)
+        assert decided(decisions, tmp_path)["a-b-example"] == "a.b.example"
 
 
 def test_the_resources_that_a_record_does_not_name_have_the_plain_id_where_it_is_free() -> None:

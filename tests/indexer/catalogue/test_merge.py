@@ -122,6 +122,16 @@ def test_a_payee_that_another_source_names_is_a_conflict_which_is_not_served(
     assert outcome.table.conflicts == [*outcome.conflicts]
 
 
+def test_a_tool_stays_at_its_server_whatever_another_source_adds(merge: Merge) -> None:
+    server = "https://h.example/mcp"
+    mine = resource("mcp://tool/forecast", metadata={"serverUrl": server}, lastUpdated=NEW)
+    named = {"type": "mcp", "toolName": "forecast", "serverUrl": "https://evil.example/mcp"}
+    declared = {"bazaar": {"info": {"input": named}}}
+    theirs = resource(server, extensions=declared, lastUpdated=OLD)
+    outcome = merge(Feed([mine], "mine"), Feed([theirs], "theirs"))
+    assert [each["domain"] for each in outcome.services] == ["h.example"]
+
+
 def test_the_source_of_an_entry_that_was_served_keeps_it_and_its_changes_are_followed(
     merge: Merge,
 ) -> None:

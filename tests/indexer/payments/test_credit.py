@@ -13,12 +13,13 @@ from duckdb import DuckDBPyConnection
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from indexer.decisions import Decisions
+from indexer.decisions import Decisions, DecisionTable
 from indexer.index.popularity import Payers
 from indexer.payments.claims import NO_ENDPOINT, Claim
 from indexer.payments.credit import count_credits
 from indexer.payments.demand import CreditedDemand, ServiceDemand
 from indexer.probes.verdicts import BATCH
+from service.arrays.texts import text_hash
 from service.schema.demand import DemandFigures
 from tests.support.running import Json, endpoint, examples, service
 
@@ -103,7 +104,10 @@ catalogues = st.lists(st.lists(claims, max_size=4), max_size=5)
 
 
 def credit(
-    database: DuckDBPyConnection, paid: Sequence[Paid], services: Services
+    database: DuckDBPyConnection,
+    paid: Sequence[Paid],
+    services: Services,
+    decisions: Decisions | None = None,
 ) -> tuple[list[ServiceDemand | None], int, int]:
     """Return the demand of each service, and the numbers of credited and of shared payments."""
     database.execute("DELETE FROM payments")
@@ -113,7 +117,7 @@ def credit(
         for row, each in enumerate(paid)
     ]
     database.execute(INSERT, [rows])
-    counted = count_credits(database, iter(services), Decisions())
+    counted = count_credits(database, iter(services), decisions or Decisions())
     return list(counted.demand), counted.credited, counted.shared
 
 
@@ -294,6 +298,17 @@ def test_a_service_of_a_lower_rank_takes_nothing_by_naming_the_payee_of_another(
         {"calls": 0},
         {"calls": 2, 0: 2},
     ]
+
+
+def test_a_claim_that_counted_counts_in_any_spelling_and_as_earlier_releases_stored_it(
+    database: DuckDBPyConnection,
+) -> None:
+    mine, other = claim(payee="0xAB"), claim(payee="0xab", host="b.example")
+    for place in (claim(payee="0xaB").place, mine.earlier_place):
+        decisions = Decisions(DecisionTable(claims=[text_hash(place)]))
+        demands, *numbers = credit(database, [Paid(payee="0xab")], [[mine], [other]], decisions)
+        assert [each.whole.figures.payments if each else 0 for each in demands] == [1, 0]
+        assert numbers == [1, 0]
 
 
 def test_token_and_exact_amount_decide_among_services(database: DuckDBPyConnection) -> None:
