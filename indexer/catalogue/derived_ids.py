@@ -103,13 +103,13 @@ def _host(record: Identity) -> str:
 
 
 def _find_stated(services: Sequence[Identity], hosts: Sequence[str]) -> dict[str, str]:
-    """Return the domain of each own id, of the service that has it: of the most trusted one.
+    """Return the domain of each own id: that of the most trusted service which states it.
 
-    Among equals that of the last source has it, within one source the first.
+    Among equals the last source decides, within one source the first service.
     """
     stated: dict[str, str] = {}
-    falling = zip(services, hosts, strict=True)
-    for each, host in sorted(falling, key=lambda pair: (-pair[0].trust, -pair[0].source)):
+    pairs = zip(services, hosts, strict=True)
+    for each, host in sorted(pairs, key=lambda pair: (-pair[0].trust, -pair[0].source)):
         if each.given:
             stated.setdefault(each.given, host if each.domain else "")
     return {service_id: host for service_id, host in stated.items() if host}
