@@ -350,7 +350,7 @@ def test_an_identifier_that_nothing_has_is_not_found(client: httpx.Client, ident
         (b'{"query":{"text":null}}', "$.query.text"),
         (b'{"query":{"text":"   \\n"}}', "query.text is required"),
         (b'{"query":{"text":"%b"}}' % (b"x" * 2001), "2000"),
-        (b'{"query":{"text":"\xff"}}', "utf-8"),
+        (b'{"query":{"text":"\xff"}}', "UTF-8"),
         (b'{"query":{"text":"\\ud800"}}', "body"),
         (b'{"query":{"text":"a","filter":{"metadata.maxPrice":NaN}}}', "malformed"),
         (b'{"query":{"text":"a","filter":{"metadata.maxPrice":-1}}}', "metadata.maxPrice must be"),
@@ -381,7 +381,7 @@ def test_an_identifier_that_nothing_has_is_not_found(client: httpx.Client, ident
 def test_a_body_that_cannot_be_answered_says_why(
     client: httpx.Client, body: bytes, reason: str
 ) -> None:
-    assert reason in error(send(client, body))
+    assert reason.casefold() in error(send(client, body)).casefold()
 
 
 @pytest.mark.parametrize(
