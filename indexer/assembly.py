@@ -156,6 +156,9 @@ class Assembler:
                 merger.merge()
                 identifier = self._identify(catalogue, merger, denied)
             self._remove(catalogue, merger, rules.denials)
+            self._decisions.conflicts = merger.conflicts
+            for conflict in merger.conflicts:
+                findings.note_conflict(conflict)
             identifier.note_second_services()
             with self._payments(inputs, rules) as payments:
                 self._judge_payments(inputs.payments, findings.tallies[len(catalogue.sources) :])
@@ -211,8 +214,6 @@ class Assembler:
         identifier.identify(self._context.pool, held, limit)
         if self._is_skipped:
             self._decisions.keep()
-        for conflict in sorted(self._decisions.conflicts):
-            self._findings.note_conflict(conflict)
         return identifier
 
     def _remove(self, catalogue: Catalogue, merger: Merger, denials: Denials) -> None:

@@ -27,7 +27,7 @@ class DecisionTable(Struct):
     ids: plain ids, each with its domain
     listings: names of sources, each with the hashes of the listings that it leads
     claims: hashes of the claims on payments that count
-    conflicts: the first ones that were met
+    conflicts: those of listings that are published, by URL, at most MAX_CONFLICTS
     """
 
     ids: dict[str, str] = {}
@@ -50,7 +50,7 @@ class Decisions:
         self._made = DecisionTable()
         self._chosen: dict[int, str] = {}
         self._counted: set[int] = set()
-        self.conflicts: set[Conflict] = set()
+        self.conflicts: list[Conflict] = []
 
     def owner_of(self, plain_id: str) -> str:
         """Return the domain that has a plain id in the served snapshot, or an empty string."""
@@ -97,7 +97,7 @@ class Decisions:
             self._made.listings.setdefault(source, []).append(key)
         self._made.ids = dict(sorted(self._made.ids.items()))
         self._made.claims = sorted(self._counted)
-        self._made.conflicts = sorted(self.conflicts)[:MAX_CONFLICTS]
+        self._made.conflicts = self.conflicts[:MAX_CONFLICTS]
         (folder / FILE).write_bytes(msgspec.json.encode(self._made))
 
 

@@ -66,6 +66,13 @@ class Merger:
     ) -> None:
         self._table, self._decisions = table, decisions
         self._rules, self._findings = rules, findings
+        self._conflicts: dict[int | None, set[Conflict]] = {}
+        """Conflicts by the number of the listing."""
+
+    @property
+    def conflicts(self) -> list[Conflict]:
+        """The conflicts of the listings that were not dropped, by URL."""
+        return sorted(set().union(*self._conflicts.values()))
 
     def merge(self) -> None:
         """Merge items, those of one domain after those of another.
@@ -109,6 +116,7 @@ class Merger:
 
     def drop(self, row: ItemRow, fault: LeftOut) -> None:
         """Leave out an item, with those that were merged into it."""
+        self._conflicts.pop(row.number, None)
         for each in self._table.drop(row.number):
             tally = self._findings.tallies[each.source]
             subject = decode_resource(self._table.resource(each.number)).to_subject()
@@ -145,7 +153,7 @@ class Merger:
         variants = [self._variant(row) for row in rows]
         leading = [each for each in variants if each.row.trust == first.trust]
         fields, taken, entries = merge_variants(leading)
-        self._decisions.conflicts.update(find_conflicts(variants, entries))
+        self._conflicts[first.number] = {*find_conflicts(variants, entries)}
         used = most_used(variants)
         if fields and used is not None:
             fields["quality"] = used.fields["quality"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -371,6 +372,22 @@ def test_a_source_may_hide_what_its_records_do_not_name(
     assert reported(capsys)["sources"][0]["leftOut"] == {"hidden by a catalogue record": 2}
     assert ids(catalogue.artifacts) == ["a-example"]
     assert [*listings(catalogue.artifacts)] == [URL]
+
+
+@pytest.mark.parametrize("hides", [True, False])
+def test_a_conflict_is_told_only_of_a_listing_that_is_published(
+    catalogue: CatalogueFolder, capsys: pytest.CaptureFixture[str], hides: bool
+) -> None:
+    feeds = [
+        source(payee, [resource("https://a.example/other", accept(payTo=payee))])
+        for payee in ("0xA", "0xB")
+    ]
+    record = service("a-example", domain="a.example", endpoints=[endpoint() | {"url": URL}])
+    assert catalogue.build(*feeds, source("mine", [record], hides=hides), options=("--json",)) == 0
+    noted = Counter[str]()
+    for each in reported(capsys)["sources"]:
+        noted.update(each["noted"])
+    assert noted["conflicting payees"] == (0 if hides else 1)
 
 
 def test_a_less_trusted_record_hides_nothing_of_a_more_trusted_source(

@@ -38,7 +38,7 @@ class Outcome(NamedTuple):
     services: list[Json]
     listings: list[Json]
     dropped: list[str]
-    conflicts: set[Conflict]
+    conflicts: list[Conflict]
     table: DecisionTable
 
     @property
@@ -64,9 +64,10 @@ def merge_in(folder: Path, feeds: Sequence[Feed], served: DecisionTable | None =
         listings += (json.loads(encode_listing(each, "id")) for each in discovery.listings(group))
     found = map(json.loads, file.getvalue().splitlines())
     dropped = [f"{each['source']} {each['position']}" for each in found if each["fate"] != "noted"]
+    decisions.conflicts = discovery.conflicts
     decisions.write(folder)
     table = msgspec.json.decode((folder / FILE).read_bytes(), type=DecisionTable)
-    return Outcome(services, listings, dropped, decisions.conflicts, table)
+    return Outcome(services, listings, dropped, discovery.conflicts, table)
 
 
 @pytest.fixture
@@ -118,8 +119,8 @@ def test_a_payee_that_another_source_names_is_a_conflict_which_is_not_served(
     ]
     outcome = merge(*feeds)
     assert outcome.payees == ["0xHonest"]
-    assert outcome.conflicts == {Conflict(URL, "trusted", "0xhonest", "liar", "0xliar")}
-    assert outcome.table.conflicts == [*outcome.conflicts]
+    assert outcome.conflicts == [Conflict(URL, "trusted", "0xhonest", "liar", "0xliar")]
+    assert outcome.table.conflicts == outcome.conflicts
 
 
 def test_a_tool_stays_at_its_server_whatever_another_source_adds(merge: Merge) -> None:

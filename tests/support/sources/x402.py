@@ -17,7 +17,7 @@ from indexer.catalogue.services import HostItems, describe_services
 from indexer.catalogue.table import ItemTable, decode_resource, encode_resource, row_of
 from indexer.decisions import Decisions
 from indexer.errors import InvalidRecord
-from indexer.intake.findings import Findings
+from indexer.intake.findings import Conflict, Findings
 from indexer.intake.rules import Rules
 from indexer.options import Policy
 from indexer.processes.pool import Pool
@@ -111,6 +111,7 @@ class Discovery(NamedTuple):
 
     table: ItemTable
     findings: Findings
+    conflicts: list[Conflict]
 
     def groups(self) -> Iterator[tuple[HostItems, Json]]:
         """Yield the discovered services with their catalogue records, but for the ids."""
@@ -148,5 +149,6 @@ def discover(
                 apply_rules(found, rules)
                 row = row_of(found, number, feed.trust, f"items[{index}]")
                 table.put_item(row, text, encode_resource(found))
-    Merger(table, decisions or Decisions(), rules, findings).merge()
-    return Discovery(table, findings)
+    merger = Merger(table, decisions or Decisions(), rules, findings)
+    merger.merge()
+    return Discovery(table, findings, merger.conflicts)
