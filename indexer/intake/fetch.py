@@ -29,7 +29,8 @@ from indexer.intake.kept import (
     validator,
 )
 from indexer.intake.walk import Page, Walk, parse_body
-from indexer.options import Kind, Limits, SourceOptions
+from indexer.options import DOCUMENTS, Kind, Limits, SourceOptions
+from indexer.text import MAX_RECORD
 from service.arrays.files import sha256
 
 MAX_CONCURRENT = 8  # feeds
@@ -122,6 +123,7 @@ class _FeedReader:
         """Request the URL, and walk where it gives a page."""
         body, lines = folder / "body", folder / "lines"
         limits, size = self._limits, self._limits.page_bytes
+        most = MAX_RECORD if self._source.kind in DOCUMENTS else limits.bytes
 
         def parse_first(response: httpx.Response) -> Page:
             if response.status_code == HTTPStatus.NOT_MODIFIED or self._source.kind in PLAIN:
@@ -133,9 +135,7 @@ class _FeedReader:
             return await client.get(url, body, parse, max_bytes=size, attempts=attempts)
 
         conditions = fetched.conditions() if fetched else UNCONDITIONAL
-        page = await client.get(
-            self._url, body, parse_first, max_bytes=limits.bytes, conditions=conditions
-        )
+        page = await client.get(self._url, body, parse_first, max_bytes=most, conditions=conditions)
         if fetched and page.response.status_code == HTTPStatus.NOT_MODIFIED:
             fetched.walked_at = self._started
             self._kept.store_fetched(fetched)

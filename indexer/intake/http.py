@@ -255,10 +255,10 @@ async def _decompress(path: Path, check: Callable[[int], None]) -> None:
         packed = decompress(file)
         if packed is file:
             return
-        while piece := packed.read(PIECE):
+        # In a thread: other feeds proceed, and the deadline takes effect, however long it takes.
+        while piece := await run_in_thread(partial(packed.read, PIECE)):
             plain.write(piece)
             check(plain.tell())
-            await asyncio.sleep(0)  # lets other feeds proceed, and the deadline take effect
     content.replace(path)
 
 

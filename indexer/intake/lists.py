@@ -27,7 +27,7 @@ from indexer.intake.forms import (
     split,
 )
 from indexer.intake.pagination import describe_shortfall, read_pagination
-from indexer.options import Kind
+from indexer.options import DOCUMENTS, Kind
 from indexer.text import BYTE_ORDER_MARK, DAMAGES, MAX_RECORD, decompress, describe_encoding
 from indexer.untrusted import raw_members
 
@@ -125,7 +125,8 @@ def read_records(
         source = decompress(file)
         if fault := describe_encoding(source.peek(2)[:2]):
             raise SourceError(f"{name}: {fault}")
-        found = open_lines(source) if is_lines else open_list(source, MAX_DOCUMENT, kind)
+        most = MAX_RECORD if kind in DOCUMENTS else MAX_DOCUMENT
+        found = open_lines(source) if is_lines else open_list(source, most, kind)
         number = 0
         for number, record in enumerate(_records(found, kind, read_document), 1):
             if number > max_items:
@@ -189,7 +190,15 @@ def open_list(file: io.BufferedReader, max_bytes: int, kind: Kind | None = None)
     pieces = [line, blanks, following]
     lines.close()
     del lines, line, following  # before the text is joined, which takes their memory again
-    return _open_text(_join(pieces, file, max_bytes), number, kind)
+    text = _join(pieces, file, max_bytes)
+    if len(text) > max_bytes and kind in DOCUMENTS:
+        raise BeyondBounds(f"is longer than the {max_bytes:,} bytes of a document")
+    if len(text) > max_bytes:
+        raise BeyondBounds(
+            f"is one JSON text of more than {max_bytes:,} bytes; write it as JSON lines, which "
+            "are read one at a time"
+        )
+    return _open_text(text, number, kind)
 
 
 def open_lines(file: io.BufferedReader) -> ItemList:
@@ -242,18 +251,16 @@ def _is_item(line: bytes, following: bytes) -> bool:
 
 
 def _join(pieces: list[bytes], file: io.BufferedReader, max_bytes: int) -> bytes:
-    """Return one text of these pieces and the rest of a file; empties the pieces."""
+    """Return one text of these pieces, which are emptied, and the rest of a file.
+
+    It is not read to its end once it is longer than `max_bytes`.
+    """
     text = io.BytesIO()  # returns its content without a copy
     while pieces:
         text.write(pieces.pop(0))
     size = text.tell()
     while size <= max_bytes and (piece := file.read(CHUNK)):
         size += text.write(piece)
-    if size > max_bytes:
-        raise BeyondBounds(
-            f"is one JSON text of more than {max_bytes:,} bytes; write it as JSON lines, which "
-            "are read one at a time"
-        )
     return text.getvalue()
 
 
@@ -286,11 +293,11 @@ def _check(text: bytes, first_line: int) -> bytes:
     """Return a text without lone surrogates; raises DamagedText unless that is JSON."""
     try:
         _raw.decode(text)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        masked = mask_surrogates(text)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        masked = mask_surrogates(text)  # as long as the text
         try:
             _raw.decode(masked)
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
             offset = _offset.search(str(error))
             end = int(offset[1]) if offset else len(text.rstrip())
             line = first_line + text.count(b"\n", 0, end)

@@ -6,7 +6,7 @@ import hashlib
 import io
 import os
 from collections.abc import Awaitable, Callable, Iterator
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import BinaryIO
 
@@ -305,8 +305,9 @@ def parse_body(
             fault = "is empty (a list of nothing is written as [])"
             fault = f"is not JSON, or cut short: {error}" if error.line else fault
             raise TransientError(fault) from error
+        lines = found.items
         if found.is_lines:
-            _check_lines(found.items, file, refusal)
+            lines = _check_lines(lines, file, refusal)
         link = response.links.get("next", {}).get("url", "")
         total = response.headers.get("x-total-count", "")
         is_list = bool(found.key) or (found.kind is None and (is_page or bool(link or total)))
@@ -314,7 +315,7 @@ def parse_body(
             raise TransientError("is a plain file where a page is expected")
         if not is_list:
             return Page(response)
-        items = [text for _, text in islice(found.items, MAX_PAGE_ITEMS + 1)]
+        items = [text for _, text in islice(lines, MAX_PAGE_ITEMS + 1)]
     if len(items) > MAX_PAGE_ITEMS:
         raise refusal(f"has more than {MAX_PAGE_ITEMS:,} items on one page")
     return Page(response, items, read_pagination(found.beside, link, total))
@@ -322,16 +323,19 @@ def parse_body(
 
 def _check_lines(
     lines: Iterator[tuple[str, bytes]], file: io.BufferedReader, refusal: type[Exception]
-) -> None:
-    """Raise TransientError for lines that are none, or cut short as after a lost connection."""
-    _, first = next(lines)
+) -> Iterator[tuple[str, bytes]]:
+    """Return all lines; raises TransientError for none, or one cut short by a lost connection."""
+    first = next(lines)
+    place = file.tell()
     size = file.seek(0, os.SEEK_END)
     file.seek(max(0, size - MAX_RECORD))
     last = file.read().rpartition(b"\n")[2].strip()
-    for line, fault in ((first, "is not JSON, or cut short"), (last, "ends within a line")):
+    file.seek(place)
+    for line, fault in ((first[1], "is not JSON, or cut short"), (last, "ends within a line")):
         try:
             known_members(mask_surrogates(line or b"{}"))
         except (msgspec.ValidationError, RecursionError) as error:
             raise refusal(f"is not a list of services or resources; {CHECK_PATH}") from error
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise TransientError(fault) from error
+    return chain([first], lines)

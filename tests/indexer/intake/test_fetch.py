@@ -18,6 +18,7 @@ from indexer.intake.fetch import Feed, fetch_feeds
 from indexer.intake.kept import LINES_SUFFIX
 from indexer.intake.lists import read_records
 from indexer.options import Kind, Limits
+from indexer.text import MAX_RECORD
 from tests.support.running import Json, service
 from tests.support.sources.feeds import (
     LINES,
@@ -50,6 +51,18 @@ def test_all_pages_are_read_and_their_items_become_lines(name: str, cache: Path)
     assert [record.position for record in read_records(str(feed.path))][-1] == "line 25"
 
 
+@pytest.mark.parametrize("size", [1, 2, 10])
+def test_pages_of_json_lines_have_all_items(size: int, cache: Path) -> None:
+    def page(exchange: Exchange) -> None:
+        end = exchange.offset + size
+        lines = b"\n".join(map(msgspec.json.encode, RESOURCES[exchange.offset : end]))
+        more = {"Link": f'<?offset={end}>; rel="next"'} if end < len(RESOURCES) else {}
+        exchange.respond(lines, headers={"X-Total-Count": str(len(RESOURCES))} | more)
+
+    with misbehaving(page) as server:
+        assert items_of(fetch_feed(server.url, cache)) == RESOURCES
+
+
 def test_items_are_unchanged_byte_for_byte(cache: Path) -> None:
     texts = [
         '{"resource":"https://a.example/1","accepts":[],"n":12345678901234567890123,"x":1.50}',
@@ -64,6 +77,14 @@ def test_items_are_unchanged_byte_for_byte(cache: Path) -> None:
     with misbehaving(sending(body.replace('","', '"\n ,\r\n"').encode())) as server:
         feed = fetch_feed(server.url, cache)
     assert len(list(read_records(str(feed.path)))) == 4
+
+
+def test_a_document_that_is_too_long_is_not_read_to_its_end(cache: Path) -> None:
+    body = gzip.compress(b" " * (4 * MAX_RECORD) + b"{}", 1)
+    with misbehaving(sending(body)) as server:
+        source = msgspec.structs.replace(source_of(server.url), kind=Kind.MANIFEST)
+        (error,) = fetch_feeds([source], cache, QUICK)
+    assert f"is longer than the {MAX_RECORD:,} bytes that are allowed" in str(error)
 
 
 def test_another_ratecard_is_a_feed(cache: Path, client: httpx.Client, seeds: list[Json]) -> None:

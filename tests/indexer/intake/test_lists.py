@@ -249,6 +249,12 @@ def test_one_malformed_text_is_damaged_however_it_is_laid_out(text: bytes) -> No
         opened(text)
 
 
+def test_a_fault_behind_half_a_surrogate_pair_has_its_line() -> None:
+    with pytest.raises(DamagedText) as caught:
+        opened(b'["\\ud800",\n1,\noops\n]')
+    assert caught.value.line == 3
+
+
 def test_elements_that_are_no_objects_are_items() -> None:
     assert items_of(b'[1, "a,b", null, [2, 3], {}]') == [b"1", b'"a,b"', b"null", b"[2, 3]", b"{}"]
 
