@@ -44,8 +44,8 @@ def _describe(report: ProbeReport) -> str:
         lines.append(f"observed by an earlier run, within --every: {report.recent:,}")
     if report.postponed:
         lines.append(
-            f"left to the next run: {report.postponed:,}, whose host asks to wait, "
-            "or has stopped answering"
+            f"left to the next run: {report.postponed:,}, whose host asks to wait, has stopped "
+            "answering, or took all of its time"
         )
     return "\n".join(lines)
 

@@ -22,6 +22,7 @@ class ProbeOptions(Struct, frozen=True, kw_only=True):
     silence: seconds without a byte after which a connection counts as lost
     bytes: of one body, decompressed
     interval: seconds between two requests to one registrable domain
+    site_seconds: after which the rest of a registrable domain is left for the next run
     """
 
     out: Path
@@ -37,3 +38,4 @@ class ProbeOptions(Struct, frozen=True, kw_only=True):
     silence: float = 10
     bytes: int = 2**20
     interval: float = 1
+    site_seconds: float = 2 * 3600

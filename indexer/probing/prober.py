@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import aclosing
 from datetime import UTC, datetime
+from time import monotonic
 
 from msgspec import Struct
 
@@ -28,7 +29,8 @@ class ProbeReport(Struct, frozen=True):
     """The observations of a run by outcome, and the endpoints without one.
 
     recent: observed by an earlier run, less than `every` ago
-    postponed: left for the next run, as their host asks to wait or has stopped answering
+    postponed: left for the next run, as their host asks to wait, has stopped answering, or took all
+        of its time
     """
 
     outcomes: Counter[Outcome]
@@ -61,8 +63,9 @@ def probe(options: ProbeOptions, progress: Progress) -> ProbeReport:
                 stage.advance(1)
 
             async def visit(site: Site) -> None:
+                end = monotonic() + options.site_seconds
                 for targets in site:
-                    await OriginVisit(client, targets, record, options.interval).run()
+                    await OriginVisit(client, targets, record, options.interval, end).run()
 
             async def run() -> None:
                 async with aclosing(client):

@@ -19,13 +19,15 @@ from msgspec.structs import asdict
 from indexer.errors import InvalidRecord
 from indexer.probes.drift import read_terms
 from indexer.probes.observation import MAX_QUOTES, Quote
-from indexer.resources.listing import VERSIONS
+from indexer.resources.listing import MAX_ENTRIES, VERSIONS
 from indexer.untrusted import decode_object, objects
 
 HEADER = "payment-required"
 CHALLENGES = "www-authenticate"
+MAX_CHALLENGES = 8 * 1024  # characters of that header that are read
 _parameter = re.compile(
-    r"(?:(?P<scheme>[A-Za-z][A-Za-z0-9-]*)[ \t]+)?(?P<name>[A-Za-z][A-Za-z0-9_-]*)[ \t]*=[ \t]*"
+    r"(?<![A-Za-z0-9_-])(?:(?P<scheme>[A-Za-z][A-Za-z0-9-]*+)[ \t]++)?"
+    r"(?P<name>[A-Za-z][A-Za-z0-9_-]*+)[ \t]*+=[ \t]*"
     r'(?:"(?P<quoted>(?:[^"\\]|\\.)*)"|(?P<token>[^\s,"]+))'
 )
 _escaped = re.compile(r"\\(.)")
@@ -36,7 +38,7 @@ def read_quotes(headers: httpx.Headers, body: bytes) -> list[Quote]:
     """Return the ways to pay that a 402 states, each once; headers are read before the body."""
 
     def read() -> Iterator[Quote]:
-        for challenge in _challenges(headers.get(CHALLENGES, "")):
+        for challenge in _challenges(headers.get(CHALLENGES, "")[:MAX_CHALLENGES]):
             request = _decode(_from_base64(challenge.get("request", "")))
             entry = {
                 "scheme": challenge.get("intent"),
@@ -52,7 +54,8 @@ def read_quotes(headers: httpx.Headers, body: bytes) -> list[Quote]:
             challenge = _decode(text)
             given = challenge.get("x402Version")
             version = given if type(given) is int and given in VERSIONS else None
-            quotes = (_quote(entry, version) for entry in objects(challenge, "accepts"))
+            entries = objects(challenge, "accepts", MAX_ENTRIES)
+            quotes = (_quote(entry, version) for entry in entries)
             yield from (each for each in quotes if each != Quote(x402_version=version))
 
     return list(islice(dict.fromkeys(read()), MAX_QUOTES))

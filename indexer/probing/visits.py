@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import re
 import secrets
 import zlib
@@ -149,6 +150,8 @@ class ProbeClient:
             content += unzip.decompress(chunk, room) if unzip else chunk[:room]
             if len(content) > self._options.bytes:
                 return None
+            if unzip and unzip.eof:  # what follows is no part of the body
+                break
         return None if unzip and not unzip.eof else bytes(content)
 
 
@@ -156,6 +159,7 @@ class OriginVisit:
     """The visit of some endpoints of one origin (scheme, host and port).
 
     delay: seconds between two requests, until robots.txt asks for more
+    end: time of the monotonic clock from which no other endpoint is visited
     """
 
     def __init__(
@@ -164,15 +168,18 @@ class OriginVisit:
         targets: Sequence[Target],
         record: Callable[[Observation], None],
         delay: float,
+        end: float = math.inf,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._client, self._targets, self._record = client, targets, record
-        self._delay, self._sleep = delay, sleep
+        self._delay, self._end, self._sleep = delay, end, sleep
         self._origin = targets[0].origin
         self._wildcard: bool | None = None  # whether any path is answered with 402
 
     async def run(self) -> None:
         """Make the requests, each followed by a pause."""
+        if monotonic() >= self._end:
+            return
         try:
             robots = await self._read_robots()
         except ForbiddenAddress:
@@ -183,15 +190,21 @@ class OriginVisit:
             self._record_all(self._targets, outcome)
             await self._sleep(self._delay)
             return
-        allowed = [each for each in self._targets if robots.can_fetch(each.rest, AGENT)]
-        self._record_all([each for each in self._targets if each not in allowed], Outcome.BLOCKED)
-        unlisted = f"/{AGENT}-{secrets.token_hex(8)}"
+        allowed: list[Target] = []
+        blocked: list[Target] = []
+        for target in self._targets:
+            is_allowed = robots.can_fetch(self._origin + target.rest, AGENT)
+            (allowed if is_allowed else blocked).append(target)
+        self._record_all(blocked, Outcome.BLOCKED)
+        unlisted = f"{self._origin}/{AGENT}-{secrets.token_hex(8)}"
         if allowed and robots.can_fetch(unlisted, AGENT):
             with suppress(NoResponse, ForbiddenAddress):  # the endpoints may answer all the same
-                response = await self._request("GET", self._origin + unlisted)
+                response = await self._request("GET", unlisted)
                 self._wildcard = response.status == HTTPStatus.PAYMENT_REQUIRED
         silent = 0
         for target in allowed:
+            if monotonic() >= self._end:
+                return
             observation = await self._visit(target)
             self._record(observation)
             silent = silent + 1 if observation.status is None else 0

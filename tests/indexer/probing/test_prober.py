@@ -270,6 +270,15 @@ def test_a_host_that_wants_no_more_is_left_alone_until_the_next_run(
         assert len(set(paid_targets(server))) == 2 * requests  # others than in the first run
 
 
+def test_a_site_that_took_all_of_its_time_is_left_alone_until_the_next_run(
+    server: Server, build: Build, run: Probe
+) -> None:
+    build(listed(f"{server.origin}/paid"), options=ALLOWED)
+    assert run(site_seconds=0).postponed == 1
+    assert server.requests == []
+    assert run().postponed == 0
+
+
 def test_nothing_is_written_of_unreachable_hosts_while_none_is_connected_to(
     build: Build, run: Probe, resolve: Resolve, tmp_path: Path
 ) -> None:

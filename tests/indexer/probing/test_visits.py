@@ -80,3 +80,25 @@ def test_the_error_of_one_visit_ends_all() -> None:
 
     with pytest.raises(OSError, match="the disk is full"):
         asyncio.run(visit_all(group_by_site(targets(3)), visit))
+
+
+def test_paths_that_are_no_urls_of_their_own_are_judged_as_paths() -> None:
+    class Robots(Server):
+        async def request(self, method: str, url: str, *_: object, **__: object) -> Response:
+            rules = b"User-agent: *\nDisallow: //private"
+            body = rules if f"{method} {url}" == f"GET {origin}/robots.txt" else b""
+            return Response(200, httpx.Headers(), 1, body)
+
+    seen, origin = list[Observation](), "https://s.example"
+    paths = ["//[abc", "//private/x", "/public"]
+    own = [Target(origin + path, "GET", "s.example", origin, path) for path in paths]
+
+    async def sleep(_: float) -> None: ...
+
+    asyncio.run(OriginVisit(cast("ProbeClient", Robots()), own, seen.append, 0, sleep=sleep).run())
+    outcomes = {each.url.removeprefix(origin): each.outcome for each in seen}
+    assert outcomes == {
+        "//[abc": Outcome.ANSWERED,
+        "//private/x": Outcome.BLOCKED,
+        "/public": Outcome.ANSWERED,
+    }

@@ -168,6 +168,10 @@ CASES: dict[str, Case] = {
     "huge-body": Case(challenge(TEXT_2 + b" " * 2**21), answered()),
     "huge-body-beside-the-header": Case(challenge(b" " * 2**21, TEXT_2), quoted(QUOTE_2)),
     "gzip": Case(challenge(gzip.compress(TEXT_2), **{"Content-Encoding": "gzip"}), quoted(QUOTE_2)),
+    "gzip-before-endless-bytes": Case(
+        dripping(HEAD + b"Content-Encoding: gzip\r\n\r\n" + gzip.compress(TEXT_2), b"x"),
+        quoted(QUOTE_2),
+    ),
     "gzip-bomb": Case(explode, answered()),
     "damaged-gzip": Case(
         challenge(b"\x1f\x8b" + TEXT_2, **{"Content-Encoding": "gzip"}), answered()
