@@ -191,10 +191,10 @@ class Intake:
         text = b"" if isinstance(record, Described) else record.text
         self._table.put_item(row, text, encode_resource(found))
         reading.tally.published += 1
-        for notice in found.notices:
-            identity = given_id(record.text)
-            subject = found.to_subject()
-            self._findings.note(reading.tally, record.position, identity, notice, subject)
+        if found.notices:
+            identity, subject = given_id(record.text), found.to_subject()
+            for notice in found.notices:
+                self._findings.note(reading.tally, record.position, identity, notice, subject)
 
     def _add_record(self, reading: Reading, record: SourceRecord, valid: Record) -> None:
         """Add a valid record of a catalogue as far as its source may say it; raises LeftOut."""

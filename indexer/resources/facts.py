@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from functools import lru_cache
+from itertools import islice
 from typing import Any, TypeVar
 
 from indexer.untrusted import line
@@ -61,6 +62,7 @@ _looks_like = re.compile(
 )
 
 LONGEST = 64  # characters
+MAX_MEMBERS = 200  # of one object
 SHAPES = 64
 """Objects of different members whose names are remembered: those of a feed have few shapes."""
 
@@ -96,13 +98,16 @@ def _looks_like_fact(name: str) -> bool:
 
 
 class Places:
-    """Objects in which facts may stand, the most specific first; other values hold none."""
+    """Objects in which facts may stand, the most specific first; other values hold none.
+
+    Of an object the first MAX_MEMBERS members are read.
+    """
 
     def __init__(self, *values: Any) -> None:
         members: dict[str, list[tuple[str, Any]]] = {}
         for value in values:
             if value and isinstance(value, dict):
-                for name, spelling in _facts_among(tuple(value)):
+                for name, spelling in _facts_among(tuple(islice(value, MAX_MEMBERS))):
                     member = value[name]
                     if member is None or member == "":
                         continue

@@ -86,6 +86,7 @@ class _Operations:
         info, extension = mapping(values, "info"), mapping(values, "x-service-info")
         self._document, self._values = document, values
         self._schemas = Schemas(values)
+        self._servers: dict[int, tuple[str, str]] = {}
         categories = read_names(extension, "categories")
         encoded = _encode(extension) if extension else b""
         self._shared = {
@@ -167,17 +168,28 @@ class _Operations:
 
         places: the operation, its path and the document, of which the first with servers counts
         """
-        stated = (items(each, "servers", MAX_SERVERS) for each in places)
+        values = next((each for each in places if items(each, "servers", 1)), self._values)
+        if id(values) not in self._servers:
+            try:
+                self._servers[id(values)] = self._choose_server(values, place), ""
+            except InvalidRecord as fault:
+                self._servers[id(values)] = "", fault.reason
+        server, reason = self._servers[id(values)]
+        if reason:
+            raise InvalidRecord(place, reason)
+        return f"{server}/{path.lstrip('/')}"
+
+    def _choose_server(self, values: Schema, place: str) -> str:
+        """Return the URL of the first server of an object that may be listed; a few are read."""
         urls = []
-        servers: list[Any] = next(filter(None, stated), [{}])
-        for server in servers:
+        for server in items(values, "servers", MAX_SERVERS) or [{}]:
             variables = mapping(server, "variables")
             parts = _variable.split(line(mapping({"": server}, "").get("url"), MAX_URL) or "/")
             for number, name in enumerate(parts[1::2]):
                 parts[2 * number + 1] = line(mapping(variables, name).get("default"), MAX_DEFAULT)
-            url = self._document.resolve(place, "".join(parts))
+            url = self._document.resolve(place, "".join(parts)[: MAX_URL + 1])
             urls.append(url.partition("#")[0].partition("?")[0])
-        return f"{self._document.choose_server(place, urls).rstrip('/')}/{path.lstrip('/')}"
+        return self._document.choose_server(place, urls).rstrip("/")
 
 
 def _is_sign_in(way: Schema) -> bool:

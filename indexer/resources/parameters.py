@@ -8,7 +8,7 @@ cannot be understood is skipped, since a service is worth listing without it.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from functools import lru_cache
 from typing import Any, Literal
 
@@ -279,7 +279,7 @@ def _read_fields(
 
     A body that has no members of its own is one parameter without a name.
     """
-    required: Any = ()
+    required: Collection[str] | None = None
     if isinstance(fields, list) and not (is_body and examples) and any(_names_of(fields)):
         fields = _names_of(fields)
     elif is_body and (whole := _read_whole(fields, examples=examples)):
@@ -288,7 +288,10 @@ def _read_fields(
     elif not isinstance(fields, dict):
         return
     elif key := next((key for key in ("properties", "fields") if _is_schemas(fields.get(key))), ""):
-        required, fields, examples = fields.get("required"), fields[key], False
+        stated = fields.get("required")
+        if isinstance(stated, list):
+            required = frozenset(each for each in stated if isinstance(each, str))
+        fields, examples = fields[key], False
     elif fields.get("type") == "object" and not examples:
         return
     for name, value in fields.items():
@@ -296,11 +299,13 @@ def _read_fields(
             yield name, _read_field(name, value, required, examples=examples)
 
 
-def _read_field(name: str, value: Any, required: Any, *, examples: bool) -> _Declaration:
+def _read_field(
+    name: str, value: Any, required: Collection[str] | None, *, examples: bool
+) -> _Declaration:
     if isinstance(value, dict) and _is_schema(value):
         own = value.get("required")
         if not isinstance(own, bool):
-            own = name in required if isinstance(required, list) else UNSET
+            own = UNSET if required is None else name in required
         return _Declaration(schema=value, required=own)
     is_example = examples and not names_type(value)
     return _Declaration(example=value) if is_example else _Declaration(schema=value)

@@ -44,6 +44,7 @@ class Schemas:
         self._values = values
         self._external: dict[str, Schema] = {}
         self._outlines: dict[int, Schema] = {}
+        self._fitting: dict[int, bool] = {}
 
     def follow(self, value: Any) -> Schema:
         """Return the object that a value is or refers to in the document, or an empty one.
@@ -109,7 +110,7 @@ class Schemas:
         outline = self._outline(schema) | _description_of(parameter)
         named = next(iter(mapping(parameter, "examples").values()), None)
         example = parameter.get("example", self.follow(named).get("value"))
-        if example is not None and _fits(example):
+        if example is not None and self._fits(example):
             outline["example"] = example
         return outline
 
@@ -139,24 +140,29 @@ class Schemas:
         """Return the members of a schema, and of its parts, that describe a parameter."""
         if not isinstance(value, dict):
             return NOTHING
-        if id(value) not in self._outlines:
-            schema = self.follow(value)
+        schema = self.follow(value)
+        if id(schema) not in self._outlines:
             outline: Schema = {}
             for part in (*self._parts(schema, ("allOf",)), schema):
-                outline |= _keep(part)
+                outline |= self._keep(part)
             for key in ("anyOf", "oneOf"):
-                outline |= {key: [*map(_keep, self._parts(schema, [key]))]}
-            self._outlines[id(value)] = outline | _description_of(value)
-        return self._outlines[id(value)]
+                outline |= {key: [*map(self._keep, self._parts(schema, [key]))]}
+            self._outlines[id(schema)] = outline
+        return self._outlines[id(schema)] | _description_of(value)
 
+    def _keep(self, schema: Schema) -> Schema:
+        """Return the members of one schema that are kept."""
+        kept = {name: schema[name] for name in KEPT if name in schema and self._fits(schema[name])}
+        kept |= {name: {} for name in ("items", "properties") if name in schema}
+        if "const" in kept:
+            kept["enum"] = [kept.pop("const")]
+        return kept | _description_of(schema)
 
-def _keep(schema: Schema) -> Schema:
-    """Return the members of one schema that are kept."""
-    kept = {name: schema[name] for name in KEPT if name in schema and _fits(schema[name])}
-    kept |= {name: {} for name in ("items", "properties") if name in schema}
-    if "const" in kept:
-        kept["enum"] = [kept.pop("const")]
-    return kept | _description_of(schema)
+    def _fits(self, value: Any) -> bool:
+        """Whether a value of the document is short enough to be kept."""
+        if id(value) not in self._fitting:
+            self._fitting[id(value)] = len(_encode(value)) <= MAX_VALUE
+        return self._fitting[id(value)]
 
 
 def _description_of(values: Schema) -> Schema:
@@ -177,7 +183,3 @@ def _preference(media: str) -> int:
     if name in {"*/*", "application/*"}:
         return 0
     return next(number for number, part in enumerate(PREFERRED) if part in name)
-
-
-def _fits(value: Any) -> bool:
-    return len(_encode(value)) <= MAX_VALUE

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from indexer.resources.facts import SPELLINGS, fold, looks_like_fact
+from indexer.resources.facts import MAX_MEMBERS, SPELLINGS, Places, fold, looks_like_fact
 from indexer.resources.x402 import NOT_READ, read_resource
 from tests.support.json_values import json_values
 from tests.support.running import Json, examples
@@ -257,3 +257,9 @@ def test_a_fact_that_is_not_understood_is_counted_by_its_name(name: str, value: 
     record = resource(**{name: value})
     (notice,) = read_resource(json.dumps(record).encode()).notices
     assert (notice.kind, notice.path) == (f"{NOT_READ}`{name}`", f"$.{name}")
+
+
+def test_members_beyond_the_first_of_an_object_are_not_read() -> None:
+    few = {f"x{number}": 1 for number in range(MAX_MEMBERS - 1)}
+    assert Places(few | {"amount": "5"}).line("amount", 9) == "5"
+    assert Places(few | {"x": 1, "amount": "5"}).line("amount", 9) == ""

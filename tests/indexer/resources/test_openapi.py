@@ -297,3 +297,12 @@ def check(found: Described) -> None:
         assert found.fault.path.startswith("$")
     else:
         msgspec.msgpack.encode(found.resource)
+
+
+def test_the_servers_of_all_operations_are_read_once() -> None:
+    variables = {"a": {"default": "b" * 250}}
+    server = {"url": "https://api.weather.example/" + "{a}" * 1300, "variables": variables}
+    paths: Json = {f"/{number}": {"get": {}} for number in range(10_000)}
+    found = read(document(paths, servers=[server] * 20))
+    assert len(found) == len(paths)
+    assert all("is longer than the 4,096 characters" in str(each.fault) for each in found)

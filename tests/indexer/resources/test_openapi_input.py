@@ -240,3 +240,30 @@ def test_wide_and_deep_schemas_are_bounded() -> None:
     )
     for each in read(given):
         assert len(msgspec.msgpack.encode(each.resource)) < 200 * 1024
+
+
+def test_an_example_that_all_operations_share_is_measured_once() -> None:
+    example = {"$ref": "#/components/examples/large"}
+    schemas = {"Size": {"type": "string"}}
+    parameters = [
+        {"name": f"p{number}", "in": "query", "schema": ref("Size"), "examples": {"a": example}}
+        for number in range(MAX_PARAMETERS)
+    ]
+    operations = {f"/{n}": {"get": fixed(parameters=parameters)} for n in range(200)}
+    components = {"schemas": schemas, "examples": {"large": {"value": [7] * 4_000_000}}}
+    found = read(document(operations, components=components))
+    assert {len(json.loads(each.resource.parameters)) for each in found if each.resource} == {
+        MAX_PARAMETERS
+    }
+
+
+def test_a_reference_may_have_a_description_of_its_own() -> None:
+    described = [
+        {"name": word, "in": "query", "schema": ref("Size") | {"description": word}}
+        for word in ("width", "height")
+    ]
+    found = parameters_of({"Size": {"type": "integer"}}, parameters=described)
+    assert [(each["type"], each["description"]) for each in found] == [
+        ("number", "width"),
+        ("number", "height"),
+    ]

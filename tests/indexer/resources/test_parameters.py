@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indexer.resources.parameters import MAX_OUTPUT, read_output
+from indexer.resources.parameters import MAX_OUTPUT, read_input, read_output
 from tests.support.running import Json
-from tests.support.sources.x402 import endpoint_of, read, v1, v2
+from tests.support.sources.x402 import URL, endpoint_of, read, v1, v2
 
 
 def parameters_of(record: Json) -> list[Json]:
@@ -261,3 +261,10 @@ def test_only_names_of_the_document_are_read(declared: Json) -> None:
     names = read_output(declared).split()
     assert len(names) <= MAX_OUTPUT
     assert all(name in json.dumps(declared, ensure_ascii=False) for name in names)
+
+
+def test_a_schema_of_many_members_is_read_in_time() -> None:
+    names = [str(number) for number in range(90_000)]
+    schema = {"properties": {name: {"type": "number"} for name in names}, "required": names}
+    found = read_input([{"method": "POST", "inputSchema": schema}], URL)
+    assert {each.required for each in found.parameters} == {True}
