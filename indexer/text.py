@@ -11,6 +11,7 @@ import zlib
 from typing import TypeVar
 
 import msgspec
+import numpy as np
 from msgspec import Raw
 
 from indexer.errors import InvalidRecord
@@ -122,15 +123,14 @@ def decode_or_invalid(decoder: msgspec.json.Decoder[T], text: bytes | Raw, path:
 
 
 def check_depth(text: bytes) -> None:
-    """Raise InvalidRecord for well-formed JSON of more than MAX_LEVELS levels of nesting."""
+    """Raise InvalidRecord for JSON of more than MAX_LEVELS levels, well-formed up to there."""
     if text.count(b"[") + text.count(b"{") <= MAX_LEVELS:
         return
     unescaped = text.replace(rb"\\", b"").replace(rb"\"", b"")
     structure = unescaped.translate(_to_brackets, _not_structural)
-    brackets = _string.sub(b"", structure.replace(b'""', b""))
-    for _ in range(MAX_LEVELS):
-        brackets = brackets.replace(b"[]", b"")
-    if brackets:
+    brackets = np.frombuffer(_string.sub(b"", structure.replace(b'""', b"")), np.uint8)
+    steps = np.where(brackets == ord("["), np.int8(1), np.int8(-1))
+    if steps.cumsum(dtype=np.int32).max(initial=0) > MAX_LEVELS:
         raise InvalidRecord("$", f"is nested too deeply: it has more than {MAX_LEVELS} levels")
 
 

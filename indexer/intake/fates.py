@@ -170,7 +170,8 @@ class FateSpool:
         for url, host in addresses[:room]:
             self._rows[source] += _row.pack(url, host, *rest)
             if not is_note and host != NO_HOST:
-                for payee in subject.payees:
+                left = MAX_UNLISTED - len(self._payees[source]) // PAYEE.itemsize
+                for payee in subject.payees[: max(0, left)]:
                     self._payees[source] += _payee.pack(payee, url)
 
     def rows(self) -> FateRows:

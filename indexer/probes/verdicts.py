@@ -168,6 +168,8 @@ def insert_rows(
 ) -> None:
     """Run a query for each batch of rows, which has these columns and is its table `batch`."""
     rows = iter(rows)
+    # By default the types of a batch are those of a sample of its rows.
+    connection.execute(f"SET pandas_analyze_sample = {BATCH}")
     while batch := [*islice(rows, BATCH)]:
         values = (np.array(column, dtype=object) for column in zip(*batch, strict=True))
         connection.register("batch", dict(zip(columns, values, strict=True)))

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from indexer.cli.main import main
 from indexer.intake import fates
+from indexer.intake.fates import Address, FateSpool, Subject
 from indexer.text import drop_ignorable, shorten
 from service.api.listings import explain_url
 from service.errors import InvalidParameter
@@ -268,6 +269,15 @@ def test_sources_keep_so_many_urls_and_say_how_many_more_there_are(
             "them",
         )
     ]
+
+
+def test_a_record_of_many_urls_and_payees_keeps_few_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fates, "MAX_UNLISTED", 5)
+    spool = FateSpool()
+    spool.start("feed", "feed")
+    subject = Subject(tuple(Address(url, 1) for url in range(1, 5)), (7, 8, 9))
+    spool.add(0, Fate.REJECTED, ("feed", "line 1"), "$", "is no record", subject)
+    assert (len(spool.rows()), len(spool.payees())) == (4, 5)
 
 
 def test_a_source_of_the_command_line_is_named_without_its_path(

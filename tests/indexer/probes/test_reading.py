@@ -84,6 +84,17 @@ def test_failures_on_two_days_are_needed_for_a_dead_endpoint(
     assert facts(tmp_path, *lines).since == "2026-05-19T23:00:00.000Z"
 
 
+@pytest.mark.parametrize("latency", [3_000_000_000, 12.5])
+def test_a_value_of_another_type_than_most_lines_have_is_kept(
+    tmp_path: Path, latency: float
+) -> None:
+    lines = [seen("answered", ago(hours=1), status=404, latency_ms=3)] * 5_000
+    lines[7] = seen("answered", ago(minutes=1), status=404, latency_ms=latency)
+    probe = facts(tmp_path, *lines).probe
+    assert probe is not UNSET
+    assert probe.latency_ms == latency
+
+
 def test_undated_and_future_lines_count_as_none(tmp_path: Path) -> None:
     soon = (NOW + timedelta(minutes=59)).isoformat()
     late = (NOW + timedelta(minutes=61)).isoformat()
