@@ -32,8 +32,6 @@ from indexer.derive.records import (
     IndexedPrice,
     IndexedService,
     decode_annotations,
-    decode_list,
-    decode_members,
     decode_service,
     summarise,
 )
@@ -42,7 +40,7 @@ from indexer.intake.fates import Address, address_of
 from indexer.record_store import Keys
 from indexer.resources.assets import mainnet_prices
 from indexer.resources.names import registrable_domain
-from indexer.untrusted import string_of
+from indexer.untrusted import raw_items, raw_members, string_of
 from service.arrays.container import Arrays
 from service.arrays.texts import text_hash
 from service.conditions import ENDPOINT_KEYS, SERVICE_KEYS
@@ -131,7 +129,7 @@ class Extractor:
 
         `annotations` has the encoded annotations of the service.
         """
-        service, members = decode_service(text), decode_members(text)
+        service, members = decode_service(text), raw_members(text)
         decoded = decode_annotations(annotations)
         for number in decoded.implausible:
             endpoint = service.endpoints[number]
@@ -201,7 +199,7 @@ class Extractor:
     def _add_endpoints(self, start: int, endpoints: bytes, service: IndexedService) -> None:
         """Add the endpoints of a service; `start` is where they stand in the record."""
         numbers = self._numbers
-        for endpoint, raw in zip(service.endpoints, decode_list(endpoints), strict=True):
+        for endpoint, raw in zip(service.endpoints, raw_items(endpoints), strict=True):
             own_start = start + 1  # after the bracket or a comma
             start = own_start + memoryview(raw).nbytes
             added = (endpoint.service, endpoint.match, endpoint.ratecard)

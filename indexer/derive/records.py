@@ -286,8 +286,6 @@ def _make_decoder() -> Callable[[bytes], IndexedService]:
 
 
 decode_service = _make_decoder()
-decode_list = msgspec.json.Decoder(list[Raw]).decode
-decode_members = msgspec.json.Decoder(dict[str, Raw]).decode
 
 
 def _output_of(schema: Raw) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 
+from indexer.untrusted import raw_members
 from service.schema.values import NULL
 from service.search.ranking import Ranking
 from service.snapshot.snapshot import Snapshot
@@ -13,8 +14,6 @@ DOCUMENTS, LEAST_QUESTIONS, LEAST_WORDS, MOST_WORDS = 150, 20, 3, 7
 QUANTILE = 0.3
 LEAST_THRESHOLD = 0.1
 NEAR_DUPLICATE = 0.9  # cosine
-
-_members = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 def learn_threshold(snapshot: Snapshot) -> float | None:
@@ -30,7 +29,7 @@ def learn_threshold(snapshot: Snapshot) -> float | None:
             text = snapshot.endpoints.text(document)
         else:
             text = snapshot.summaries.text(snapshot.endpoints.service_of(document))
-        description = msgspec.json.decode(_members.decode(text).get("description", NULL))
+        description = msgspec.json.decode(raw_members(text).get("description", NULL))
         words = (description or "").split(maxsplit=MOST_WORDS)
         if len(words) >= LEAST_WORDS:
             fits += _ask(snapshot, " ".join(words[:MOST_WORDS]), document)
