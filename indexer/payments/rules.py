@@ -86,9 +86,11 @@ MACROS += rf"""
 CREATE MACRO fold_network(text) AS replace(replace(lower(trim(text)), ' ', '-'), '_', '-');
 CREATE MACRO caip2(name) AS
     CASE WHEN starts_with(name, 'solana:') THEN left(name, {len("solana:") + 32})
-        WHEN name BETWEEN '0' AND ':' AND regexp_full_match(name, '\d+') THEN 'eip155:' || name
+        WHEN regexp_full_match(name, '((evm|eip155)[:-])?\d+')
+        THEN 'eip155:' || regexp_extract(name, '\d+$')
         ELSE name END;
-CREATE MACRO known_network(name) AS coalesce(map_extract_value({_KEYS}, name), name);
+CREATE MACRO known_network(name) AS coalesce(map_extract_value({_KEYS}, name),
+    map_extract_value({_KEYS}, replace(name, ':mainnet', '-mainnet')), name);
 -- Nearly all rows have one of few names, which need no folding.
 CREATE MACRO network_key(text) AS
     CASE WHEN text IN ('base', 'solana', 'polygon') THEN text
@@ -106,8 +108,8 @@ PAID_AT = r"""CASE WHEN regexp_full_match(block_timestamp, '\d{4}-\d\d-\d\d[T ]\
 BASE_UNITS = r"""CASE WHEN regexp_full_match(amount, '\d{1,38}(\.0+)?') THEN amount::HUGEINT
     WHEN regexp_full_match(amount, '\d(\.\d{1,16})?[eE]\+?(1[6-9]|2\d|3[0-7])')
     THEN try_cast(amount AS DECIMAL(38, 0))::HUGEINT END"""
-# A decimal without the commas between its thousands.
-WITHOUT_COMMAS = r"""CASE WHEN regexp_full_match(dollars, '\d{1,3}(,\d{3})+(\.\d*)?')
+# A decimal without the commas between its thousands; `0,005` has a decimal comma, and is none.
+WITHOUT_COMMAS = r"""CASE WHEN regexp_full_match(dollars, '[1-9]\d{0,2}(,\d{3})+(\.\d*)?')
     THEN replace(dollars, ',', '') ELSE dollars END"""
 # A decimal as programs print small and large floats, such as 1e-05, without its exponent.
 WITHOUT_EXPONENT = r"""CASE WHEN regexp_full_match(dollars, '\d{1,20}(\.\d+)?[eE][+-]?\d{1,2}')
