@@ -132,7 +132,8 @@ def _url(
 
     filled = quote(PATH_PARAMETER.sub(fill, url.partition("#")[0]), safe=URL_CHARACTERS)
     address, _, own = filled.partition("?")
-    kept = [pair for pair in own.split("&") if _name_of(pair) not in given]
+    replaced = query.keys() & given.keys()
+    kept = [pair for pair in own.split("&") if _name_of(pair) not in replaced]
     present = set(map(_name_of, kept))
     added = [
         urlencode({name: _url_text(value)}) for name, value in query.items() if name not in present
