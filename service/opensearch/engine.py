@@ -149,10 +149,6 @@ class ClusterEngine:
         answer = await self._search(search, self._endpoints, [wanted], RELEVANCE)
         return answer or await self._embedded.search_resources(search)
 
-    async def count(self, search: Search[Filters]) -> int:
-        """Return the exact count of the services that match."""
-        return (await self.search_services(search)).matches
-
     async def check(self) -> None:
         """Raise EngineUnavailable unless all shards of the index can be searched."""
         async with self._cluster.request():
