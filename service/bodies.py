@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -22,7 +21,7 @@ FILE = "@file"
 """The example of a parameter that is a file: curl sends the file of this name."""
 
 _media_type = re.compile(r"[a-z]+/[a-z0-9.+*-]+")
-_special = re.compile(r'^[@<"]|[;,\n\r]')
+_special = re.compile(r'^[@<"(\s]|[;,\n\r]|\s$')
 _string = msgspec.json.Decoder(str)
 
 
@@ -113,8 +112,12 @@ def _whole(media_type: str, text: str) -> list[str]:
 
 
 def _part(name: str, text: str) -> str:
-    """Return a part of a form, quoted where curl would read its text as a file or an option."""
+    r"""Return a part of a form, quoted where curl would read its text otherwise.
+
+    Within quotes curl knows the escapes `\\` and `\"`, and no others.
+    """
     quoted_name = name.replace("=", "%3D")
     if text == FILE or not _special.search(text):
         return f"{quoted_name}={text}"
-    return f"{quoted_name}={json.dumps(text, ensure_ascii=False)}"
+    escaped = text.replace("\\", r"\\").replace('"', r"\"")
+    return f'{quoted_name}="{escaped}"'

@@ -11,6 +11,7 @@ CODES = {
     404: ("service_not_found", "download_not_found", "downloads_disabled", "path_not_found"),
     405: ("method_not_allowed",),
     410: ("path_removed", "snapshot_pins_removed"),
+    416: ("range_not_satisfiable",),
     500: ("internal_error",),
     503: (
         "overloaded",
@@ -79,6 +80,14 @@ class ServiceNotFound(RatecardError, code="service_not_found"):
 
 class MethodNotAllowed(RatecardError, code="method_not_allowed"):
     """The path does not answer the method of the request."""
+
+
+class RangeNotSatisfiable(RatecardError, code="range_not_satisfiable"):
+    """The request asks for a range that begins beyond the end of a file of this size."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__(f"the range begins beyond the end of the file, which has {size} bytes")
+        self.size = size
 
 
 class SnapshotUnavailable(RatecardError, code="snapshot_unavailable", retry_after=5):

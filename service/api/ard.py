@@ -70,7 +70,9 @@ async def search_ard(request: Request, search: SearchArd) -> Cacheable:
     for key, given in search.query.filter.items():
         values = given if isinstance(given, list) else [given]
         if parameter := FILTERS.get(key):
-            keys[parameter] = key
+            if (other := keys.setdefault(parameter, key)) != key:
+                message = f"query.filter has `{other}` and `{key}`, which are the same; send one"
+                raise InvalidParameter("query.filter", message)
             pairs += [(parameter, format_value(value)) for value in values]
         elif key in own:
             has_own &= own[key] in values

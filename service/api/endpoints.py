@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from itertools import accumulate
 from typing import Any
 
 from msgspec import UNSET, Struct, UnsetType
 from starlette.requests import Request
 
-from service.api.listing import StoredList, splice
+from service.api.listing import StoredList, fitting, splice
 from service.api.query_string import (
     DEFAULT_LIMIT,
     Limit,
@@ -25,7 +23,6 @@ from service.schema.records import EndpointQuality, Pricing
 from service.schema.responses import AcceptsEntry, ServiceFacts
 from service.snapshot import Snapshot
 from service.snapshot.data import EndpointHits
-from service.snapshot.resources import MAX_PAGE
 
 
 class EndpointSummary(Struct, rename="camel"):
@@ -78,8 +75,7 @@ def page_of_endpoints(
     of its endpoints.
     """
     items = list(map(snapshot.endpoints.item, hits.ordinals, hits.offers))
-    sizes = accumulate(sum(map(len, item)) for item in items)
-    count = max(bisect_right(list(sizes), MAX_PAGE), 1)
+    count = fitting(items)
     return {
         "endpoints": StoredList(items[:count]),
         "total": hits.total,

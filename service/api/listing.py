@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
+from itertools import accumulate
 from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 import orjson
+
+from service.snapshot.resources import MAX_PAGE
 
 BodyPiece: TypeAlias = bytes | memoryview
 
@@ -15,6 +19,12 @@ class StoredList(NamedTuple):
     """A list of stored JSON: each text is one item or several joined ones, or pieces of one."""
 
     texts: Sequence[BodyPiece | list[BodyPiece]]
+
+
+def fitting(texts: Sequence[list[BodyPiece]]) -> int:
+    """Return how many of the first texts have at most MAX_PAGE bytes together, at least one."""
+    sizes = accumulate(sum(map(len, text)) for text in texts)
+    return max(bisect_right(list(sizes), MAX_PAGE), 1)
 
 
 def splice(members: Mapping[str, Any]) -> bytes:

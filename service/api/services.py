@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from starlette.requests import Request
 
-from service.api.listing import StoredList, splice
+from service.api.listing import BodyPiece, StoredList, fitting, splice
 from service.api.query_string import DEFAULT_LIMIT, Limit, Offset, Operation, OptionalQuery, Query
 from service.conditions import Filters, about
 from service.errors import ServiceNotFound
@@ -95,20 +95,24 @@ def headers_of(hits: Hits) -> dict[str, str]:
 
 
 def list_body(snapshot: Snapshot, listing: ServiceSelection, hits: Hits) -> bytes:
-    """Return the JSON of a `ServiceList`, with the services as they are stored."""
-    texts = (
-        snapshot.services.run(hits.ordinals)
+    """Return the JSON of a `ServiceList`, with the services as they are stored.
+
+    The page ends early as one of endpoints does.
+    """
+    texts: list[list[BodyPiece]] = (
+        [[text] for text in snapshot.services.run(hits.ordinals)]
         if listing.endpoints == "all"
         else [*map(snapshot.summaries.pieces, hits.ordinals)]
     )
+    count = fitting(texts)
     return splice(
         {
-            "services": StoredList(texts),
+            "services": StoredList(texts[:count]),
             "total": hits.total,
-            "limit": listing.limit,
+            "limit": count if count < len(texts) else listing.limit,
             "offset": listing.offset,
             **(hits.facts if listing.facets or listing.explain else {}),
             "facets": hits.facets,
-            "explanations": hits.explanations,
+            "explanations": hits.explanations and hits.explanations[:count],
         }
     )

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+from contextlib import suppress
+from http import HTTPStatus
 
 import msgspec
 from starlette.requests import Request
-from starlette.responses import FileResponse
+from starlette.responses import FileResponse, Response
 from starlette.routing import Route
+from starlette.types import Message, Receive, Scope, Send
 
 from service.artifacts.downloads import KINDS, describe, read_downloads
 from service.artifacts.publishing import DOWNLOADS
-from service.errors import RatecardError
+from service.errors import RangeNotSatisfiable, RatecardError
+from service.http.cache import is_known
 from service.http.context import context_of, snapshot_of
 from service.http.responses import IMMUTABLE, SNAPSHOT, Cacheable
 from service.snapshot.publication import is_snapshot_id
@@ -21,6 +25,28 @@ CURRENT = "/v1/snapshots/current"
 CHANGES = "/v1/changes"
 ZSTD = "application/zstd"
 SHORT = "public, max-age=5"
+
+
+class Download(FileResponse):
+    """A file or a range of it; a range that cannot be sent is an error as all others are."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the file, whole where the range has another unit than bytes."""
+        fields = [
+            (name, value)
+            for name, value in scope["headers"]
+            if name != b"range" or value.lower().startswith(b"bytes=")
+        ]
+
+        async def send_file(message: Message) -> None:
+            status = message.get("status")
+            if status == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
+                raise RangeNotSatisfiable(int(self.headers["content-length"]))
+            if status == HTTPStatus.BAD_REQUEST:
+                raise RatecardError("the header Range is malformed", "bad_request")
+            await send(message)
+
+        await super().__call__({**scope, "headers": fields}, receive, send_file)
 
 
 async def get_current(request: Request) -> Cacheable:
@@ -35,8 +61,8 @@ async def get_current(request: Request) -> Cacheable:
     return Cacheable(body, etag=etag, cache_control=SHORT, is_kept=False)
 
 
-async def get_file(request: Request) -> FileResponse:
-    """Send a file that others copy, or a range of it."""
+async def get_file(request: Request) -> Response:
+    """Send a file that others copy, or a range of it, unless the client has it."""
     context, name = context_of(request), request.scope["path"].rpartition("/")[2]
     if not context.settings.downloads:
         message = "downloads are switched off here (RATECARD_DOWNLOADS)"
@@ -45,11 +71,16 @@ async def get_file(request: Request) -> FileResponse:
     files = []
     if is_snapshot_id(snapshot_id):
         files = await asyncio.to_thread(read_downloads, context.snapshots.path, snapshot_id)
-    for file in files:
-        if file.path == name:
+    tags = [f'"{file.sha256}"' for file in files if file.path == name]
+    with suppress(FileNotFoundError):  # a build may have removed it meanwhile
+        for etag in tags:
+            stat = await asyncio.to_thread(path.stat)
             request.scope[SNAPSHOT] = None  # a slow client must not keep an old one mapped
-            headers = {"cache-control": IMMUTABLE, "etag": f'"{file.sha256}"'}
-            return FileResponse(path, headers=headers, media_type=ZSTD)
+            headers = {"cache-control": IMMUTABLE, "etag": etag}
+            known = ",".join(request.headers.getlist("if-none-match"))
+            if is_known(known.encode("latin-1"), etag.encode()):
+                return Response(None, HTTPStatus.NOT_MODIFIED, headers)
+            return Download(path, headers=headers, media_type=ZSTD, stat_result=stat)
     raise RatecardError("there is no such file", "download_not_found", see=CURRENT)
 
 

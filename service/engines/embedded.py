@@ -81,10 +81,6 @@ class EmbeddedEngine:
         """Return one page of listed resources."""
         return await self._run(self.rank_resources, search, self._resources.cost(search.filters))
 
-    async def count(self, search: Search[Filters]) -> int:
-        """Return the exact count of the services that match."""
-        return (await self.search_services(search)).matches
-
     async def check(self) -> None:
         """Files that were opened need no check."""
 

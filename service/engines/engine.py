@@ -107,8 +107,5 @@ class Engine(Protocol):
     async def search_resources(self, search: Search[ResourceFilters]) -> Answer:
         """Return one page of listed resources."""
 
-    async def count(self, search: Search[Filters]) -> int:
-        """Return the exact count of the services that match."""
-
     async def check(self) -> None:
         """Raise EngineUnavailable unless searches can be answered."""

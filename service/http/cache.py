@@ -28,7 +28,7 @@ CacheKey = tuple[bytes, str, bytes, bytes, str]
 """Snapshot id, path, query string, content coding and root path of a request."""
 
 # Gateways that compress append the coding to a tag: Apache, Caddy and Jetty. None of ours ends so.
-_entity_tags = re.compile(rb'"([\x21\x23-\x7e\x80-\xff]*?)(?:[;-]+(?:gzip|br|zstd|deflate))?"')
+_end_of_tag = re.compile(rb'(?:[;-]+(?:gzip|br|zstd|deflate))?"')
 
 
 class CachedResponse(Struct, frozen=True):
@@ -111,7 +111,10 @@ def is_known(field: bytes, etag: bytes) -> bool:
     Tags are compared weakly and without the coding that a gateway appended, since gateways that
     compress a response weaken its tag or append to it.
     """
-    return field.strip(b" \t") == b"*" or etag[1:-1] in _entity_tags.findall(field)
+    if field.strip(b" \t") == b"*":
+        return True
+    _, *following = field.split(etag[:-1])
+    return any(map(_end_of_tag.match, following))
 
 
 def version_of(settings: Settings) -> bytes:

@@ -7,7 +7,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute
 
-from service.errors import MethodNotAllowed, RatecardError
+from service.errors import MethodNotAllowed, RangeNotSatisfiable, RatecardError
 from service.http.context import context_of
 from service.http.responses import no_store, root_of
 from service.schema.discovery import PREFIXES, DiscoveryError
@@ -33,6 +33,8 @@ def error_response(request: Request, error: RatecardError) -> Response:
         headers["retry-after"] = str(error.retry_after)
     if isinstance(error, MethodNotAllowed):
         headers["allow"] = methods_of(scope["route"])
+    if isinstance(error, RangeNotSatisfiable):
+        headers["content-range"] = f"bytes */{error.size}"
     path: str = scope["path"]
     own_path = path.removeprefix(scope.get("root_path", ""))
     is_discovery, is_ard = own_path.startswith(DISCOVERY), own_path.startswith(ARD)

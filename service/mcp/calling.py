@@ -15,11 +15,11 @@ from msgspec.structs import replace
 from pydantic import Field, Json, StrictBool, StrictFloat, StrictInt, TypeAdapter
 
 from service.api.documents.curl import body_of, curl
-from service.bodies import explain_body, media_type_of
+from service.bodies import explain_body, is_json, media_type_of
 from service.conditions import EndpointFilters
 from service.errors import InvalidParameter
 from service.mcp.rows import MAX_NAME, endpoint_of, endpoint_row
-from service.mcp.texts import clean, decode_printable, escape_ignorable
+from service.mcp.texts import clean, decode_printable, escape_ignorable, printable
 from service.mcp.tools import ALL_ENDPOINTS, Network, Reference, ToolCall, result_of, snapshot_for
 from service.prices import describe_offer
 from service.probes import warnings_of
@@ -94,7 +94,11 @@ async def how_to_call(
     given = encode_values(parameters, values)
     # A placeholder that nobody describes stays in the URL, where it says that a value is missing.
     sent = replace(record, parameters=[*own, *(each for each in undescribed if each.name in given)])
-    command = "" if tool else escape_ignorable(curl(sent, given))
+    media_type = media_type_of(record.body_type)
+    command = "" if tool else curl(sent, given)
+    if is_json(media_type):
+        command = escape_ignorable(command)
+    is_shown = len(command) <= MAX_COMMAND and command == printable(command)
     described = _fitting([*map(msgspec.json.encode, parameters)], MAX_PARAMETERS)
     accepts = _fitting([*map(bytes, listing.accepts)], MAX_ACCEPTS)
     offers = (record.payment_offers or [])[:MAX_DOCUMENTED]
@@ -102,7 +106,7 @@ async def how_to_call(
         "first_register_or_sign_in": msgspec.to_builtins(listing.ratecard.requires),
         "example_url": clean(listing.ratecard.example_url, MAX_COMMAND),
         "tool": _tool_call(tool, body_of(parameters, given)) if tool else {},
-        "body_type": media_type_of(record.body_type) if record.body_type else "",
+        "body_type": media_type if record.body_type else "",
         "parameters_left_out": len(parameters) - len(described),
         "accepts_left_out": len(listing.accepts) - len(accepts),
         "documents_say": [clean(describe_offer(offer), MAX_LONG_SAYS) for offer in offers],
@@ -118,7 +122,7 @@ async def how_to_call(
     facts = {
         **row.model_dump(exclude_defaults=True),
         "url": clean(record.url, MAX_COMMAND),
-        "curl": command if len(command) <= MAX_COMMAND and command.isprintable() else "",
+        "curl": command if is_shown else "",
         "parameters": described,
         "accepts": accepts,
         **{name: value for name, value in optional.items() if value},

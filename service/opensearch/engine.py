@@ -34,7 +34,7 @@ from service.schema.values import Json
 from service.search.groups import is_among_first, units_of
 from service.search.postings import FULL_WEIGHT, Integers
 from service.search.query import ParsedQuery
-from service.search.ranking import EXACT_NAMES
+from service.search.ranking import DEEP_OFFSET, EXACT_NAMES
 from service.snapshot.data import ResourceDocuments
 from service.snapshot.snapshot import Snapshot
 
@@ -149,10 +149,6 @@ class ClusterEngine:
         answer = await self._search(search, self._endpoints, [wanted], RELEVANCE)
         return answer or await self._embedded.search_resources(search)
 
-    async def count(self, search: Search[Filters]) -> int:
-        """Return the exact count of the services that match."""
-        return (await self.search_services(search)).matches
-
     async def check(self) -> None:
         """Raise EngineUnavailable unless all shards of the index can be searched."""
         async with self._cluster.request():
@@ -169,7 +165,8 @@ class ClusterEngine:
         """Return one page of the nested documents, or of services by their best ones.
 
         The first k nested documents are of the k services whose own first documents are first.
-        Return None for few matches, to which the embedded engine adds similar rows.
+        Return None for few matches, to which the embedded engine adds similar rows. Deep in a list
+        the matches are counted first, as no page lies beyond them.
 
         fields: of the services, or of the nested documents
         wanted: clauses that these satisfy
@@ -178,7 +175,8 @@ class ClusterEngine:
         by_group, facets = fields is self._services, getattr(filters, "facets", ())
         if getattr(filters, "sort", "relevance") == "relevance":
             order = RELEVANCE
-        depth = max(search.offset + search.limit, config.reranked)
+        # The cluster refuses large sizes, and there are no more rows than documents.
+        depth = min(max(search.offset + search.limit, config.reranked), self._header.documents)
         clause = self._words(query, match_all=filters.match == "all")
         if by_group:
             size, matches, scope, own = 1, ALL, {"filter": ALL}, RELEVANCE
@@ -195,15 +193,21 @@ class ClusterEngine:
             "query": {"bool": should | {"filter": wanted if by_group else []}},
             "sort": [_sort(order, None if by_group else clause), {ORDINAL: "asc"}],
             "size": depth,
-            "aggs": {MATCHES: scope | {"aggs": counts}},
         }
+        is_deep = search.offset >= DEEP_OFFSET
+        first = (
+            body | {"aggs": {MATCHES: scope | {"aggs": counts}}} | ({"size": 0} if is_deep else {})
+        )
         async with self._cluster.request():
             response, listed = await asyncio.gather(
-                self._cluster.search(self._index, body), self._count_listed(clause, per_service)
+                self._cluster.search(self._index, first), self._count_listed(clause, per_service)
             )
             found = response["aggregations"][MATCHES][MATCHES]
-            documents = self._rank(query, response, order, by_group=by_group)
             total, counted = found["doc_count"], fields.counts(facets, found)
+            listed = listed if per_service else total
+            if is_deep and search.offset < listed:
+                response = await self._cluster.search(self._index, body)
+            documents = self._rank(query, response, order, by_group=by_group)
         is_filled = order is RELEVANCE and filters.match == "any" and not filters.has_conditions
         if is_filled and self._vectors is not None and total < config.filled_up_to:
             return None
@@ -216,7 +220,7 @@ class ClusterEngine:
         rows = units_of(page, self._groups if by_group else None)
         if isinstance(filters, ResourceFilters):
             rows = self._resources.of_documents(page)
-        listed, fit = listed if per_service else total, None
+        fit = None
         if order is RELEVANCE:
             score = self._embedded.index.score(query, page.item(0)) if len(page) else None
             fit = self._embedded.fit_of(search, query, score)

@@ -130,7 +130,8 @@ class Snapshot(SnapshotData):
     async def find_services(self, query: str, limit: int, offset: int, filters: Filters) -> Hits:
         """Return one page of services as a request asks the engine; all without a query."""
         if not query:
-            return self.list_services(limit, offset, filters)
+            cost = self.filters.cost(filters)
+            return await run(partial(self.list_services, limit, offset, filters), cost)
         search = Search(query, filters, limit, offset)
         return self._hits(await self.engine.search_services(search))
 

@@ -94,6 +94,7 @@ def details_of(snapshot: Snapshot, ordinals: Sequence[int]) -> list[SimpleNamesp
         details.append(
             SimpleNamespace(
                 **row,
+                first_method=next(iter(snapshot.endpoints.methods_of(ordinal)), row["method"]),
                 curl="" if is_brief or tool else curl(endpoint),
                 code={} if is_brief or tool or len(details) >= MAX_CODE else snippets(endpoint),
                 url=endpoint.url,

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import json
 import shlex
+import shutil
+import subprocess
+from email import message_from_bytes
+from email.policy import HTTP
 from typing import Any
 
 import msgspec
@@ -16,8 +20,10 @@ from service.api.documents.curl import curl
 from service.bodies import FORM, MULTIPART, curl_words, encode_body, explain_body
 from service.schema.records import Endpoint
 from tests.support.running import Json, endpoint
+from tests.support.sources.feeds import misbehaving
 
 URL = "https://a.example/x"
+CURL = shutil.which("curl") or ""
 
 
 def posted(body_type: Any, *parameters: Json, **fields: Any) -> Endpoint:
@@ -74,6 +80,28 @@ def test_a_body_of_an_unknown_form_has_a_reason_in_place_of_a_command() -> None:
     called = posted("application/protobuf", CITY)
     assert curl(called) == ""
     assert "application/protobuf" in explain_body(called)
+
+
+@pytest.mark.skipif(not CURL, reason="curl is not installed")
+def test_curl_sends_the_texts_of_a_form_as_they_are() -> None:
+    texts = ["a\nb", "a;\tb", '"\\n"', "\\", "a,\\", "(a", " a ", "<a", "@a", "a;type=x/y", '"']
+    content = {f"n{number}": Raw(json.dumps(text)) for number, text in enumerate(texts)}
+    words = curl_words(MULTIPART, content, is_whole=False)
+    assert words is not None
+    with misbehaving(lambda exchange: exchange.respond({})) as server:
+        subprocess.run([CURL, "-s", server.url, *words], check=True, capture_output=True)
+    (request,) = server.requests
+    head = f"Content-Type: {request.headers['Content-Type']}\n\n".encode()
+    form = message_from_bytes(head + request.body, policy=HTTP)
+    assert [part.get_payload() for part in form.iter_parts()] == texts
+
+
+@pytest.mark.parametrize("media_type", [MULTIPART, FORM, "text/plain"])
+@pytest.mark.parametrize("text", ["a\nb", "a\rb", "a\0b", "a\x1bb", "a\u202eb"])
+def test_a_text_that_is_not_printable_has_no_command(media_type: str, text: str) -> None:
+    is_whole = media_type == "text/plain"
+    assert curl(posted(media_type, {"name": "a", "example": text}, wholeBody=is_whole)) == ""
+    assert curl(posted(media_type, {"name": "a", "example": "ab"}, wholeBody=is_whole))
 
 
 @given(st.text(), st.text(min_size=1), st.sampled_from([MULTIPART, FORM, "text/plain"]))

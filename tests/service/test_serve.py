@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import re
 import resource
@@ -10,12 +11,16 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from starlette.types import Receive, Scope, Send
+from uvicorn import Config
+from uvicorn.server import ServerState
 
-from service.serve import MAX_HEAD, main
+from service.serve import MAX_HEAD, TOO_LONG, BoundedProtocol, main
 from tests.support.processes import ServiceProcess, run_service
 from tests.support.running import examples, plain_environment, run_fork
 
@@ -71,6 +76,64 @@ def test_a_head_may_have_64_kib(server: ServiceProcess, size: int) -> None:
     head += b"a: " + b"x" * (MAX_HEAD - len(head) - 7) + b"\r\n\r\n"
     assert len(head) == MAX_HEAD
     assert exchange(server, *(head[at : at + size] for at in range(0, len(head), size))) == [200]
+
+
+class Connection(asyncio.Transport):
+    """A connection that keeps what is written."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written = b""
+
+    def write(self, data: Any) -> None:
+        if not self.is_closing():
+            self.written += data
+
+    def is_closing(self) -> bool:
+        return b"connection: close" in self.written
+
+    def close(self) -> None:
+        pass
+
+    def pause_reading(self) -> None:
+        pass
+
+    def resume_reading(self) -> None:
+        pass
+
+
+async def respond(data: bytes) -> bytes:
+    """Return the responses to what is received in one read, which are otherwise 204."""
+
+    async def application(_: Scope, __: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 204})
+        await send({"type": "http.response.body"})
+
+    state, connection = ServerState(), Connection()
+    config = Config(application, log_config=None, proxy_headers=False)
+    protocol = BoundedProtocol(config, state, {})
+    protocol.connection_made(connection)
+    protocol.data_received(data)
+    while state.tasks:
+        await asyncio.wait(state.tasks)
+    return connection.written
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"GET /" + b"x" * MAX_HEAD + b" HTTP/1.1\r\n\r\n",
+        START + b"a: " + b"x" * 120_000 + b"\r\n\r\n",
+        START + b"a: b\r\n" * (70_000 // 6) + b"\r\n",
+    ],
+    ids=["target", "line", "lines"],
+)
+def test_a_longer_head_is_refused_although_it_came_at_once(head: bytes) -> None:
+    assert asyncio.run(respond(HEALTH * 2)).startswith(b"HTTP/1.1 204 ")
+    for before in (b"", HEALTH, CHUNKED + b"5\r\nhello\r\n0\r\n\r\n"):
+        written = asyncio.run(respond(before + head))
+        assert _status.findall(written)[0] == b"400"
+        assert written.endswith(TOO_LONG.encode())
 
 
 @pytest.mark.parametrize(

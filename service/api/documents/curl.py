@@ -70,7 +70,11 @@ def call_of(endpoint: Endpoint, values: Mapping[str, Raw] = NO_VALUES) -> Call |
 
 
 def curl(endpoint: Endpoint, values: Mapping[str, Raw] = NO_VALUES) -> str:
-    """Return the curl command of a call, or an empty string without one or for an unknown body."""
+    """Return the curl command of a call, or an empty string without one.
+
+    An unknown body has no command, and neither has a text that is not printable: what shows it on
+    one line would change it.
+    """
     call = call_of(endpoint, values)
     if call is None:
         return ""
@@ -89,7 +93,8 @@ def curl(endpoint: Endpoint, values: Mapping[str, Raw] = NO_VALUES) -> str:
         if sent is None:
             return ""
         words += sent
-    return shlex.join(words)
+    command = shlex.join(words)
+    return command if command.isprintable() else ""
 
 
 def body_of(parameters: Sequence[ParameterDescriptor], values: Mapping[str, Raw]) -> dict[str, Raw]:
@@ -132,7 +137,8 @@ def _url(
 
     filled = quote(PATH_PARAMETER.sub(fill, url.partition("#")[0]), safe=URL_CHARACTERS)
     address, _, own = filled.partition("?")
-    kept = [pair for pair in own.split("&") if _name_of(pair) not in given]
+    replaced = query.keys() & given.keys()
+    kept = [pair for pair in own.split("&") if _name_of(pair) not in replaced]
     present = set(map(_name_of, kept))
     added = [
         urlencode({name: _url_text(value)}) for name, value in query.items() if name not in present

@@ -163,7 +163,7 @@ async def find_examples(snapshot: Snapshot) -> tuple[str, str | None]:
     if not best_known:
         return QUERY, None
     service = _service.decode(snapshot.summaries.text(best_known[0]))
-    if not await snapshot.engine.count(Search(QUERY, NO_FILTERS)):
+    if not (await snapshot.engine.search_services(Search(QUERY, NO_FILTERS))).matches:
         return service.name[:MAX_QUERY].strip() or QUERY, service.id
     return QUERY, service.id
 

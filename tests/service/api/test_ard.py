@@ -363,6 +363,14 @@ def test_an_identifier_that_nothing_has_is_not_found(client: httpx.Client, ident
             b'{"query":{"text":"a","filter":{"metadata.alive":"perhaps"}}}',
             "metadata.alive must be one of",
         ),
+        (
+            b'{"query":{"text":"a","filter":{"metadata.tag":"a","tags":["b"]}}}',
+            "query.filter has `metadata.tag` and `tags`, which are the same",
+        ),
+        (
+            b'{"query":{"text":"a","filter":{"metadata.networks":1,"metadata.network":1}}}',
+            "query.filter has `metadata.networks` and `metadata.network`",
+        ),
         (b'{"query":{"text":"a","filter":{"tags":{"a":"b"}}}}', "$.query.filter"),
         (b'{"query":{"text":"a","filter":{"Tags":"b"}}}', "`Tags`; filter by any of: type"),
         (b'{"query":{"text":"a","filter":{"metadata.maxprice":"b"}}}', "metadata.maxPrice"),

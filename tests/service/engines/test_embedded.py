@@ -236,21 +236,24 @@ def test_filters_and_facets_count_as_the_numbers_that_they_scan(
         assert {name.startswith("search") for name in gate.threads} == {is_apart}
 
 
+@pytest.mark.parametrize("kind", ["services", "endpoints"])
 def test_an_expensive_list_without_a_query_runs_in_the_thread(
-    snapshot: Snapshot, monkeypatch: pytest.MonkeyPatch
+    snapshot: Snapshot, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     threads: list[str] = []
-    listing = type(snapshot.endpoints.filters).listing
+    listing = getattr(Snapshot, f"list_{kind}")
 
     def spied(*arguments: Any) -> Any:
         threads.append(threading.current_thread().name)
         return listing(*arguments)
 
-    monkeypatch.setattr(type(snapshot.endpoints.filters), "listing", spied)
-    for threshold in (10**9, 1):
+    monkeypatch.setattr(Snapshot, f"list_{kind}", spied)
+    every = EndpointFilters if kind == "endpoints" else Filters
+    counting, selecting = every(facets=("category",)), every(category=("c1",))
+    for threshold, filters in ((10**9, counting), (1, every()), (1, counting), (1, selecting)):
         monkeypatch.setattr(embedded, "THREAD_FROM", threshold)
-        asyncio.run(snapshot.find_endpoints("", 24, 0, EndpointFilters(facets=("category",))))
-    assert [name.startswith("search") for name in threads] == [False, True]
+        asyncio.run(getattr(snapshot, f"find_{kind}")("", 24, 0, filters))
+    assert [name.startswith("search") for name in threads] == [False, False, True, True]
 
 
 def test_a_search_in_the_thread_does_not_disturb_those_in_the_loop(snapshot: Snapshot) -> None:

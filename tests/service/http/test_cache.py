@@ -20,7 +20,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from service.app import create_app
-from service.http.cache import ENTRY_OVERHEAD, CacheKey, ResponseCache
+from service.http.cache import ENTRY_OVERHEAD, CacheKey, ResponseCache, is_known
 from service.http.context import Context
 from service.http.responses import Cacheable
 from service.settings import Settings
@@ -82,6 +82,13 @@ def test_a_cache_of_size_zero_stores_nothing() -> None:
     cache = ResponseCache(0, 0)
     add(cache, key(1), b"1")
     assert cache.get(key(1)) is None
+
+
+@pytest.mark.parametrize("repeated", [b"-", b'"ours-'])
+def test_a_long_list_of_entity_tags_is_searched_once(repeated: bytes) -> None:
+    field = b'"' + repeated * 500_000
+    assert not is_known(field, b'"ours"')
+    assert is_known(field + b'-br", W/"ours-br"', b'"ours"')
 
 
 def hits_and_misses(metrics: httpx.Response) -> tuple[float, float]:

@@ -12,6 +12,9 @@ import numpy as np
 import pytest
 
 from indexer.catalogue.records import MAX_SERVICE
+from service.app import create_app
+from service.settings import Settings
+from service.snapshot.resources import MAX_PAGE
 from tests.support.memory import anonymous_memory
 from tests.support.processes import run_service
 from tests.support.running import (
@@ -19,6 +22,7 @@ from tests.support.running import (
     Json,
     build_records,
     eventually,
+    in_process,
     serve,
     service,
 )
@@ -54,15 +58,36 @@ def client(artifacts_of_large: Path) -> Iterator[httpx.Client]:
 def test_every_record_of_a_large_list_is_whole(
     path: str, coding: str, client: httpx.Client
 ) -> None:
-    response = client.get(path, headers={"Accept-Encoding": coding})
-    page = response.json()
-    assert (page["total"], page["limit"], page["offset"]) == (COUNT, 200, 0)
-    assert len(page["services"]) == COUNT
-    for record in page["services"]:
+    found: list[Json] = []
+    for limit in (8, 200):
+        target = f"{path}&offset={len(found)}"
+        response = client.get(target, headers={"Accept-Encoding": coding})
+        page = response.json()
+        assert (page["total"], page["limit"], page["offset"]) == (COUNT, limit, len(found))
+        found += page["services"]
+        assert len(response.content) / len(page["services"]) > 0.9 * MAX_SERVICE
+        assert len(response.content) < MAX_PAGE + 100
+        assert response.headers.get("content-encoding", "identity") == coding
+        assert int(response.headers["content-length"]) == response.num_bytes_downloaded
+    assert len(found) == COUNT
+    for record in found:
         assert record == client.get(f"/v1/services/{record['id']}").json()["service"]
-    assert len(response.content) > COUNT * 0.9 * MAX_SERVICE
-    assert response.headers.get("content-encoding", "identity") == coding
-    assert int(response.headers["content-length"]) == response.num_bytes_downloaded
+
+
+@pytest.mark.parametrize("path", [LISTING, f"{LISTING}&endpoints=none", f"{SEARCH}&explain=true"])
+def test_a_list_of_services_larger_than_a_page_goes_on_after_its_limit(
+    path: str, artifacts_of_large: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: list[str] = []
+    with in_process(create_app(Settings(artifacts=str(artifacts_of_large)))) as client:
+        whole = [each["id"] for each in client.get(path.replace("200", "7")).json()["services"]]
+        for size, count in ((1000, 1), (2 * MAX_SERVICE, 2), (10 * MAX_SERVICE, 4)):
+            monkeypatch.setattr("service.api.listing.MAX_PAGE", size)
+            page = client.get(f"{path.replace('200', '4')}&offset={len(found)}").json()
+            assert page["limit"] == count
+            assert len(page.get("explanations", page["services"])) == count
+            found += [each["id"] for each in page["services"]]
+    assert found == whole
 
 
 def test_the_largest_list_of_the_sample_is_compressed_to_a_fraction(sample: Path) -> None:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 pytest.importorskip("mcp", reason="the extra `mcp` is not installed")
 
+from service.bodies import FORM, MULTIPART
 from service.mcp.texts import decode_printable, escape_ignorable, printable
 from tests.support.clients.mcp import call_in_process, structured, text_of
 from tests.support.running import Build, Json, endpoint, examples, service
@@ -174,3 +175,20 @@ def test_a_value_with_an_invisible_character_is_sent_as_it_is(
     values: dict[str, Any] = {"text": "I ❤️ \u3164tea"}
     how = structured(artifacts, "how_to_call", endpoint=url, values=values)
     assert how["curl"].endswith(r"""-d '{"text":"I ❤\ufe0f \u3164tea"}'""")
+
+
+@pytest.mark.parametrize("body_type", ["text/plain", FORM, MULTIPART])
+def test_a_value_that_no_visible_command_can_send_has_none(
+    artifacts: Path, build: Build, body_type: str
+) -> None:
+    body = {"group": "body", "name": "text", "type": "string", "required": True}
+    url, is_whole = "https://a.example/send", body_type == "text/plain"
+    call = endpoint() | {"url": url, "parameters": [body]}
+    assert (
+        build([service("a", endpoints=[call | {"bodyType": body_type, "wholeBody": is_whole}])])
+        == 0
+    )
+    for text, is_sent in (("I ❤ tea", True), ("I ❤️ tea", False), ("a\nb", False)):
+        how = structured(artifacts, "how_to_call", endpoint=url, values={"text": text})
+        assert how["curl"].startswith("curl -i ") == is_sent
+        assert (text in how["curl"]) == is_sent

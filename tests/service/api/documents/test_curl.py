@@ -129,6 +129,20 @@ def test_a_shell_gives_curl_these_arguments(
     assert shlex.split(command) == (["curl", *expected] if expected else [])
 
 
+def test_a_value_for_the_body_or_the_path_replaces_none_of_the_query() -> None:
+    call = described(
+        "https://a.example/{id}?action=run&id=1&n=2",
+        "POST",
+        parameter("action", "stop", "body"),
+        parameter("id", 7, "path"),
+        parameter("n", 3),
+    )
+    values = {name: msgspec.Raw(b"9") for name in ("action", "id", "n")}
+    url, *_, body = shlex.split(curl(call, values))[2:]
+    assert url == "https://a.example/9?action=run&id=1&n=9"
+    assert json.loads(body) == {"action": 9}
+
+
 @pytest.mark.parametrize(
     "given_endpoint",
     [
