@@ -46,7 +46,7 @@ from service.artifacts.publishing import (
     time_of_build,
     write_current,
 )
-from service.errors import PublishingFailed, SnapshotUnavailable
+from service.errors import PublishingFailed, SnapshotMissing, SnapshotUnavailable
 from service.snapshot.data import SnapshotData
 from service.snapshot.manifest import (
     FORMAT,
@@ -57,7 +57,7 @@ from service.snapshot.manifest import (
     read_manifest,
     verify,
 )
-from service.snapshot.publication import SNAPSHOTS, read_current
+from service.snapshot.publication import SNAPSHOTS, read_current, read_kept
 from service.snapshot.snapshot import Snapshot
 
 if TYPE_CHECKING:
@@ -349,12 +349,19 @@ def _publish(context: BuildContext, manifest: Manifest) -> int:
 
 
 def _served_decisions(options: BuildOptions) -> DecisionTable:
-    """Return the decisions of the served snapshot, none without one or where they are forgotten."""
+    """Return the decisions of the served snapshot, none without one or where they are forgotten.
+
+    Where CURRENT or the manifest of the served one is damaged, they are those of the newest other.
+    """
     if options.forget:
         return DecisionTable()
     try:
-        folder = options.out / SNAPSHOTS / read_current(options.out).id
-        files = read_manifest(folder).files
-    except SnapshotUnavailable:
+        served = read_current(options.out).id
+    except SnapshotMissing:
         return DecisionTable()
-    return read_decisions(folder, files)
+    except SnapshotUnavailable:
+        served = ""
+    kept = [each.id for each in read_kept(options.out)]
+    if kept and served not in kept:
+        served = kept[0]
+    return read_decisions(options.out / SNAPSHOTS / served)

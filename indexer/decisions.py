@@ -15,7 +15,8 @@ from indexer.errors import SourceError
 from indexer.intake.findings import Conflict
 from service.arrays.files import sha256
 from service.arrays.texts import text_hash
-from service.snapshot.manifest import File
+from service.errors import SnapshotUnavailable, SnapshotUnsupported
+from service.snapshot.manifest import File, read_manifest
 
 FILE = "decisions.json"
 MAX_CONFLICTS = 10_000
@@ -101,16 +102,24 @@ class Decisions:
         (folder / FILE).write_bytes(msgspec.json.encode(self._made))
 
 
-def read_decisions(snapshot: Path, files: dict[str, File]) -> DecisionTable:
-    """Read the decisions of a snapshot with these files, empty ones of an older one.
+def read_decisions(snapshot: Path) -> DecisionTable:
+    """Read the decisions of a snapshot of any format, none of one that is older than decisions.
 
-    Raises SourceError for a damaged file: without it, ids and payees could change hands.
+    Where the manifest is damaged, they are as good as they can be decoded. Raises SourceError for a
+    damaged file: without it, ids and payees could change hands.
     """
-    if FILE not in files:
-        return DecisionTable()
-    path = snapshot / FILE
+    path, files, is_older = snapshot / FILE, dict[str, File](), False
     try:
-        if sha256(path) == files[FILE].sha256:
+        files = read_manifest(snapshot).files
+        is_older = FILE not in files
+    except SnapshotUnsupported:
+        is_older = not path.exists()
+    except SnapshotUnavailable:
+        pass
+    if is_older:
+        return DecisionTable()
+    try:
+        if not files or sha256(path) == files[FILE].sha256:
             return _table.decode(path.read_bytes())
     except (OSError, msgspec.MsgspecError):
         pass

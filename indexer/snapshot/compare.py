@@ -139,9 +139,7 @@ _fields = msgspec.json.Decoder(dict[str, Raw])
 
 def compare(old: Path, new: Path) -> SnapshotDifference:
     """Compare two snapshots whose files were checked; decodes only the services that differ."""
-    was, now = (
-        set(read_decisions(each, read_manifest(each).files).conflicts) for each in (old, new)
-    )
+    was, now = (set(read_decisions(each).conflicts) for each in (old, new))
     difference = SnapshotDifference(old.name, new.name, [], [], [], sorted(now - was))
     before, after = Records(old), Records(new)
     for earlier, later in _differences(old, new):

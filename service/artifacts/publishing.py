@@ -43,6 +43,10 @@ OBSOLETE = (
     *(f"reuse/{'[0-9a-f]' * 64}.arrays", f"reuse/{'[0-9a-f]' * 20}.json"),
 )
 """Patterns of the files and folders of earlier releases, which nothing reads."""
+OWN = (CURRENT, LOCK, SNAPSHOTS)
+"""Names that a folder of artifacts has at least one of, once something was published there."""
+REPLACED = (STAGING, DOWNLOADS, WHOOSH, "sources", "reuse", "accepted", *OBSOLETE[:4])
+"""Names of what a build writes, moves or removes in such a folder."""
 SYNCS = 16
 """Files that are flushed at a time: a file system commits many in about the time of one."""
 
@@ -55,8 +59,10 @@ def stage(artifacts: Path, keep: int | None = KEPT) -> Iterator[Path]:
 
     The remains of a killed build are removed first; at the end the staging folder goes, and
     the snapshots beyond the last `keep`, if that is given, with their downloads. Raises
-    ArtifactsBusy while another build holds the lock.
+    ArtifactsBusy while another build holds the lock, and PublishingFailed for a folder of others
+    that has names of ours.
     """
+    _check_folder(artifacts)
     make_folder(artifacts / SNAPSHOTS)
     with _lock(artifacts):
         staging = artifacts / STAGING
@@ -142,6 +148,15 @@ def remove_obsolete(artifacts: Path) -> list[str]:
     for path in paths:
         path.rename(artifacts / STAGING / f"obsolete-{path.name}")
     return [*dict.fromkeys(path.relative_to(artifacts).parts[0] for path in paths)]
+
+
+def _check_folder(artifacts: Path) -> None:
+    names = {path.name for path in artifacts.iterdir()} if artifacts.is_dir() else set()
+    if names.isdisjoint(OWN) and (others := sorted(names.intersection(REPLACED))):
+        raise PublishingFailed(
+            f"{artifacts.absolute()} has `{others[0]}`, which a build would replace, and nothing "
+            "that one published; name another folder for the artifacts, or an empty one"
+        )
 
 
 @contextmanager

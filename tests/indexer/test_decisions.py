@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,8 +19,8 @@ from indexer.decisions import (
 )
 from indexer.errors import SourceError
 from indexer.intake.findings import Conflict
-from service.arrays.files import sha256
-from service.snapshot.manifest import File
+from service.schema.status import Counts
+from service.snapshot.manifest import FORMAT, MANIFEST, Manifest, hash_file
 
 names = st.text(max_size=5)
 Settled = list[tuple[str, str]]
@@ -27,8 +29,14 @@ Settled = list[tuple[str, str]]
 def store(folder: Path, decisions: Decisions) -> DecisionTable:
     """Write decisions, and read them as the next build does."""
     decisions.write(folder)
-    path = folder / FILE
-    return read_decisions(folder, {FILE: File(path.stat().st_size, sha256(path))})
+    return read_decisions(folder)
+
+
+def write_manifest(folder: Path, *names: str) -> None:
+    """Write the manifest of a snapshot of these files."""
+    files = {name: hash_file(folder / name) for name in names}
+    manifest = Manifest(FORMAT, "0" * 20, datetime.now(UTC), Counts(0, 0, 0, 0), [], files)
+    (folder / MANIFEST).write_bytes(msgspec.json.encode(manifest))
 
 
 def settle(ids: Settled, sources: Settled, claims: list[str]) -> Decisions:
@@ -93,7 +101,10 @@ def test_a_bounded_number_of_conflicts_is_stored(tmp_path: Path) -> None:
 
 
 def test_an_older_snapshot_has_no_decisions(tmp_path: Path) -> None:
-    assert read_decisions(tmp_path, {}) == DecisionTable()
+    write_manifest(tmp_path)
+    assert read_decisions(tmp_path) == DecisionTable()
+    (tmp_path / MANIFEST).write_text('{"format": 2}')
+    assert read_decisions(tmp_path) == DecisionTable()
 
 
 @pytest.mark.parametrize("content", [None, b"", b"{}", b"\xff", b'{"ids": 1}'])
@@ -102,7 +113,16 @@ def test_damaged_decisions_are_an_error_that_says_what_to_do(
 ) -> None:
     path = tmp_path / FILE
     Decisions().write(tmp_path)
-    files = {FILE: File(path.stat().st_size, sha256(path))}
+    write_manifest(tmp_path, FILE)
     path.unlink() if content is None else path.write_bytes(content)
     with pytest.raises(SourceError, match=r"is damaged.*`rollback`.*--forget"):
-        read_decisions(tmp_path, files)
+        read_decisions(tmp_path)
+
+
+@pytest.mark.parametrize("manifest", ['{"format": 2, "files": []}', '{"format":'])
+def test_decisions_are_read_without_a_manifest_of_this_format(
+    manifest: str, tmp_path: Path
+) -> None:
+    (tmp_path / MANIFEST).write_text(manifest)
+    table = store(tmp_path, settle([("a", "a.example")], [], []))
+    assert table.ids == {"a": "a.example"}

@@ -13,8 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from indexer.cli.main import main
+from service.snapshot.manifest import FORMAT, MANIFEST
+from service.snapshot.publication import CURRENT
 from service.snapshot.snapshot import open_snapshot
-from tests.support.artifacts import current, ids, listed, overlays, reported
+from tests.support.artifacts import current, folder, ids, listed, overlays, reported
 from tests.support.intake import (
     HERE,
     PLAIN,
@@ -398,6 +400,25 @@ def test_a_less_trusted_record_hides_nothing_of_a_more_trusted_source(
     feed = source("feed", [resource("https://api.a.example/other")], trust=1)
     assert catalogue.build(feed, source("mine", [record], hides=True, trust=0)) == 0
     assert [*listings(catalogue.artifacts)] == ["https://api.a.example/other"]
+
+
+@pytest.mark.parametrize("case", ["CURRENT", "manifest", "format"])
+def test_ids_stay_where_the_served_snapshot_cannot_be_read(
+    catalogue: CatalogueFolder, case: str
+) -> None:
+    old, new = (resource(f"https://{host}.example/x") for host in ("z.b", "z-b"))
+    assert catalogue.build(source("feed", [old])) == 0
+    manifest = folder(catalogue.artifacts) / MANIFEST
+    if case == "CURRENT":
+        (catalogue.artifacts / CURRENT).write_text("")
+    elif case == "manifest":
+        manifest.write_bytes(manifest.read_bytes()[:100])
+    else:
+        content = json.loads(manifest.read_bytes())
+        manifest.write_text(json.dumps(content | {"format": FORMAT - 1}))
+    assert catalogue.build(source("feed", [new, old])) == 0
+    owners = {each["id"]: each["domain"] for each in listed(catalogue.artifacts)}
+    assert owners["z-b-example"] == "z.b.example"
 
 
 def test_a_record_of_the_greatest_size_has_usage_and_an_overlay(
