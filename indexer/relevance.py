@@ -77,7 +77,7 @@ class JudgedQuery(Struct):
     """A query, and the grade of each document that is relevant to it."""
 
     query: str
-    relevant: dict[str, Annotated[float, Meta(ge=0)]]
+    relevant: dict[str, Annotated[float, Meta(ge=0, le=100)]]
 
 
 class Judgement(Struct):

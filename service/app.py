@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import gc
 import logging
+import multiprocessing
+import os
+import signal
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
+from threading import Thread
 from typing import TYPE_CHECKING
 
 from starlette.applications import Starlette
@@ -159,9 +163,23 @@ def __getattr__(name: str) -> Starlette:
     """Create `app` for the server that asks for it; importing `create_app` builds nothing."""
     if name != "app":
         raise AttributeError(f"module `{__name__}` has no attribute `{name}`")
+    _end_with_supervisor()
     share_metrics()
     app = globals()[name] = create_app()
     # A full garbage collection stops all requests: 60 ms with all modules, 5 ms without them.
     gc.collect()
     gc.freeze()
     return app
+
+
+def _end_with_supervisor() -> None:
+    """Stop this worker when its supervisor is gone: nobody would replace it, or free its port."""
+    supervisor = multiprocessing.parent_process()
+    if supervisor is None:
+        return
+
+    def follow() -> None:
+        supervisor.join()
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    Thread(target=follow, daemon=True).start()

@@ -35,6 +35,7 @@ from service.settings import (
 
 MAX_HEAD = 64 * 1024
 """Bytes of a request line with its headers, and of a chunked body between two pieces of data."""
+SHARED_MEMORY = "/dev/shm"  # noqa: S108  # a folder of a random name is made there
 TOO_LONG = f"The request line and headers exceed {MAX_HEAD} bytes."
 EXAMPLES = (
     "{prog}",
@@ -176,6 +177,8 @@ def serve(parser: Parser, settings: Settings, arguments: list[str]) -> None:
     root_path = context.params["root_path"]
     if not re.fullmatch("(/[!-~]*[!-.0-~])?", root_path):
         parser.error(f"the root path `{root_path}` is none; write /api, without a slash at its end")
+    if not 0 <= context.params["port"] < 2**16:  # uvicorn would listen at another one
+        parser.error(f"the port {context.params['port']} is none; the greatest is 65535")
     for name in settings.__struct_fields__:  # the workers read them
         os.environ[variable(name)] = as_text(getattr(settings, name))
     LOGGING_CONFIG["handlers"]["default"] = {  # standard error may be stalled
@@ -192,7 +195,10 @@ def serve(parser: Parser, settings: Settings, arguments: list[str]) -> None:
     os.environ.pop(SHARED_FOLDER, None)  # only workers of one supervisor share a folder
     with ExitStack() as stack:
         if workers > 1:
-            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="ratecard-"))
+            # Workers map files of the folder: on a full disk each would end by SIGBUS.
+            is_free = "TMPDIR" not in os.environ and os.access(SHARED_MEMORY, os.W_OK)
+            memory = SHARED_MEMORY if is_free else None
+            folder = stack.enter_context(tempfile.TemporaryDirectory("", "ratecard-", memory))
             os.environ[SHARED_FOLDER] = folder
         # uvicorn catches it itself, but not while it imports the application.
         stack.enter_context(suppress(KeyboardInterrupt))

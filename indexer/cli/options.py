@@ -265,6 +265,8 @@ def _name_sources(options: argparse.Namespace) -> CatalogueFile:
 def _read(field: str, kind: Any, text: str) -> Any:
     """Return the value of a flag; raises ArgumentTypeError with the form that is expected."""
     try:
+        if kind is Path and not text:
+            raise argparse.ArgumentTypeError("expected a path, got nothing")
         value = read_quantity(field, text)
         return msgspec.convert(value, kind, strict=False, dec_hook=read_value)
     except ValueError as error:

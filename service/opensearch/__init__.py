@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from service.snapshot.snapshot import Connector
 
 URL = re.compile(
-    r"https?://([^/@]*@)?([\w.-]+|\[[\da-fA-F:.]+\])(:[1-9]\d{0,3}|:[1-6]\d{4})?(/.*)?"
+    r"https?://([^/@?#\s]*@)?([\w.-]+|\[[\da-fA-F:.]+\])(:[1-9]\d{0,3}|:[1-6]\d{4})?(/.*)?"
 )
 
 
@@ -40,6 +40,9 @@ def client_arguments(urls: str) -> Json:
     hosts = [url.strip() for url in urls.split(",")]
     for number, url in enumerate(hosts, 1):
         if not URL.fullmatch(url):
-            raise ValueError(f"URL {number} of the cluster is none; write https://host:port")
+            raise ValueError(
+                f"URL {number} of the cluster is none; write https://host:port, and a # or ? of a "
+                "password as %23 or %3F"
+            )
     is_tls = any(url.startswith("https") for url in hosts)
     return {"hosts": hosts} | ({"ssl_context": ssl.create_default_context()} if is_tls else {})

@@ -228,6 +228,7 @@ def test_variables_of_uvicorn_are_read_and_its_options_win(sample: Path) -> None
 
     assert "'--port': 'a' is not a valid integer" in end("--workers", "1").stderr
     assert "'--workers': 'nine' is not" in end("--port", "0").stderr
+    assert "the port 65536 is none" in end("--port", "65536", "--workers", "1").stderr
     started = end("--port", "0", "--workers", "1")
     assert started.returncode == 3
     assert "Name or service not known" in started.stderr

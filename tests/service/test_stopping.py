@@ -189,6 +189,12 @@ def test_a_worker_that_is_still_starting_is_stopped(number: signal.Signals, samp
         assert "increasing the number" in server.log
 
 
+def test_workers_end_with_their_supervisor(sample: Path) -> None:
+    with run_service(sample, workers=2) as server:
+        server.send_signal(signal.SIGKILL)
+        eventually(server.refuses_connections)
+
+
 def test_a_truncated_file_kills_the_service_and_a_restart_serves_the_previous_snapshot(
     artifacts: Path, build: Build
 ) -> None:

@@ -182,6 +182,7 @@ def test_a_key_of_a_catalogue_file_is_refused_as_option(
         ),
         (["--max-price", "nan"], "--max-price: expected an amount such as 100"),
         (["--on-error", "x"], "argument --on-error: expected one of fail, last, skip, got 'x'"),
+        (["--out", ""], "argument --out: expected a path, got nothing"),
         (["--jobs", "0"], "argument --jobs: expected `int` >= 1, got '0'"),
         (["--memory", "x"], "argument --memory: expected a size such as 512M or 2G, got 'x'"),
         (

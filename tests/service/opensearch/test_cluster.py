@@ -162,7 +162,17 @@ def test_failures_are_logged_now_and_then(caplog: pytest.LogCaptureFixture) -> N
 
 
 @pytest.mark.parametrize(
-    "urls", ["", "one.example:9200", "ftp://hush@a", "https://", "http://[hush", "http://a:hush"]
+    "urls",
+    [
+        "",
+        "one.example:9200",
+        "ftp://hush@a",
+        "https://",
+        "http://[hush",
+        "http://a:hush",
+        "https://a:hush#hush@127.0.0.1:9200",
+        "https://a:hush?hush@127.0.0.1:9200",
+    ],
 )
 def test_what_is_no_url_is_refused_without_its_text(urls: str) -> None:
     with pytest.raises(ValueError, match="URL 1 of the cluster is none") as error:
