@@ -331,3 +331,11 @@ def test_warnings_need_queries_of_both_kinds(
     options = ("--unanswerable", "--worst", "2")
     assert judge(tmp_path, [{"query": "maps", "relevant": {"m 2": 1}}], *options) == 2
     assert "--unanswerable goes with neither" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("grade", [-1, 5000])
+def test_a_grade_that_is_none_is_an_error_with_its_line(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, grade: int
+) -> None:
+    assert judge(tmp_path, [{"query": "maps", "relevant": {CORPUS[0]["id"]: grade}}]) == 1
+    assert "queries.jsonl:1: $.relevant" in capsys.readouterr().err
