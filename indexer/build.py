@@ -364,4 +364,7 @@ def _served_decisions(options: BuildOptions) -> DecisionTable:
     kept = [each.id for each in read_kept(options.out)]
     if kept and served not in kept:
         served = kept[0]
-    return read_decisions(options.out / SNAPSHOTS / served)
+    folder = options.out / SNAPSHOTS / served
+    if not served or not folder.is_dir():  # somebody removed it
+        return DecisionTable()
+    return read_decisions(folder)

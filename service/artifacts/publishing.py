@@ -45,8 +45,8 @@ OBSOLETE = (
 """Patterns of the files and folders of earlier releases, which nothing reads."""
 OWN = (CURRENT, LOCK, SNAPSHOTS)
 """Names that a folder of artifacts has at least one of, once something was published there."""
-REPLACED = (STAGING, DOWNLOADS, WHOOSH, "sources", "reuse", "accepted", *OBSOLETE[:4])
-"""Names of what a build writes, moves or removes in such a folder."""
+REMOVED = (STAGING, *OBSOLETE[:4])
+"""Names of what a build removes in such a folder before it reads its sources."""
 SYNCS = 16
 """Files that are flushed at a time: a file system commits many in about the time of one."""
 
@@ -152,9 +152,9 @@ def remove_obsolete(artifacts: Path) -> list[str]:
 
 def _check_folder(artifacts: Path) -> None:
     names = {path.name for path in artifacts.iterdir()} if artifacts.is_dir() else set()
-    if names.isdisjoint(OWN) and (others := sorted(names.intersection(REPLACED))):
+    if names.isdisjoint(OWN) and (others := sorted(names.intersection(REMOVED))):
         raise PublishingFailed(
-            f"{artifacts.absolute()} has `{others[0]}`, which a build would replace, and nothing "
+            f"{artifacts.absolute()} has `{others[0]}`, which a build would remove, and nothing "
             "that one published; name another folder for the artifacts, or an empty one"
         )
 

@@ -191,7 +191,7 @@ def test_foreign_files_and_folders_are_not_removed(artifacts: Path, build: Build
     assert remaining < ours
 
 
-@pytest.mark.parametrize("name", ["feeds", "staging", "sources", "history.json"])
+@pytest.mark.parametrize("name", ["feeds", "staging", "history.json"])
 def test_a_folder_of_something_else_is_left_as_it_is(
     name: str, artifacts: Path, build: Build, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -199,7 +199,7 @@ def test_a_folder_of_something_else_is_left_as_it_is(
     (artifacts / name).mkdir()
     (artifacts / name / "own").write_text("of an operator")
     assert build([service("a")]) == 1
-    assert f"has `{name}`, which a build would replace" in capsys.readouterr().err
+    assert f"has `{name}`, which a build would remove" in capsys.readouterr().err
     assert [*artifacts.rglob("*")] == [artifacts / name, artifacts / name / "own"]
 
 
