@@ -157,7 +157,7 @@ class Assembler:
                 identifier = self._identify(catalogue, merger, denied)
             self._remove(catalogue, merger, rules.denials)
             self._decisions.conflicts = merger.conflicts
-            for conflict in merger.conflicts:
+            for conflict in self._decisions.conflicts:
                 findings.note_conflict(conflict)
             identifier.note_second_services()
             with self._payments(inputs, rules) as payments:

@@ -20,6 +20,7 @@ from indexer.decisions import DecisionTable, read_decisions
 from indexer.derive.deriving import derive_columns
 from indexer.derive.reuse import ReuseStore, save
 from indexer.encoder.packaged import StaticEncoder, load_encoder, write_encoder
+from indexer.errors import SourceError
 from indexer.index.fit import LEAST_QUESTIONS, learn_threshold
 from indexer.indexing import write_index
 from indexer.intake.findings import collect_findings
@@ -351,20 +352,26 @@ def _publish(context: BuildContext, manifest: Manifest) -> int:
 def _served_decisions(options: BuildOptions) -> DecisionTable:
     """Return the decisions of the served snapshot, none without one or where they are forgotten.
 
-    Where CURRENT or the manifest of the served one is damaged, they are those of the newest other.
+    Where CURRENT or the manifest is damaged, those of the newest other one may take their place.
     """
     if options.forget:
         return DecisionTable()
     try:
-        served = read_current(options.out).id
+        names = [read_current(options.out).id]
     except SnapshotMissing:
         return DecisionTable()
     except SnapshotUnavailable:
-        served = ""
+        names = []
     kept = [each.id for each in read_kept(options.out)]
-    if kept and served not in kept:
-        served = kept[0]
-    folder = options.out / SNAPSHOTS / served
-    if not served or not folder.is_dir():  # somebody removed it
-        return DecisionTable()
-    return read_decisions(folder)
+    if not set(names) & set(kept):
+        names += kept
+    folders = [options.out / SNAPSHOTS / name for name in names]
+    failure = None
+    for folder in filter(Path.is_dir, folders):  # somebody may have removed one
+        try:
+            return read_decisions(folder)
+        except SourceError as error:
+            failure = failure or error
+    if failure is not None:
+        raise failure
+    return DecisionTable()

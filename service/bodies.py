@@ -56,8 +56,7 @@ def curl_words(media_type: str, content: Mapping[str, Raw], *, is_whole: bool) -
     if is_whole:
         return _whole(media_type, next(iter(texts.values())))
     if media_type == FORM:
-        pairs = (f"{quote(name, safe='')}={text}" for name, text in texts.items())
-        return [word for pair in pairs for word in ("--data-urlencode", pair)]
+        return [word for name, text in texts.items() for word in _pair(quote(name, safe=""), text)]
     if media_type == MULTIPART:
         return [word for name, text in texts.items() for word in ("-F", _part(name, text))]
     return None
@@ -109,6 +108,13 @@ def _whole(media_type: str, text: str) -> list[str]:
     is_file = text == FILE or (media_type == BYTES and text == "...")
     option = "--data-raw" if text.startswith("@") and not is_file else "--data-binary"
     return ["-H", f"Content-Type: {media_type}", option, FILE if is_file else text]
+
+
+def _pair(name: str, text: str) -> tuple[str, str]:
+    """Return the words that send a pair of a form, encoded by curl where a person can read it."""
+    if text.isprintable():
+        return "--data-urlencode", f"{name}={text}"
+    return "--data-raw", f"{name}={quote(text, safe='')}"
 
 
 def _part(name: str, text: str) -> str:

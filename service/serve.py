@@ -15,7 +15,6 @@ from typing import Any
 
 import click
 import uvicorn
-from httptools import HttpParserError
 from uvicorn.config import LOGGING_CONFIG
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
@@ -35,8 +34,8 @@ from service.settings import (
 
 MAX_HEAD = 64 * 1024
 """Bytes of a request line with its headers, and of a chunked body between two pieces of data."""
+PIECE = 1024  # bytes of a read that are parsed at a time
 SHARED_MEMORY = "/dev/shm"  # noqa: S108  # a folder of a random name is made there
-TOO_LONG = f"The request line and headers exceed {MAX_HEAD} bytes."
 EXAMPLES = (
     "{prog}",
     "{prog} --artifacts artifacts --port 8080 --workers 2",
@@ -63,39 +62,17 @@ class BoundedProtocol(HttpToolsProtocol):
     """uvicorn's HTTP protocol with a size limit for the head of a request."""
 
     _unparsed = 0  # bytes since the last complete head, or the last piece of a body
-    _parsed = 0  # bytes of this head, which may have come in one read
 
     def data_received(self, data: bytes) -> None:
-        """Refuse a head that has not ended within the limit."""
-        self._unparsed += len(data)
-        super().data_received(data)
-        if self._unparsed > MAX_HEAD and not self.transport.is_closing():
-            self.send_400_response(TOO_LONG)
-
-    def send_400_response(self, msg: str) -> None:
-        """Refuse a request; of a head that is too long the parser says only that it is invalid."""
-        super().send_400_response(TOO_LONG if self._parsed > MAX_HEAD else msg)
-
-    def on_message_begin(self) -> None:
-        """Expect a head."""
-        self._parsed = 0
-        super().on_message_begin()
-
-    def on_url(self, url: bytes) -> None:
-        """Count a piece of the request line."""
-        self._count(len(url))
-        super().on_url(url)
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        """Count a header as it is usually written, `name: value`."""
-        self._count(len(name) + len(value) + len(": \r\n"))
-        super().on_header(name, value)
-
-    def _count(self, size: int) -> None:
-        """Count bytes of a head, and stop the parser beyond the limit."""
-        self._parsed += size
-        if self._parsed > MAX_HEAD:
-            raise HttpParserError(TOO_LONG)
+        """Refuse a head that has not ended within the limit; a read may have more than one head."""
+        for start in range(0, len(data), PIECE):
+            piece = data[start : start + PIECE]  # most reads are shorter, and are not copied
+            self._unparsed += len(piece)
+            super().data_received(piece)
+            if self._unparsed > MAX_HEAD and not self.transport.is_closing():
+                self.send_400_response(f"The request line and headers exceed {MAX_HEAD} bytes.")
+            if self.transport.is_closing():
+                return
 
     def on_headers_complete(self) -> None:
         """Expect the body, or another head."""

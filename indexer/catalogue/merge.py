@@ -153,7 +153,8 @@ class Merger:
         variants = [self._variant(row) for row in rows]
         leading = [each for each in variants if each.row.trust == first.trust]
         fields, taken, entries = merge_variants(leading)
-        self._conflicts[first.number] = {*find_conflicts(variants, entries)}
+        if found := {*find_conflicts(variants, entries)}:
+            self._conflicts[first.number] = found
         used = most_used(variants)
         if fields and used is not None:
             fields["quality"] = used.fields["quality"]

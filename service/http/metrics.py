@@ -96,7 +96,8 @@ class Metrics(Collector):
     def collect(self) -> Iterable[Metric]:
         """Return the metrics of all workers, without those of an embedding application."""
         collector: Collector | CollectorRegistry = self._registry
-        if folder := os.environ.get(SHARED_FOLDER):
+        folder = os.environ.get(SHARED_FOLDER, "")
+        if folder and Path(folder).is_dir():  # it may have been removed as a temporary one
             _forget_ended_workers(Path(folder))
             collector = MultiProcessCollector(None)
         return (metric for metric in collector.collect() if metric.name.startswith(PREFIX))
@@ -112,6 +113,7 @@ def share_metrics() -> None:
     global _slot  # noqa: PLW0603  # the lock lasts as long as the process
     values.ValueClass = values.MutexValue  # it was chosen at the import, by an earlier variable
     if folder := os.environ.get(SHARED_FOLDER):
+        Path(folder).mkdir(parents=True, exist_ok=True)
         slots = (_take(Path(folder, f"{number}.slot")) for number in count())
         _slot = next(filter(None, slots))
         number = Path(_slot.name).stem

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -193,6 +194,23 @@ def test_workers_end_with_their_supervisor(sample: Path) -> None:
     with run_service(sample, workers=2) as server:
         server.send_signal(signal.SIGKILL)
         eventually(server.refuses_connections)
+
+
+def test_workers_start_after_the_folder_of_their_metrics_is_removed(sample: Path) -> None:
+    with run_service(sample, workers=2) as server, server.client() as client:
+        (folder,) = server.folder.glob("ratecard-*")
+
+        def have_counted() -> bool:
+            client.get("/healthz")
+            return len([*folder.glob("histogram_*.db")]) == 2
+
+        eventually(have_counted)
+        shutil.rmtree(folder)
+        assert client.get("/metrics").status_code == 200
+        server.send_signal(signal.SIGTTIN)
+        eventually(lambda: count_ready(server) == 3)
+        assert client.get("/metrics").status_code == 200
+        assert "Traceback" not in server.log
 
 
 def test_a_truncated_file_kills_the_service_and_a_restart_serves_the_previous_snapshot(

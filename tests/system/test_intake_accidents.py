@@ -407,7 +407,8 @@ def test_ids_stay_where_the_served_snapshot_cannot_be_read(
     catalogue: CatalogueFolder, case: str
 ) -> None:
     old, new = (resource(f"https://{host}.example/x") for host in ("z.b", "z-b"))
-    assert catalogue.build(source("feed", [old])) == 0
+    for feed in ([resource("https://other.example/x")], [old]):
+        assert catalogue.build(source("feed", feed, max_removed="100%")) == 0
     manifest = folder(catalogue.artifacts) / MANIFEST
     if case == "CURRENT":
         (catalogue.artifacts / CURRENT).write_text("")
