@@ -15,7 +15,7 @@ from indexer.catalogue.table import ItemRow
 from indexer.decisions import Decisions
 from indexer.endpoints import EndpointPayees, read_endpoints, split_methods
 from indexer.errors import LeftOut
-from indexer.intake.fates import read_subject
+from indexer.intake.fates import MAX_URLS, find_address, read_subject
 from indexer.intake.findings import Findings, Notice
 from indexer.intake.rules import fold_host
 from indexer.processes.pool import Pool
@@ -100,7 +100,11 @@ class Identifier:
             if service.discovered and (other := records.get(service.domain)):
                 tally = self._findings.tallies[service.source]
                 notice = Notice(SECOND, "$.resource", ADVICE.format(service.id, other))
-                subject = read_subject(self._catalogue.text(service))
+                described = read_subject(self._catalogue.text(service))
+                rows = (row for row, _ in self._table.of_service(service.number))
+                given = filter(None, map(find_address, dict.fromkeys(row.given for row in rows)))
+                addresses = dict.fromkeys((*described.addresses, *given))
+                subject = described._replace(addresses=tuple(addresses)[:MAX_URLS])
                 self._findings.note(tally, service.position, service.id, notice, subject)
 
     def _is_highest(self, service: ListedService) -> bool:
