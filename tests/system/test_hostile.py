@@ -246,7 +246,7 @@ def check(response: Response, method: str, target: str) -> None:  # noqa: C901  
         return
     assert headers["content-type"] == "application/json"
     if method == "HEAD":
-        assert status in {200, 400, 404}
+        assert status in {200, 400, 404, 410, 416}
     elif status == 200 and decoder is not None:
         envelope = decoder.decode(body)
         if isinstance(envelope, ServiceList):
