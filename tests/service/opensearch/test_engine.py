@@ -1,4 +1,4 @@
-"""What the engine asks a cluster for."""
+"""The requests of the engine to a cluster."""
 
 from __future__ import annotations
 
