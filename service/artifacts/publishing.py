@@ -38,14 +38,15 @@ LOCK = ".lock"
 STAGING = "staging"
 WHOOSH = "whoosh"
 """The folder of the Whoosh index of the published snapshot, for people."""
+EARLIER = ("history.json", "pointer.json", "following.json", "feeds")
 OBSOLETE = (
-    *("history.json", "pointer.json", "following.json", "feeds"),
+    *EARLIER,
     *(f"reuse/{'[0-9a-f]' * 64}.arrays", f"reuse/{'[0-9a-f]' * 20}.json"),
 )
 """Patterns of the files and folders of earlier releases, which nothing reads."""
 OWN = (CURRENT, LOCK, SNAPSHOTS)
 """Names that a folder of artifacts has at least one of, once something was published there."""
-REMOVED = (STAGING, *OBSOLETE[:4])
+REMOVED = (STAGING, *EARLIER)
 """Names of what a build removes in such a folder before it reads its sources."""
 SYNCS = 16
 """Files that are flushed at a time: a file system commits many in about the time of one."""
@@ -59,8 +60,8 @@ def stage(artifacts: Path, keep: int | None = KEPT) -> Iterator[Path]:
 
     The remains of a killed build are removed first; at the end the staging folder goes, and
     the snapshots beyond the last `keep`, if that is given, with their downloads. Raises
-    ArtifactsBusy while another build holds the lock, and PublishingFailed for a folder of others
-    that has names of ours.
+    ArtifactsBusy while another build holds the lock, and PublishingFailed for a folder of
+    something else that has files which a build removes.
     """
     _check_folder(artifacts)
     make_folder(artifacts / SNAPSHOTS)
