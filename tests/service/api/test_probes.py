@@ -205,6 +205,20 @@ def test_a_dead_service_is_listed_and_found_behind_its_live_equals(published: Pu
     assert dead["ratecard"]["alive"] is False
 
 
+def test_a_dead_endpoint_beyond_the_bounds_of_a_record_is_found_behind_its_live_equals(
+    tmp_path: Path,
+) -> None:
+    offers = [resource(f"{url('wide')}/{number}", description="Tide") for number in range(4)]
+    dead = [seen("wide", "unreachable", ago(days=days)) for days in (1, 2)]
+    observations = [each | {"url": offers[2]["resource"]} for each in dead]
+    prober = {"name": "nightly", "kind": "probes", "trust": 1, "items": observations}
+    catalogue = CatalogueFolder(tmp_path)
+    assert catalogue.build(source("feed", offers), prober, endpoints_per_service=1) == 0
+    with open_app(catalogue.artifacts) as client:
+        found = client.get("/discovery/search?query=tide").json()["resources"]
+    assert [each["resource"][-1] for each in found] == ["0", "1", "3", "2"]
+
+
 def test_plain_services_have_no_facts_of_probers(published: Published) -> None:
     for path in ("/v1/services", "/v1/services/busy-example", "/v1/services/search?q=tide"):
         assert "ratecard" not in published.client.get(path).text
