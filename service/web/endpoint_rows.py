@@ -113,6 +113,12 @@ def details_of(snapshot: Snapshot, ordinals: Sequence[int]) -> list[SimpleNamesp
     return details
 
 
+def host_of(url: str) -> str:
+    """Return the host of a URL as it is spelt, empty for an MCP tool."""
+    match = None if url.startswith(TOOL_URL) else _url.match(url)
+    return match[1] if match else ""
+
+
 def _call_of(
     snapshot: Snapshot,
     ordinal: int,

@@ -43,7 +43,14 @@ from service.web.ecosystem import (
     shares_of,
     statistics_of,
 )
-from service.web.endpoint_rows import best_of, details_of, format_value, format_values, result_of
+from service.web.endpoint_rows import (
+    best_of,
+    details_of,
+    format_value,
+    format_values,
+    host_of,
+    result_of,
+)
 from service.web.filters import BrowseEndpoints, BrowseServices, categories_of, controls_of
 from service.web.static_files import VERSION, get_static_file
 
@@ -155,6 +162,7 @@ async def service_page(request: Request, search: BrowseService) -> Cacheable:
         demand=demand_shown(snapshot.ecosystem, service),
         profile=describe(snapshot.endpoints.profile_of(service)),
         beyond=snapshot.resources.beyond(service),
+        host=host_of(snapshot.endpoints.url_of(own[0])) if own else "",
         words=search.q,
         **_paging(search, "offset", ENDPOINTS, total),
     )
