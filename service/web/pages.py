@@ -28,7 +28,6 @@ from service.http.context import context_of, snapshot_of
 from service.http.responses import SNAPSHOT, Cacheable, root_of
 from service.networks import network_label
 from service.schema.profiles import describe
-from service.schema.values import format_timestamp
 from service.snapshot import Snapshot
 from service.snapshot.alternatives import describe_alternatives
 from service.web.card import MAX_TEXT, card_of, quantity
@@ -275,7 +274,7 @@ _templates = Environment(
     lstrip_blocks=True,
 )
 _functions: tuple[Callable[..., str], ...] = (
-    *(abbreviate, format_count, format_money, format_query, format_timestamp, format_units),
+    *(abbreviate, format_count, format_money, format_query, format_units),
     *(format_value, format_values, network_label, quantity, row),
 )
 _templates.globals |= {each.__name__: each for each in _functions} | {"page_size": ENDPOINTS}

@@ -66,6 +66,9 @@ RECORDS = [
         endpoints=[call(0, parameter(CONTROLS), description=CONTROLS)],
     ),
     service("values", endpoints=[call(0, parameter(enumValues=[*range(1000)]))]),
+    service("first", quality={"lastCalledAt": "0001-01-01T00:00:00+02:00"}),
+    service("last", quality={"lastCalledAt": "9999-12-31T23:59:59-02:00"}),
+    service("called", quality={"lastCalledAt": "9999-12-31T23:59:59+02:00"}),
 ]
 
 
@@ -144,6 +147,12 @@ def test_a_list_names_the_period_of_use(get: Get) -> None:
     page = get("/services/usual")
     assert "41 payers in 30 days" in page
     assert "of its most used endpoint, as its record states" in page
+
+
+@pytest.mark.parametrize(("name", "count"), [("first", 0), ("last", 0), ("called", 1)])
+def test_a_moment_that_is_none_in_utc_is_not_shown(name: str, count: int, get: Get) -> None:
+    page = get(f"/services/{name}")
+    assert page.count("Last called") == page.count("9999-12-31T21:59:59.000Z") == count
 
 
 def test_many_allowed_values_are_counted(get: Get) -> None:
