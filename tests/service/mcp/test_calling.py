@@ -93,3 +93,31 @@ def test_agents_leave_out_endpoints_that_require_a_sign_in(artifacts: Path) -> N
 
     assert urls() == urls(registration=True) == ["https://closed.example/soil"]
     assert urls(registration=False) == []
+
+
+def test_a_long_way_to_pay_is_shown_without_its_schema_and_hides_no_other(
+    tmp_path: Path,
+) -> None:
+    schema = {"output": {"example": "x" * 5000}}
+    accepts = [
+        accept("1000", outputSchema=schema | {"note": "x" * 5000}),
+        accept("2000", outputSchema=schema),
+        accept("3000", payTo="0x" + "a" * 9000),
+        accept("4000", outputSchema=schema),
+        accept("5000"),
+    ]
+    built = build_records(tmp_path, [resource("https://a.example/tide", *accepts)])
+    found = structured(built, "how_to_call", endpoint="https://a.example/tide")
+    amounts = {each["amount"]: "outputSchema" in each for each in found["accepts"]}
+    assert amounts == {"1000": False, "2000": True, "4000": False, "5000": False}
+    assert found["accepts"][1] == accepts[1]
+    assert found["accepts_left_out"] == 1
+    assert "warnings" not in found
+
+
+def test_a_payee_that_has_no_room_is_listed_nevertheless(tmp_path: Path) -> None:
+    long = accept(extra={"note": "x" * 9000})
+    built = build_records(tmp_path, [resource("https://a.example/tide", long)])
+    found = structured(built, "how_to_call", endpoint="https://a.example/tide")
+    assert (found["accepts"], found["accepts_left_out"]) == ([], 1)
+    assert "warnings" not in found
