@@ -6,10 +6,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from html import escape
-from typing import Any
+from typing import Annotated, Any
 from urllib.parse import urlencode
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from msgspec import Meta
 from msgspec.structs import replace
 from starlette.requests import Request
 from starlette.responses import HTMLResponse
@@ -55,6 +56,7 @@ from service.web.static_files import VERSION, get_static_file
 
 ENDPOINTS = 24  # on a page
 PAYMENTS = 12  # on a page
+MAX_DAYS = 366  # of statistics
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; "
@@ -88,7 +90,7 @@ class BrowseService(Operation, frozen=True, kw_only=True):
 class BrowsePayments(Operation, frozen=True, kw_only=True):
     """Parameters of the page of statistics."""
 
-    timeframe: Timeframe = 30
+    timeframe: Annotated[Timeframe, Meta(le=MAX_DAYS)] = 30
     page: Offset = 0
 
 
