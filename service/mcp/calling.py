@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Annotated, Any
 
 import msgspec
@@ -13,7 +13,7 @@ from msgspec import Raw
 from msgspec.structs import replace
 from pydantic import Field, Json, StrictBool, StrictFloat, StrictInt, TypeAdapter
 
-from service.api.documents.curl import body_of, curl
+from service.api.documents.curl import body_of, curl, url_text
 from service.bodies import explain_body, is_json, media_type_of
 from service.conditions import EndpointFilters
 from service.errors import InvalidParameter
@@ -91,7 +91,8 @@ async def how_to_call(
         for name in sorted(in_url)
     ]
     parameters = [*own, *undescribed]
-    given = encode_values(parameters, values)
+    in_path = path_parameters(record.url.partition("?")[0])
+    given = encode_values(parameters, values, in_path)
     # A placeholder that nobody describes stays in the URL, where it says that a value is missing.
     sent = replace(record, parameters=[*own, *(each for each in undescribed if each.name in given)])
     media_type = media_type_of(record.body_type)
@@ -167,9 +168,14 @@ def _tool_call(tool: ToolFacts, body: Mapping[str, Raw]) -> dict[str, Any]:
 
 
 def encode_values(
-    parameters: Sequence[ParameterDescriptor], values: Mapping[str, Any]
+    parameters: Sequence[ParameterDescriptor],
+    values: Mapping[str, Any],
+    in_path: Collection[str] = (),
 ) -> dict[str, Raw]:
-    """Return the JSON of values of parameters; raises InvalidParameter for what cannot be sent."""
+    """Return the JSON of values of parameters; raises InvalidParameter for what cannot be sent.
+
+    in_path: the names of the placeholders of the path, whatever the groups of these parameters
+    """
     described = {parameter.name: parameter for parameter in parameters}
     encoded = {}
     for name, given in values.items():
@@ -189,7 +195,8 @@ def encode_values(
         if allowed and not {*map(str, value if isinstance(value, list) else [value])} <= allowed:
             message = f"{shown} is none of its {len(allowed)} allowed values; {LISTED}"
             raise InvalidParameter("values", message)
-        if parameter.group == "path" and value in ("", ".", ".."):
+        is_of_path = parameter.group == "path" or name in in_path
+        if is_of_path and url_text(Raw(text)) in ("", ".", ".."):
             raise InvalidParameter("values", f"{shown} would name another path")
         encoded[name] = Raw(text)
     return encoded

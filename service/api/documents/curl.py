@@ -133,7 +133,7 @@ def _url(
 
     def fill(match: re.Match[str]) -> str:
         name = match[1] or match[2]
-        return quote(_url_text(path[name]), safe="") if name in path else match[0]
+        return quote(url_text(path[name]), safe="") if name in path else match[0]
 
     filled = quote(PATH_PARAMETER.sub(fill, url.partition("#")[0]), safe=URL_CHARACTERS)
     address, _, own = filled.partition("?")
@@ -141,7 +141,7 @@ def _url(
     kept = [pair for pair in own.split("&") if _name_of(pair) not in replaced]
     present = set(map(_name_of, kept))
     added = [
-        urlencode({name: _url_text(value)}) for name, value in query.items() if name not in present
+        urlencode({name: url_text(value)}) for name, value in query.items() if name not in present
     ]
     if not added:
         return filled
@@ -152,7 +152,7 @@ def _name_of(pair: str) -> str:
     return unquote_plus(pair.partition("=")[0])
 
 
-def _url_text(raw: Raw) -> str:
+def url_text(raw: Raw) -> str:
     """Return a JSON value for a URL: strings without quotes, arrays joined by commas."""
     try:
         values = _array.decode(raw)

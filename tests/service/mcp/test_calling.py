@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("mcp", reason="the extra `mcp` is not installed")
 
 from tests.support.clients.mcp import call_in_process, structured, text_of
-from tests.support.running import Json, build_records
+from tests.support.running import Json, build_records, endpoint, service
 from tests.support.sources.x402 import SERVER, TOOL, accept, resource, tool, v2
 
 LISBON = "https://api.places.example/v1/places/lisbon"
@@ -121,3 +121,30 @@ def test_a_payee_that_has_no_room_is_listed_nevertheless(tmp_path: Path) -> None
     found = structured(built, "how_to_call", endpoint="https://a.example/tide")
     assert (found["accepts"], found["accepts_left_out"]) == ([], 1)
     assert "warnings" not in found
+
+
+@pytest.mark.parametrize(("group", "kind"), [("path", "array"), ("query", "string"), ("", "")])
+@pytest.mark.parametrize("text", ["", ".", ".."])
+def test_no_value_of_a_placeholder_names_another_path(
+    group: str, kind: str, text: str, tmp_path: Path
+) -> None:
+    described = [{"group": group, "name": "id", "type": kind}] if group else []
+    call = endpoint() | {"url": "https://a.example/v1/{id}/x", "parameters": described}
+    built = build_records(tmp_path, [service(endpoints=[call])])
+
+    def values(text: str) -> Json:
+        return {"endpoint": call["url"], "values": {"id": [text] if kind == "array" else text}}
+
+    refused = call_in_process(built, "how_to_call", **values(text))
+    assert refused.is_error
+    assert "`id` would name another path" in text_of(refused)
+    found = structured(built, "how_to_call", **values("../a"))
+    assert "https://a.example/v1/..%2Fa/x" in found["curl"]
+
+
+def test_a_placeholder_of_the_query_takes_any_text(tmp_path: Path) -> None:
+    described = [{"group": "query", "name": "q", "type": "string"}]
+    call = endpoint() | {"url": "https://a.example/v1?q={q}", "parameters": described}
+    built = build_records(tmp_path, [service(endpoints=[call])])
+    found = structured(built, "how_to_call", endpoint=call["url"], values={"q": ".."})
+    assert found["curl"] == "curl -i 'https://a.example/v1?q=..'"
