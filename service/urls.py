@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import socket
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
 from string import ascii_letters, digits, punctuation
@@ -41,7 +42,7 @@ _host = re.compile(r"[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63})*")
 # A URL in normal form, without a port, whose host is no number: most are, and `urlsplit` is slow.
 _plain = re.compile(
     r"(https?)://((?:[a-z0-9_-]{1,63}\.)+[a-z][a-z0-9_-]{0,62})"
-    r"((?:/[\w/.:@~%!$&'()*+,;=-]*(?:\?[\w/?.:@~%!$&'()*+,;=-]+)?)?)",
+    r"((?:/[\w/.:@~%!$&'()*+,;={}-]*(?:\?[\w/?.:@~%!$&'()*+,;=-]+)?)?)",
     re.ASCII,
 )
 PATH_PARAMETER = re.compile(r"\{(\w+)\}|(?<=/):([A-Za-z_]\w*)")
@@ -159,19 +160,25 @@ def with_route(url: str, route: object) -> str:
     return templated if matches and len(templated) <= MAX_URL else url
 
 
-def count_filled(url: str, template: str) -> int:
-    """Count the placeholders of a template that a URL fills in; 0 if the URL is no call of it.
+def count_filled(url: str, templates: Iterable[str]) -> Iterator[int]:
+    """Count the placeholders of each template that a URL fills in; 0 if the URL is no call of it.
 
-    Both are normalised. A template without a query is called with any.
+    All are normalised. A template without a query is called with any.
     """
-    (path, _, query), (wanted, _, wanted_query) = url.partition("?"), template.partition("?")
-    segments, templates = path.split("/"), wanted.split("/")
-    if wanted_query:
-        segments.append(query)
-        templates.append(wanted_query)
-    literals = [_placeholder_of_segment.split(each) for each in templates]
-    is_call = len(segments) == len(literals) and all(map(_fits, segments, literals))
-    return sum(map(len, literals)) - len(literals) if is_call else 0
+    path, _, query = url.partition("?")
+    segments = path.split("/")
+    for template in templates:
+        wanted, _, wanted_query = template.partition("?")
+        filled = 0
+        if wanted.count("/") == len(segments) - 1:
+            pairs = [*zip(segments, wanted.split("/"), strict=True)]
+            for segment, part in [*pairs, (query, wanted_query)] if wanted_query else pairs:
+                literals = _placeholder_of_segment.split(part)
+                if not _fits(segment, literals):
+                    filled = 0
+                    break
+                filled += len(literals) - 1
+        yield filled
 
 
 def ascii_host(name: str) -> str:

@@ -14,10 +14,11 @@ from typing import Annotated, Literal
 from urllib.parse import urlencode, urlsplit
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import Meta, Raw, Struct
 from starlette.requests import Request
 from starlette.routing import Route
 
+from service.api.listing import fitting
 from service.api.query_string import MAX_QUERY, Operation, format_value, parse
 from service.api.routes import OperationRoute
 from service.api.services import SearchServices, find_service, headers_of
@@ -26,14 +27,13 @@ from service.errors import InvalidParameter, RatecardError
 from service.http.context import context_of, snapshot_of
 from service.http.logs import log_query
 from service.http.responses import Cacheable, root_of
-from service.schema.values import Json
+from service.schema.values import NULL, Json
 from service.settings import FQDN, parse_hosts, parse_registries
 from service.snapshot import Snapshot
 from service.snapshot.cursors import cursor_prefix, parse_cursor
 
 OPENAPI, REGISTRY = "application/openapi+json", "application/ai-registry+json"
 EXAMPLES = ["a paid API for weather forecasts", "extract text from an image, for at most a cent"]
-METADATA = ("category", "networks", "priceSummary", "endpointCount")
 FILTERS = {f"metadata.{each.name}": each.name for each in conditions_of(ServiceConditions)}
 FILTERS |= {"tags": "tag", "metadata.networks": "network"}
 """Parameters of searches by the keys of filters."""
@@ -42,6 +42,22 @@ HALF = 10.0  # the score of a search that is a relevance of 50
 
 _urn = re.compile(r"urn:air:[A-Za-z0-9.-]+(?::[A-Za-z0-9._-]+)+")
 Scalar = str | float | bool
+
+
+class ArdService(Struct, rename="camel"):
+    """The members of a service that its entry has; decoding skips all others."""
+
+    id: str
+    name: str
+    description: str
+    tags: list[str] = []
+    category: str = ""
+    networks: list[str] = []
+    price_summary: Raw = NULL
+    endpoint_count: int = 0
+
+
+_service = msgspec.json.Decoder(ArdService)
 
 
 class ArdQuery(Struct):
@@ -92,12 +108,14 @@ async def search_ard(request: Request, search: SearchArd) -> Cacheable:
     if not has_own:
         return _private(page)
     hits = await snapshot.find_services(text, min(search.page_size, 100), start, listing)
+    # Entries have little that their services have not.
+    ordinals = hits.ordinals[: fitting([*map(snapshot.summaries.pieces, hits.ordinals)])]
     reasons = hits.explanations or repeat(None)  # a cluster explains nothing
-    for place, (ordinal, why) in enumerate(zip(hits.ordinals, reasons, strict=False), start + 1):
+    for place, (ordinal, why) in enumerate(zip(ordinals, reasons, strict=False), start + 1):
         score = max(why.score, 1e6 * why.is_exact_name, 0.0) if why else 100 / place
         result = {"score": round(100 * score / (score + HALF)), "source": f"{address}/ard"}
         page["results"].append(_entry(snapshot, ordinal, publisher, address) | result)
-    if hits.ordinals and (stop := start + len(hits.ordinals)) < hits.total:
+    if ordinals and (stop := start + len(ordinals)) < hits.total:
         page["pageToken"] = f"{prefix}{stop}"
     return _private(page, headers_of(hits))
 
@@ -123,17 +141,23 @@ async def get_ard_manifest(request: Request) -> Cacheable:
 
 def _entry(snapshot: Snapshot, ordinal: int, publisher: str, address: str) -> Json:
     """Return the entry of a service; `alive` is left out where probers have no verdict."""
-    service: Json = msgspec.json.decode(snapshot.summaries.text(ordinal))
-    metadata = {key: service[key] for key in METADATA if service.get(key)}
+    service = _service.decode(snapshot.summaries.text(ordinal))
+    facts = {
+        "category": service.category,
+        "networks": service.networks,
+        "priceSummary": service.price_summary,
+        "endpointCount": service.endpoint_count,
+    }
+    metadata = {name: value for name, value in facts.items() if value and value != NULL}
     if verdict := snapshot.filters.arrays["alive"][ordinal]:
         metadata["alive"] = bool(verdict > 0)
     return {
-        "identifier": _urn_of(publisher, service["id"]),
-        "displayName": service["name"],
+        "identifier": _urn_of(publisher, service.id),
+        "displayName": service.name,
         "type": OPENAPI,
-        "url": f"{address}/v1/services/{service['id']}/openapi.json",
-        "description": service["description"],
-        "tags": service.get("tags", []),
+        "url": f"{address}/v1/services/{service.id}/openapi.json",
+        "description": service.description,
+        "tags": service.tags,
         "metadata": metadata,
     }
 

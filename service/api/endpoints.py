@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hashlib import blake2b
 from typing import Any
 
 from msgspec import UNSET, Struct, UnsetType
@@ -19,7 +20,7 @@ from service.api.query_string import (
 from service.conditions import EndpointFilters
 from service.http.context import snapshot_of
 from service.http.responses import Cacheable
-from service.schema.records import EndpointQuality, Pricing
+from service.schema.records import Endpoint, EndpointQuality, Pricing
 from service.schema.responses import AcceptsEntry, ServiceFacts
 from service.snapshot import Snapshot
 from service.snapshot.data import EndpointHits
@@ -35,6 +36,18 @@ class EndpointSummary(Struct, rename="camel"):
     description: str = ""
     quality: EndpointQuality | None = None
     match: AcceptsEntry | UnsetType = UNSET
+
+
+def endpoint_id(snapshot: Snapshot, ordinal: int, endpoint: Endpoint | EndpointSummary) -> str:
+    """Return the id by which tools of MCP take an endpoint: its service, place and digest."""
+    service = snapshot.id_table[snapshot.endpoints.service_of(ordinal)]
+    return f"{service}/{snapshot.endpoints.place_of(ordinal)}-{digest_of(endpoint)}"
+
+
+def digest_of(endpoint: Endpoint | EndpointSummary) -> str:
+    """Return a hash of what is called: another endpoint in the same place has another one."""
+    call = f"{endpoint.method} {endpoint.url}".encode()
+    return blake2b(call, digest_size=3).hexdigest()
 
 
 class EndpointSelection(EndpointFilters, Operation, frozen=True, kw_only=True):

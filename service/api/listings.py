@@ -54,11 +54,6 @@ class ExplainListings(Operation, frozen=True, kw_only=True):
         if len(given) != 1:
             raise InvalidParameter("url", "url is required, or one of host and payTo; give one")
 
-    @property
-    def is_expensive(self) -> bool:
-        """Whether the answer is more than a few slices."""
-        return self.url is None
-
 
 class FindAlternatives(Operation, frozen=True, kw_only=True):
     """Find the endpoints of other sellers that do what an endpoint does, best fit first."""

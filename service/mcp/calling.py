@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
-from itertools import accumulate
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Annotated, Any
 
 import msgspec
@@ -14,7 +13,7 @@ from msgspec import Raw
 from msgspec.structs import replace
 from pydantic import Field, Json, StrictBool, StrictFloat, StrictInt, TypeAdapter
 
-from service.api.documents.curl import body_of, curl
+from service.api.documents.curl import body_of, curl, url_text
 from service.bodies import explain_body, is_json, media_type_of
 from service.conditions import EndpointFilters
 from service.errors import InvalidParameter
@@ -63,6 +62,7 @@ _types: dict[str, TypeAdapter[Any]] = {
 }
 _identifier = re.compile(r"[A-Za-z0-9_.-]{1,40}")
 _endpoint = msgspec.json.Decoder(Endpoint)
+_members = msgspec.json.Decoder(dict[str, Raw])
 
 
 async def how_to_call(
@@ -91,7 +91,8 @@ async def how_to_call(
         for name in sorted(in_url)
     ]
     parameters = [*own, *undescribed]
-    given = encode_values(parameters, values)
+    in_path = path_parameters(record.url.partition("?")[0])
+    given = encode_values(parameters, values, in_path)
     # A placeholder that nobody describes stays in the URL, where it says that a value is missing.
     sent = replace(record, parameters=[*own, *(each for each in undescribed if each.name in given)])
     media_type = media_type_of(record.body_type)
@@ -99,9 +100,11 @@ async def how_to_call(
     if is_json(media_type):
         command = escape_ignorable(command)
     is_shown = len(command) <= MAX_COMMAND and command == printable(command)
-    described = _fitting([*map(msgspec.json.encode, parameters)], MAX_PARAMETERS)
-    accepts = _fitting([*map(bytes, listing.accepts)], MAX_ACCEPTS)
+    described = _fitting(([msgspec.json.encode(each)] for each in parameters), MAX_PARAMETERS)
+    forms = ((bytes(each), _without_schema(each)) for each in listing.accepts)
+    accepts = _fitting(forms, MAX_ACCEPTS)
     offers = (record.payment_offers or [])[:MAX_DOCUMENTED]
+    has_payee = bool(listing.accepts or offers)
     optional = {
         "first_register_or_sign_in": msgspec.to_builtins(listing.ratecard.requires),
         "example_url": clean(listing.ratecard.example_url, MAX_COMMAND),
@@ -111,7 +114,7 @@ async def how_to_call(
         "accepts_left_out": len(listing.accepts) - len(accepts),
         "documents_say": [clean(describe_offer(offer), MAX_LONG_SAYS) for offer in offers],
         "warnings": [
-            *filter(None, [explain_body(record), "" if accepts or offers else NO_PAYEE]),
+            *filter(None, [explain_body(record), "" if has_payee else NO_PAYEE]),
             *warnings_of(snapshot.endpoints.facts_of(ordinal)),
         ],
     }
@@ -132,10 +135,24 @@ async def how_to_call(
     return result_of(snapshot, facts)
 
 
-def _fitting(texts: Sequence[bytes], room: int) -> list[Any]:
-    """Return the values of the first JSON texts that have at most this many bytes together."""
-    stops = accumulate(map(len, texts))
-    return [decode_printable(text) for text, stop in zip(texts, stops, strict=True) if stop <= room]
+def _fitting(values: Iterable[Sequence[bytes]], room: int) -> list[Any]:
+    """Return values that have at most this many bytes together.
+
+    Each is given in forms of JSON, of which the first that fits is taken; others follow one that
+    does not fit.
+    """
+    kept = []
+    for forms in values:
+        if text := next((form for form in forms if len(form) <= room), b""):
+            room -= len(text)
+            kept.append(decode_printable(text))
+    return kept
+
+
+def _without_schema(entry: Raw) -> bytes:
+    members = _members.decode(entry)
+    members.pop("outputSchema", None)
+    return msgspec.json.encode(members)
 
 
 def _tool_call(tool: ToolFacts, body: Mapping[str, Raw]) -> dict[str, Any]:
@@ -151,9 +168,14 @@ def _tool_call(tool: ToolFacts, body: Mapping[str, Raw]) -> dict[str, Any]:
 
 
 def encode_values(
-    parameters: Sequence[ParameterDescriptor], values: Mapping[str, Any]
+    parameters: Sequence[ParameterDescriptor],
+    values: Mapping[str, Any],
+    in_path: Collection[str] = (),
 ) -> dict[str, Raw]:
-    """Return the JSON of values of parameters; raises InvalidParameter for what cannot be sent."""
+    """Return the JSON of values of parameters; raises InvalidParameter for what cannot be sent.
+
+    in_path: the names of the placeholders of the path, whatever the groups of these parameters
+    """
     described = {parameter.name: parameter for parameter in parameters}
     encoded = {}
     for name, given in values.items():
@@ -173,7 +195,8 @@ def encode_values(
         if allowed and not {*map(str, value if isinstance(value, list) else [value])} <= allowed:
             message = f"{shown} is none of its {len(allowed)} allowed values; {LISTED}"
             raise InvalidParameter("values", message)
-        if parameter.group == "path" and value in ("", ".", ".."):
+        is_of_path = parameter.group == "path" or name in in_path
+        if is_of_path and url_text(Raw(text)) in ("", ".", ".."):
             raise InvalidParameter("values", f"{shown} would name another path")
         encoded[name] = Raw(text)
     return encoded

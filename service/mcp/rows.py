@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from hashlib import blake2b
 from itertools import chain, islice
 from math import isnan
 from typing import Annotated, Any
@@ -13,7 +12,7 @@ from pydantic import BaseModel, Field
 from pydantic.json_schema import SkipJsonSchema
 
 from service.api.documents.curl import known_methods
-from service.api.endpoints import EndpointSummary
+from service.api.endpoints import EndpointSummary, digest_of, endpoint_id
 from service.conditions import EndpointFilters
 from service.errors import InvalidParameter, ServiceNotFound
 from service.filtering.offers import texts_of_offers
@@ -77,7 +76,7 @@ def endpoint_row(
     facts = snapshot.endpoints.facts_of(ordinal)
     profile, bought = facts.profile, facts.deliveries
     return EndpointRow(
-        id=f"{listed.service.id}/{snapshot.endpoints.place_of(ordinal)}-{_digest(listed)}",
+        id=endpoint_id(snapshot, ordinal, listed),
         method=", ".join(known_methods(listed.method)),
         url=clean(listed.url, MAX_URL),
         seller_says=clean(listed.description or listed.service.name, max_says),
@@ -149,12 +148,6 @@ def line_of(row: EndpointRow | ServiceRow) -> str:
     return f"{line}{operator}; seller: {'; '.join(filter(None, words))}"
 
 
-def _digest(endpoint: EndpointSummary) -> str:
-    """Return a hash of what is called: another endpoint in the same place has another one."""
-    call = f"{endpoint.method} {endpoint.url}".encode()
-    return blake2b(call, digest_size=3).hexdigest()
-
-
 def endpoint_of(snapshot: Snapshot, reference: str) -> int:
     """Return the ordinal of an endpoint by its id or URL; raises ServiceNotFound."""
     endpoints, url = snapshot.endpoints, reference.strip()
@@ -164,7 +157,7 @@ def endpoint_of(snapshot: Snapshot, reference: str) -> int:
         # The endpoint may have moved within its service.
         places = chain(ordinals[place : place + 1], ordinals)
         calls = ((each, _summary.decode(endpoints.text(each))) for each in places)
-        found = [*islice((each for each, call in calls if _digest(call) == match[3]), 1)]
+        found = [*islice((each for each, call in calls if digest_of(call) == match[3]), 1)]
     else:
         candidates = endpoints.of_url(url)[:MAX_COMPARED]
         found = [each for each in candidates if endpoints.url_of(each) == url]

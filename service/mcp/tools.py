@@ -163,7 +163,7 @@ async def get(
 ) -> CallToolResult:
     """Read one service or endpoint that a search found."""
     snapshot = snapshot_for(call)
-    service = snapshot.id_table.find(id)
+    service = snapshot.id_table.find(id.strip())
     if service is None:
         endpoint = endpoint_of(snapshot, id)
         kind, text = "endpoint", snapshot.endpoints.text(endpoint)

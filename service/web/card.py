@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
+from datetime import datetime
 from functools import lru_cache
 from types import SimpleNamespace
 
 import msgspec
+from msgspec import UnsetType
 
 from service.networks import network_label
 from service.prices import service_price
 from service.schema.records import Service, ServiceQuality
+from service.schema.values import format_timestamp
 from service.snapshot import Snapshot
 from service.urls import MAX_URL
 
@@ -63,9 +66,17 @@ def card_of(snapshot: Snapshot, ordinal: int, limit: int | None = None) -> Simpl
         **{name: text[:limit] for name, text in texts.items()},
         curated=service.enriched is True,
         icon=icon if is_icon else "",
-        last_called=quality.last_called_at,
+        last_called=_moment(quality.last_called_at),
         tags=(service.tags or [])[:MAX_NAMES],
     )
+
+
+def _moment(given: datetime | UnsetType) -> str:
+    """Return a moment in UTC, empty for one that UTC has not, of the first or last year."""
+    try:
+        return format_timestamp(given) if given else ""
+    except OverflowError:
+        return ""
 
 
 def quantity(count: int, noun: str) -> str:

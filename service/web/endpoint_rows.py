@@ -14,7 +14,7 @@ from msgspec import UNSET, Raw, UnsetType
 
 from service.api.documents.curl import curl
 from service.api.documents.snippets import snippets
-from service.api.endpoints import EndpointSummary
+from service.api.endpoints import EndpointSummary, endpoint_id
 from service.bodies import explain_body, media_type_of
 from service.prices import describe_offer, endpoint_price, is_ceiling, offer_pricing
 from service.probes import describe_deliveries, describe_liveness, warnings_of
@@ -98,7 +98,11 @@ def details_of(snapshot: Snapshot, ordinals: Sequence[int]) -> list[SimpleNamesp
                 curl="" if is_brief or tool else curl(endpoint),
                 code={} if is_brief or tool or len(details) >= MAX_CODE else snippets(endpoint),
                 url=endpoint.url,
-                reference="" if details else json.dumps({"endpoint": endpoint.url}),
+                reference=(
+                    ""
+                    if details
+                    else json.dumps({"endpoint": endpoint_id(snapshot, ordinal, endpoint)})
+                ),
                 body_type=media_type_of(endpoint.body_type) if endpoint.body_type else "",
                 no_curl="" if is_brief or tool else explain_body(endpoint),
                 tool=_tool(tool) if tool else "",
@@ -111,6 +115,12 @@ def details_of(snapshot: Snapshot, ordinals: Sequence[int]) -> list[SimpleNamesp
             )
         )
     return details
+
+
+def host_of(url: str) -> str:
+    """Return the host of a URL as it is spelt, empty for an MCP tool."""
+    match = None if url.startswith(TOOL_URL) else _url.match(url)
+    return match[1] if match else ""
 
 
 def _call_of(

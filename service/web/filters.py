@@ -49,7 +49,7 @@ class BrowseEndpoints(EndpointSelection, frozen=True, kw_only=True):
 
 BrowseOperation: TypeAlias = BrowseServices | BrowseEndpoints
 
-CONTROLS = {"category", "network", "method", "q", "maxPrice", "sort"}
+CONTROLS = {"category", "network", "method", "q", "maxPrice", "enriched", "sort"}
 """Parameters that the form has a control for."""
 SHARED = parameters_of(BrowseServices).keys() & parameters_of(BrowseEndpoints).keys()
 LABELS = {
@@ -116,9 +116,7 @@ def controls_of(
                 for price, text in zip(prices, map(format_decimal, prices), strict=True)
             ),
         ],
-        "hidden_fields": [
-            pair for pair in pairs if pair[0] not in CONTROLS and pair != ("enriched", "true")
-        ],
+        "hidden_fields": [pair for pair in pairs if pair[0] not in CONTROLS],
         "chips": [
             (label_of(*pairs[at]), urlencode(pairs[:at] + pairs[at + 1 :]))
             for at in filters[:MAX_CHIPS]

@@ -6,10 +6,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from html import escape
-from typing import Any
+from typing import Annotated, Any
 from urllib.parse import urlencode
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from msgspec import Meta
 from msgspec.structs import replace
 from starlette.requests import Request
 from starlette.responses import HTMLResponse
@@ -28,7 +29,6 @@ from service.http.context import context_of, snapshot_of
 from service.http.responses import SNAPSHOT, Cacheable, root_of
 from service.networks import network_label
 from service.schema.profiles import describe
-from service.schema.values import format_timestamp
 from service.snapshot import Snapshot
 from service.snapshot.alternatives import describe_alternatives
 from service.web.card import MAX_TEXT, card_of, quantity
@@ -43,12 +43,20 @@ from service.web.ecosystem import (
     shares_of,
     statistics_of,
 )
-from service.web.endpoint_rows import best_of, details_of, format_value, format_values, result_of
+from service.web.endpoint_rows import (
+    best_of,
+    details_of,
+    format_value,
+    format_values,
+    host_of,
+    result_of,
+)
 from service.web.filters import BrowseEndpoints, BrowseServices, categories_of, controls_of
 from service.web.static_files import VERSION, get_static_file
 
 ENDPOINTS = 24  # on a page
 PAYMENTS = 12  # on a page
+MAX_DAYS = 366  # of statistics
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; "
@@ -82,7 +90,7 @@ class BrowseService(Operation, frozen=True, kw_only=True):
 class BrowsePayments(Operation, frozen=True, kw_only=True):
     """Parameters of the page of statistics."""
 
-    timeframe: Timeframe = 30
+    timeframe: Annotated[Timeframe, Meta(le=MAX_DAYS)] = 30
     page: Offset = 0
 
 
@@ -155,6 +163,7 @@ async def service_page(request: Request, search: BrowseService) -> Cacheable:
         demand=demand_shown(snapshot.ecosystem, service),
         profile=describe(snapshot.endpoints.profile_of(service)),
         beyond=snapshot.resources.beyond(service),
+        host=host_of(snapshot.endpoints.url_of(own[0])) if own else "",
         words=search.q,
         **_paging(search, "offset", ENDPOINTS, total),
     )
@@ -267,7 +276,7 @@ _templates = Environment(
     lstrip_blocks=True,
 )
 _functions: tuple[Callable[..., str], ...] = (
-    *(abbreviate, format_count, format_money, format_query, format_timestamp, format_units),
+    *(abbreviate, format_count, format_money, format_query, format_units),
     *(format_value, format_values, network_label, quantity, row),
 )
 _templates.globals |= {each.__name__: each for each in _functions} | {"page_size": ENDPOINTS}

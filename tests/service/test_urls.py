@@ -72,7 +72,7 @@ def parse_or_explain(url: str) -> ParsedUrl | str:
 
 
 labels = st.sampled_from(["a", "api", "example", "local", "0x7f", "127", "1", "_x", "-", "x" * 63])
-rests = st.text("/?#%.:@[]\\;=&a0~'\" é", max_size=8)
+rests = st.text("/?#%.:@[]{}\\;=&a0~'\" é", max_size=8)
 
 
 SPELLINGS = {
@@ -139,13 +139,40 @@ def test_a_long_host_of_short_labels_is_not_valid() -> None:
 
 @settings(max_examples=examples(2000), deadline=None)
 @given(
-    st.lists(st.sampled_from(["a", "b", "/", "{x}"]), max_size=9),
+    st.lists(st.lists(st.sampled_from(["a", "b", "/", "{x}"]), max_size=9), max_size=3),
     st.text("ab/", max_size=9),
 )
-def test_a_url_fills_in_a_template_as_a_regular_expression_would_have_it(
-    parts: list[str], rest: str
+def test_a_url_fills_in_templates_as_a_regular_expression_would_have_it(
+    templates: list[list[str]], rest: str
 ) -> None:
-    pattern = "".join("[^/]+" if part == "{x}" else part for part in parts)
-    fits = re.fullmatch(f"https://a.example/{pattern}", f"https://a.example/{rest}")
-    filled = count_filled(f"https://a.example/{rest}", f"https://a.example/{''.join(parts)}")
-    assert filled == (parts.count("{x}") if fits else 0)
+    expected = []
+    for parts in templates:
+        pattern = "".join("[^/]+" if part == "{x}" else part for part in parts)
+        fits = re.fullmatch(f"https://a.example/{pattern}", f"https://a.example/{rest}")
+        expected.append(parts.count("{x}") if fits else 0)
+    written = [f"https://a.example/{''.join(parts)}" for parts in templates]
+    assert [*count_filled(f"https://a.example/{rest}", written)] == expected
+
+
+@pytest.mark.parametrize(
+    ("template", "filled"),
+    [
+        ("/v1/{id}", 1),
+        ("/v1/{id}?unit=C", 1),
+        ("/v1/{id}?unit={unit}", 2),
+        ("/v1/{id}?{query}", 2),
+        ("/v1/{id}?:query", 2),
+        ("/{version}/7?unit={a}C", 0),
+        ("/v1/[id]", 1),
+        ("/%7Bversion%7D/:id", 2),
+        ("/v{version}/7", 1),
+        ("/v1/:id.json", 0),
+        ("/v1/7", 0),
+        ("/v1:id/7", 0),
+        ("/v1/{id}/{more}", 0),
+        ("/v1/{id}?unit=F", 0),
+    ],
+)
+def test_placeholders_of_any_spelling_may_be_in_path_and_query(template: str, filled: int) -> None:
+    url = "https://a.example/v1/7?unit=C"
+    assert [*count_filled(url, [f"https://a.example{template}"])] == [filled]

@@ -31,6 +31,9 @@ PLACEHOLDERS = {
 }
 """Values of parameters without example, default or enumerated values, by type."""
 
+WITHOUT_BODY = {"GET": 1, "HEAD": 2}
+"""Methods that send a body where an endpoint has no other one, HEAD none at all."""
+
 NO_VALUES: Mapping[str, Raw] = MappingProxyType({})
 
 WORD = re.compile(r"[A-Z]+")
@@ -46,7 +49,7 @@ class Call(NamedTuple):
 
 
 def call_of(endpoint: Endpoint, values: Mapping[str, Raw] = NO_VALUES) -> Call | None:
-    """Return the request of a call, None if the URL is not HTTP or the call too long.
+    """Return the request of a call, None if it is too long, not of HTTP, or a HEAD with a body.
 
     The request has these values of parameters as they are, and examples of the other required
     parameters, or of all of a body that requires none.
@@ -55,7 +58,11 @@ def call_of(endpoint: Endpoint, values: Mapping[str, Raw] = NO_VALUES) -> Call |
         return None
     parameters = endpoint.parameters or []
     content = body_of(parameters, values)
-    method = next(iter(known_methods(endpoint.method)), "POST" if content else "GET")
+    methods = known_methods(endpoint.method) or ["POST" if content else "GET"]
+    if content:
+        methods.sort(key=lambda each: WITHOUT_BODY.get(each, 0))
+        if methods[0] == "HEAD":
+            return None
     query = {
         each.name: _value(each, values)
         for each in parameters
@@ -66,7 +73,7 @@ def call_of(endpoint: Endpoint, values: Mapping[str, Raw] = NO_VALUES) -> Call |
     size = sum(map(len, chain(content, content.values(), query, query.values(), placeholders)))
     if len(endpoint.url) + size > MAX_CALL:
         return None
-    return Call(method, _url(endpoint.url, path, query, values), content)
+    return Call(methods[0], _url(endpoint.url, path, query, values), content)
 
 
 def curl(endpoint: Endpoint, values: Mapping[str, Raw] = NO_VALUES) -> str:
@@ -133,7 +140,7 @@ def _url(
 
     def fill(match: re.Match[str]) -> str:
         name = match[1] or match[2]
-        return quote(_url_text(path[name]), safe="") if name in path else match[0]
+        return quote(url_text(path[name]), safe="") if name in path else match[0]
 
     filled = quote(PATH_PARAMETER.sub(fill, url.partition("#")[0]), safe=URL_CHARACTERS)
     address, _, own = filled.partition("?")
@@ -141,7 +148,7 @@ def _url(
     kept = [pair for pair in own.split("&") if _name_of(pair) not in replaced]
     present = set(map(_name_of, kept))
     added = [
-        urlencode({name: _url_text(value)}) for name, value in query.items() if name not in present
+        urlencode({name: url_text(value)}) for name, value in query.items() if name not in present
     ]
     if not added:
         return filled
@@ -152,7 +159,7 @@ def _name_of(pair: str) -> str:
     return unquote_plus(pair.partition("=")[0])
 
 
-def _url_text(raw: Raw) -> str:
+def url_text(raw: Raw) -> str:
     """Return a JSON value for a URL: strings without quotes, arrays joined by commas."""
     try:
         values = _array.decode(raw)

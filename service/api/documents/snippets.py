@@ -68,12 +68,12 @@ def snippets(endpoint: Endpoint) -> dict[str, str]:
         words = f", headers={header}, content={text!a}"
         options = f", headers: {header}, body: {json.dumps(text)}"
     url, limit = json.dumps(call.url), _limit_of(endpoint.pricing)
-    calls = {
-        PYTHON: f'"{call.method}", {url}{words}',
-        TYPESCRIPT: f'{url}, {{ method: "{call.method}"{options} }}',
-    }
-    programs = [text.format(arguments=call, limit=limit) for text, call in calls.items()]
-    return dict(zip(("Python", "TypeScript"), programs, strict=True))
+    arguments = f'"{call.method}", {url}{words}'
+    programs = {"Python": PYTHON.format(arguments=arguments, limit=limit)}
+    if not call.content or call.method != "GET":  # which `fetch` refuses
+        arguments = f'{url}, {{ method: "{call.method}"{options} }}'
+        programs["TypeScript"] = TYPESCRIPT.format(arguments=arguments, limit=limit)
+    return programs
 
 
 def _limit_of(pricing: Pricing) -> int:

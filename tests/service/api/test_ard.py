@@ -525,6 +525,40 @@ def test_without_a_snapshot_a_search_is_503_in_the_shape_of_ard(tmp_path: Path) 
         assert client.get("/.well-known/ard.json").status_code == 200
 
 
+def test_a_number_beyond_all_doubles_in_a_record_hides_no_entry(
+    artifacts: Path, build: Build
+) -> None:
+    source = artifacts.with_name("huge.json")
+    records = [service("a", name="Tide"), service("b", name="Tide", x="HUGE", tags=["sea"])]
+    source.write_text(json.dumps(records).replace('"HUGE"', "1e400"))
+    assert build(source) == 0
+    with in_process(create_app(Settings(artifacts=str(artifacts)))) as client:
+        results = search(client, "tide")["results"]
+        assert sorted(ids({"results": results})) == ["a", "b"]
+        for result in results:
+            entry = client.get(f"/ard/agents/{result['identifier']}")
+            assert entry.json() == {key: result[key] for key in result.keys() - {"score", "source"}}
+
+
+def test_a_page_is_bounded_in_bytes_and_goes_on_after_its_last_entry(
+    artifacts: Path, build: Build, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    records = [service(f"a{n}", name="Tide", description="d" * 4000) for n in range(9)]
+    assert build(records) == 0
+    found: list[str] = []
+    more: Json = {}
+    with in_process(create_app(Settings(artifacts=str(artifacts)))) as client:
+        whole = ids(search(client, "tide", pageSize=100))
+        for size, count in ((1000, 1), (10_000, 2), (16_000, 3), (2**20, 3)):
+            monkeypatch.setattr("service.api.listing.MAX_PAGE", size)
+            page = search(client, "tide", pageSize=5, **more)
+            assert len(page["results"]) == count
+            found += ids(page)
+            more = {"pageToken": page.get("pageToken")}
+    assert found == whole
+    assert more == {"pageToken": None}
+
+
 def test_an_empty_catalogue_has_no_results(artifacts: Path, build: Build) -> None:
     source = artifacts.with_name("empty.json")
     source.write_text("[]")

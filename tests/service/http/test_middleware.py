@@ -268,6 +268,7 @@ def test_searches_and_filtered_lists_are_shed_and_plain_lists_are_not(sample: Pa
         "/v1/services?facets=category",
         "/v1/search/services?q=tide",
         "/v1/services/tidewatch-example/openapi.json",
+        "/v1/listings?url=https://api.tidewatch.example/unknown",
         "/?maxPrice=0.01",
         "/?q=tide",
     )

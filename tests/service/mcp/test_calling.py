@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("mcp", reason="the extra `mcp` is not installed")
 
 from tests.support.clients.mcp import call_in_process, structured, text_of
-from tests.support.running import Json, build_records
+from tests.support.running import Json, build_records, endpoint, service
 from tests.support.sources.x402 import SERVER, TOOL, accept, resource, tool, v2
 
 LISBON = "https://api.places.example/v1/places/lisbon"
@@ -93,3 +93,58 @@ def test_agents_leave_out_endpoints_that_require_a_sign_in(artifacts: Path) -> N
 
     assert urls() == urls(registration=True) == ["https://closed.example/soil"]
     assert urls(registration=False) == []
+
+
+def test_a_long_way_to_pay_is_shown_without_its_schema_and_hides_no_other(
+    tmp_path: Path,
+) -> None:
+    schema = {"output": {"example": "x" * 5000}}
+    accepts = [
+        accept("1000", outputSchema=schema | {"note": "x" * 5000}),
+        accept("2000", outputSchema=schema),
+        accept("3000", payTo="0x" + "a" * 9000),
+        accept("4000", outputSchema=schema),
+        accept("5000"),
+    ]
+    built = build_records(tmp_path, [resource("https://a.example/tide", *accepts)])
+    found = structured(built, "how_to_call", endpoint="https://a.example/tide")
+    amounts = {each["amount"]: "outputSchema" in each for each in found["accepts"]}
+    assert amounts == {"1000": False, "2000": True, "4000": False, "5000": False}
+    assert found["accepts"][1] == accepts[1]
+    assert found["accepts_left_out"] == 1
+    assert "warnings" not in found
+
+
+def test_a_payee_that_has_no_room_is_listed_nevertheless(tmp_path: Path) -> None:
+    long = accept(extra={"note": "x" * 9000})
+    built = build_records(tmp_path, [resource("https://a.example/tide", long)])
+    found = structured(built, "how_to_call", endpoint="https://a.example/tide")
+    assert (found["accepts"], found["accepts_left_out"]) == ([], 1)
+    assert "warnings" not in found
+
+
+@pytest.mark.parametrize(("group", "kind"), [("path", "array"), ("query", "string"), ("", "")])
+@pytest.mark.parametrize("text", ["", ".", ".."])
+def test_no_value_of_a_placeholder_names_another_path(
+    group: str, kind: str, text: str, tmp_path: Path
+) -> None:
+    described = [{"group": group, "name": "id", "type": kind}] if group else []
+    call = endpoint() | {"url": "https://a.example/v1/{id}/x", "parameters": described}
+    built = build_records(tmp_path, [service(endpoints=[call])])
+
+    def values(text: str) -> Json:
+        return {"endpoint": call["url"], "values": {"id": [text] if kind == "array" else text}}
+
+    refused = call_in_process(built, "how_to_call", **values(text))
+    assert refused.is_error
+    assert "`id` would name another path" in text_of(refused)
+    found = structured(built, "how_to_call", **values("../a"))
+    assert "https://a.example/v1/..%2Fa/x" in found["curl"]
+
+
+def test_a_placeholder_of_the_query_takes_any_text(tmp_path: Path) -> None:
+    described = [{"group": "query", "name": "q", "type": "string"}]
+    call = endpoint() | {"url": "https://a.example/v1?q={q}", "parameters": described}
+    built = build_records(tmp_path, [service(endpoints=[call])])
+    found = structured(built, "how_to_call", endpoint=call["url"], values={"q": ".."})
+    assert found["curl"] == "curl -i 'https://a.example/v1?q=..'"

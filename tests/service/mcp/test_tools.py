@@ -437,6 +437,13 @@ def test_the_terms_of_an_endpoint_are_those_of_the_network_that_is_asked_for(
     assert "network: no price of this endpoint on `base` is known" in refused
 
 
+def test_blanks_around_an_id_or_a_url_are_left_out(artifacts: Path, build: Build) -> None:
+    assert build([service("a", endpoints=[offered("https://a.example/x", "0.1")])]) == 0
+    for name in ("a", "https://a.example/x"):
+        plain = structured(artifacts, "get", id=name)
+        assert structured(artifacts, "get", id=f" {name}\n") == plain
+
+
 def test_a_service_is_no_endpoint_and_no_price_has_no_currency(
     artifacts: Path, build: Build
 ) -> None:

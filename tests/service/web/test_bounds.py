@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 from unicodedata import category
@@ -15,7 +16,15 @@ from service.search.ranking import Ranking
 from service.settings import Settings
 from service.web.card import MAX_NAMES, MAX_TEXT
 from service.web.endpoint_rows import MAX_DETAILED
-from tests.support.running import Json, build_records, endpoint, in_process, service
+from tests.support.running import (
+    Json,
+    build_records,
+    endpoint,
+    in_process,
+    payment,
+    service,
+    write_lines,
+)
 
 LONG = "weather at a harbour, its tides and winds and swell, by hour and day " * 14
 LONGER = "ferries of a harbour and their berths, by hour and day " * 1000
@@ -66,6 +75,9 @@ RECORDS = [
         endpoints=[call(0, parameter(CONTROLS), description=CONTROLS)],
     ),
     service("values", endpoints=[call(0, parameter(enumValues=[*range(1000)]))]),
+    service("first", quality={"lastCalledAt": "0001-01-01T00:00:00+02:00"}),
+    service("last", quality={"lastCalledAt": "9999-12-31T23:59:59-02:00"}),
+    service("called", quality={"lastCalledAt": "9999-12-31T23:59:59+02:00"}),
 ]
 
 
@@ -146,6 +158,12 @@ def test_a_list_names_the_period_of_use(get: Get) -> None:
     assert "of its most used endpoint, as its record states" in page
 
 
+@pytest.mark.parametrize(("name", "count"), [("first", 0), ("last", 0), ("called", 1)])
+def test_a_moment_that_is_none_in_utc_is_not_shown(name: str, count: int, get: Get) -> None:
+    page = get(f"/services/{name}")
+    assert page.count("Last called") == page.count("9999-12-31T21:59:59.000Z") == count
+
+
 def test_many_allowed_values_are_counted(get: Get) -> None:
     page = get("/services/values")
     assert "48, 49, 950 more" in page
@@ -162,3 +180,16 @@ def test_lists_show_the_beginning_of_long_texts(path: str, get: Get) -> None:
 def test_a_page_shows_the_first_networks_and_tags(get: Get) -> None:
     page = get("/services/names")
     assert page.count('href="/?tag=') == page.count(", n") + 1 == MAX_NAMES
+
+
+def test_the_page_of_payments_has_a_year_at_most(tmp_path: Path) -> None:
+    days = [f"{date(2020, 1, 1) + timedelta(day)}T12:00:00.000Z" for day in range(500)]
+    paid = [payment(tx_hash=f"0x{at:x}", block_timestamp=day) for at, day in enumerate(days)]
+    payments = write_lines(tmp_path / "payments.jsonl", paid)
+    artifacts = build_records(tmp_path, [service()], "--transactions", payments)
+    with in_process(create_app(Settings(artifacts=str(artifacts)))) as client:
+        year, longer = (client.get(f"/ecosystem?timeframe={each}").text for each in (366, 100_000))
+        every = client.get("/v1/ecosystem/stats?timeframe=100000").json()["stats"]["json"]
+    assert longer == year
+    assert longer.count("<tr>") < 400
+    assert len(every) == 500

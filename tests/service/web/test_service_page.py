@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from html import unescape
+from itertools import product
 from pathlib import Path
 
 import httpx
@@ -13,6 +15,7 @@ import pytest
 
 from service.app import create_app
 from service.settings import Settings
+from tests.support.clients.mcp import structured
 from tests.support.running import Json, build_records, endpoint, in_process, service
 
 
@@ -44,3 +47,21 @@ def test_a_call_without_a_command_has_programs(tmp_path: Path) -> None:
     assert "curl -i" not in page
     assert 'id="Python-0" checked' in page
     assert "content=&#39;one\\ntwo&#39;" in page
+
+
+def test_the_arguments_for_mcp_name_the_endpoint_that_is_shown(tmp_path: Path) -> None:
+    calls = [endpoint() | {"method": method} for method in ("GET", "POST")]
+    prices = {"a": "0.01", "b": "0.02"}
+    records = [
+        service(name, endpoints=[each | {"pricing": endpoint(price)["pricing"]} for each in calls])
+        for name, price in prices.items()
+    ]
+    artifacts = build_records(tmp_path, records)
+    with in_process(create_app(Settings(artifacts=str(artifacts), mcp=True))) as client:
+        for name, (place, call) in product(prices, enumerate(calls)):
+            page = unescape(client.get(f"/services/{name}?offset={place}").text)
+            (text,) = re.findall(r"Arguments: (.*?)<", page)
+            found = structured(artifacts, "how_to_call", **json.loads(text))
+            assert found["id"].startswith(f"{name}/{place}-")
+            assert found["method"] == call["method"]
+            assert str(found["price_usd"]) == prices[name]

@@ -87,6 +87,16 @@ HEADER = ("-H", "Content-Type: application/json")
             ["-X", "GET", X, *HEADER, "-d", '{"note":"it\'s"}'],
         ),
         (described(X, "HEAD"), ["--head", X]),
+        (described(X, "HEAD", parameter("note", 1, "body")), None),
+        *(
+            (described(X, methods, parameter("note", 1, "body")), [*words, "-d", '{"note":1}'])
+            for methods, words in (
+                ("GET, POST", [X, *HEADER]),
+                ("HEAD|GET|PUT|POST", ["-X", "PUT", X, *HEADER]),
+                ("GET, HEAD", ["-X", "GET", X, *HEADER]),
+                ("HEAD, GET", ["-X", "GET", X, *HEADER]),
+            )
+        ),
         (described(f"{X}/[1-3]"), ["--globoff", f"{X}/[1-3]"]),
         (
             described(f"{X}/:station/tides", "GET", parameter("station", "Ærø/2", "path")),

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from service.api.documents.snippets import DEFAULT_LIMIT, snippets
-from service.schema.records import Endpoint
+from service.schema.records import METHODS, Endpoint
 from tests.support.running import Json, endpoint
 from tests.support.sources.awkward import ADDRESSES, TEXTS, hostile_endpoint
 
@@ -43,6 +43,25 @@ def calls_of(program: str) -> list[str]:
     """Return the functions that a program calls, in order."""
     nodes = ast.walk(ast.parse(program))
     return [ast.dump(node.func) for node in nodes if isinstance(node, ast.Call)]
+
+
+@pytest.mark.parametrize(
+    ("method", "content", "languages"),
+    [
+        ("GET, POST", {"POST"}, {"Python", "TypeScript"}),
+        ("GET", {"GET"}, {"Python"}),
+        ("HEAD", set(), set()),
+    ],
+)
+def test_a_body_is_sent_by_a_method_that_has_one(
+    method: str, content: set[str], languages: set[str]
+) -> None:
+    described = [{"group": "body", "name": "note", "type": "string"}]
+    programs = snippets(decode(endpoint() | {"method": method, "parameters": described}))
+    assert programs.keys() == languages
+    sent = {each for each in METHODS if any(f'"{each}"' in text for text in programs.values())}
+    assert sent == content
+    assert snippets(decode(endpoint() | {"method": method})).keys() == {"Python", "TypeScript"}
 
 
 @pytest.mark.parametrize("text", TEXTS)
