@@ -205,7 +205,7 @@ class Identifier:
             spellings = {row.given, row.url}
             named = set(product(spellings, split_methods(row.method))) & endpoints.keys()
             payees = {payee for pair in named for payee in endpoints[pair]}
-            is_other = bool(payees) and payees.isdisjoint(row.paid)
+            is_other = bool(payees and row.paid) and payees.isdisjoint(row.paid)
             if row.trust < service.trust and (is_other if named else spellings & urls):
                 self._merger.drop(row, OUTRANKED_URL)
             elif named:

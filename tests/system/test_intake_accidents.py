@@ -364,6 +364,21 @@ def test_a_catalogue_record_hides_nothing_that_it_does_not_name(
     }
 
 
+def test_a_resource_without_a_payee_belongs_to_the_record_that_names_its_url(
+    catalogue: CatalogueFolder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    named = [endpoint() | {"url": URL, "payTo": HERE}]
+    mine = source("mine", [service("a-example", domain="a.example", endpoints=named)])
+    for payee, left_out in (
+        ("", {}),
+        (THERE, {"URLs that a more trusted source lists otherwise": 1}),
+    ):
+        feed = source("feed", [resource(URL, accept(payTo=payee))], trust=0)
+        assert catalogue.build(feed, mine, options=("--json", "--accept", "feed")) == 0
+        assert reported(capsys)["sources"][0]["leftOut"] == left_out
+        assert len(listings(catalogue.artifacts)) == (not left_out)
+
+
 def test_a_source_may_hide_what_its_records_do_not_name(
     catalogue: CatalogueFolder, capsys: pytest.CaptureFixture[str]
 ) -> None:
