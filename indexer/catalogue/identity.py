@@ -122,7 +122,7 @@ class Identifier:
         domain = self._domain_of(service)
         if domain and self._trusts[domain] > service.trust:
             return domain
-        urls = {url for url, _ in read_endpoints(self._catalogue.text(service))}
+        urls = {url for url, *_ in read_endpoints(self._catalogue.text(service))}
         domains = {parsed.domain for url in urls if (parsed := find_url(url))}
         for each in sorted(domains & self._trusts.keys()):
             if each not in self._url_trusts:
@@ -147,7 +147,7 @@ class Identifier:
         Hosts count below the domain of the record, and any where it states none.
         """
         stated = fold_host(service.domain)
-        domains = {url.split("/", 3)[2] for url, _ in endpoints} & self._trusts.keys()
+        domains = {url.split("/", 3)[2] for url, *_ in endpoints} & self._trusts.keys()
         if stated:
             below = f".{stated}"
             domains = {each for each in domains if each.partition(":")[0].endswith(below)}
@@ -196,17 +196,20 @@ class Identifier:
     ) -> None:
         """Give a record the items that are any of its endpoints.
 
-        An item less trusted than the record is left out if the record names another payee, or its
-        URL without its method.
+        An endpoint without a tool is every tool of its URL. An item less trusted than the record is
+        left out if the record names another payee at its URL, or its URL without its method.
         """
         claimed = []
-        urls = {url for url, _ in endpoints}
+        urls = {url for url, *_ in endpoints}
         for row in rows:
             spellings = {row.given, row.url}
-            named = set(product(spellings, split_methods(row.method))) & endpoints.keys()
-            payees = {payee for pair in named for payee in endpoints[pair]}
-            is_other = bool(payees and row.paid) and payees.isdisjoint(row.paid)
-            if row.trust < service.trust and (is_other if named else spellings & urls):
+            methods, paid = split_methods(row.method), row.paid
+            tools = (row.tool, "") if row.tool else (None,)
+            listed = set(product(spellings, methods, (None,))) & endpoints.keys()
+            named = set(product(spellings, methods, tools)) & endpoints.keys()
+            payees = [endpoints[each] for each in named or listed if endpoints[each]]
+            is_other = bool(paid and payees) and all(each.isdisjoint(paid) for each in payees)
+            if row.trust < service.trust and (is_other if listed else spellings & urls):
                 self._merger.drop(row, OUTRANKED_URL)
             elif named:
                 claimed.append(row)
