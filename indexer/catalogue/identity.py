@@ -11,7 +11,6 @@ from indexer.catalogue.derived_ids import Identity, ascii_domain, derive_ids, pl
 from indexer.catalogue.merge import OUTRANKED as OUTRANKED_URL
 from indexer.catalogue.merge import PATH, Merger, trusts_of
 from indexer.catalogue.services import describe_services
-from indexer.catalogue.table import ItemRow
 from indexer.decisions import Decisions
 from indexer.endpoints import EndpointPayees, read_endpoints, split_methods
 from indexer.errors import LeftOut
@@ -181,27 +180,38 @@ class Identifier:
         for service in sorted(services, key=lambda service: -service.trust):
             endpoints = read_endpoints(self._catalogue.text(service))
             self._domains[service.number] = self._domains_of(service, endpoints)
-            for domain in self._domains[service.number]:
-                self._claim(service, self._table.rows(domain), endpoints)
+            self._claim(service, endpoints)
+        hidden: dict[str, int] = {}
         for service in services:
             if self._catalogue.sources[service.source].hides:
-                reason = f"is none of the endpoints that the record of {service.id} names"
-                for domain in self._domains.get(service.number, ()):
-                    for row in self._table.rows(domain):
-                        if row.trust <= service.trust:
-                            self._merger.drop(row, LeftOut(HIDDEN, PATH, reason))
+                for domain in self._domains[service.number]:
+                    if hidden.get(domain, service.trust - 1) < service.trust:
+                        hidden[domain] = service.trust
+                        self._hide(service, domain)
 
-    def _claim(
-        self, service: ListedService, rows: list[ItemRow], endpoints: EndpointPayees
-    ) -> None:
+    def _hide(self, service: ListedService, domain: str) -> None:
+        """Leave out the items of a domain that no record names, and none more trusted."""
+        reason = f"is none of the endpoints that the record of {service.id} names"
+        for row in self._table.rows(domain):
+            if row.trust <= service.trust:
+                self._merger.drop(row, LeftOut(HIDDEN, PATH, reason))
+
+    def _claim(self, service: ListedService, endpoints: EndpointPayees) -> None:
         """Give a record the items that are any of its endpoints.
 
         An endpoint without a tool is every tool of its URL. An item less trusted than the record is
         left out if the record names another payee at its URL, or its URL without its method.
         """
+        domains = frozenset(self._domains[service.number])
+        places = {url: url.split("/", 3)[2] for url, *_ in endpoints}
+        rows = {
+            row.number: row
+            for url, domain in places.items()
+            if domain in domains
+            for row in self._table.rows_at(domain, url)
+        }
         claimed = []
-        urls = {url for url, *_ in endpoints}
-        for row in rows:
+        for row in rows.values():
             spellings = {row.given, row.url}
             methods, paid = split_methods(row.method), row.paid
             tools = (row.tool, "") if row.tool else (None,)
@@ -209,7 +219,7 @@ class Identifier:
             named = set(product(spellings, methods, tools)) & endpoints.keys()
             payees = [endpoints[each] for each in named or listed if endpoints[each]]
             is_other = bool(paid and payees) and all(each.isdisjoint(paid) for each in payees)
-            if row.trust < service.trust and (is_other if listed else spellings & urls):
+            if row.trust < service.trust and (is_other or not listed):
                 self._merger.drop(row, OUTRANKED_URL)
             elif named:
                 claimed.append(row)
