@@ -12,11 +12,11 @@ from indexer.catalogue.merge import OUTRANKED as OUTRANKED_URL
 from indexer.catalogue.merge import PATH, Merger, trusts_of
 from indexer.catalogue.services import describe_services
 from indexer.decisions import Decisions
-from indexer.endpoints import EndpointPayees, read_endpoints, split_methods
+from indexer.endpoints import EndpointPayees, decode_endpoints, read_endpoints, split_methods
 from indexer.errors import LeftOut
 from indexer.intake.fates import MAX_URLS, find_address, read_subject
 from indexer.intake.findings import Findings, Notice
-from indexer.intake.rules import fold_host
+from indexer.intake.rules import fold_address, fold_host
 from indexer.processes.pool import Pool
 from service.urls import find_url
 
@@ -57,7 +57,8 @@ class Identifier:
 
     def identify(self, pool: Pool, taken_down: Collection[str], limit: int) -> None:
         """Enter the services into the catalogue; discovered ones have `limit` endpoints at most."""
-        records = [each for each in self._catalogue.records if self._is_highest(each)]
+        highest = [each for each in self._catalogue.records if self._is_highest(each)]
+        records = self._drop_rivals(highest)
         paths = self._table.paths()
         keys = {
             f"{domain}{path}": trust
@@ -130,6 +131,37 @@ class Identifier:
             if above := [url for url in urls if trusts.get(url, service.trust) > service.trust]:
                 return min(above)
         return ""
+
+    def _drop_rivals(self, records: list[ListedService]) -> list[ListedService]:
+        """Leave out the endpoints whose URLs the most trusted records name with other payees.
+
+        Returns the records, but for those that have no endpoint left.
+        """
+        lowest, *others = sorted({each.trust for each in records}) or [0]
+        if not others:
+            return records
+        payees: dict[str, tuple[int, set[str]]] = {}
+        kept: dict[int, ListedService] = {}
+        for service in sorted(records, key=lambda each: -each.trust):
+            rivals: dict[int, LeftOut] = {}
+            for number, endpoint in enumerate(decode_endpoints(self._catalogue.text(service))):
+                parsed, payee = find_url(endpoint.url), fold_address(endpoint.payee)
+                if parsed is None or not payee:
+                    continue
+                trust, named = payees.get(parsed.identity, (service.trust, set()))
+                if trust > service.trust and payee not in named:
+                    path = f"$.endpoints[{number}].payTo"
+                    rivals[number] = LeftOut(OUTRANKED_URL.rule, path, OUTRANKED_URL.reason)
+                elif trust == service.trust > lowest:
+                    named.add(payee)
+                    payees.setdefault(parsed.identity, (trust, named))
+            if not rivals:
+                kept[service.number] = service
+            elif len(rivals) < service.endpoints:
+                kept[service.number] = self._catalogue.strip(service, rivals, self._findings)
+            else:
+                self._catalogue.leave_out(service, rivals[0], self._findings)
+        return [kept[each.number] for each in records if each.number in kept]
 
     def _domain_of(self, service: ListedService) -> str:
         """Return the domain whose items a record may name, or an empty string."""
