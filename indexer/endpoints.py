@@ -14,8 +14,11 @@ from service.schema.records import METHODS, Pricing
 from service.schema.values import NULL
 from service.urls import find_url
 
-EndpointPayees = dict[tuple[str, str], set[str]]
-"""Pairs of a normalised URL and a method, each with the addresses that it names in `payTo`."""
+EndpointPayees = dict[tuple[str, str, str | None], set[str]]
+"""Normalised URLs with a method and a tool, each with the addresses that it names in `payTo`.
+
+The tool is empty where none is named, and None for whichever.
+"""
 
 
 class NamedEndpoint(Struct, rename="camel"):
@@ -67,8 +70,9 @@ def read_endpoints(text: bytes) -> EndpointPayees:
     payees: EndpointPayees = defaultdict(set)
     for each in decode_endpoints(text):
         payee = fold_address(each.payee)
-        for pair in identify_endpoint(each.url, each.method):
-            payees[pair].update({payee} - {""})
+        for address in identify_endpoint(each.url, each.method):
+            for tool in (string_of(each.tool), None):
+                payees[*address, tool].update({payee} - {""})
     return payees
 
 

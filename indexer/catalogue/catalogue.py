@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 
-from msgspec import Struct
+import msgspec
+from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from indexer.catalogue.known import KnownResults
-from indexer.catalogue.overlays import Overlay, apply_overlay
-from indexer.catalogue.records import MAX_AMENDED, Record, disbelieve, read_record
+from indexer.catalogue.overlays import SUMMARY, Overlay, apply_overlay
+from indexer.catalogue.records import MAX_AMENDED, Record, disbelieve, given_id, read_record
 from indexer.catalogue.table import ItemTable
 from indexer.derive.records import MAX_PAYERS, Annotations, decode_annotations
 from indexer.errors import InvalidRecord, LeftOut, SourceError
@@ -21,6 +22,7 @@ from indexer.intake.rules import TakenDown
 from indexer.options import Denial, SourceOptions
 from indexer.probes.verdicts import DEAD, UNDECIDED
 from indexer.snapshot.ecosystem import CountedDemand
+from indexer.untrusted import raw_items, raw_members
 from service.schema.profiles import Profile
 
 
@@ -67,16 +69,22 @@ class Catalogue:
         self.services: dict[str, ListedService] = {}
 
     def add(
-        self, record: Record, source: int, position: str, outputs: Sequence[str] = ()
+        self,
+        record: Record,
+        source: int,
+        position: str,
+        outputs: Sequence[str] = (),
+        number: int | None = None,
     ) -> ListedService:
         """Write a record of a source to the table, for `records` or `services`.
 
         outputs: names of the output fields of its endpoints, where it does not declare them
+        number: of the record that it replaces
         """
         implausible = disbelieve(record, self._max_price)
         annotations = Annotations([*outputs], implausible=implausible).encode()
         return ListedService(
-            number=self.table.put_service(record.text, annotations),
+            number=self.table.put_service(record.text, annotations, number=number),
             source=source,
             position=position,
             given=record.id,
@@ -146,6 +154,22 @@ class Catalogue:
         annotations = decode_annotations(encoded)
         described = replace(annotations, profile=profile, endpoint_profiles=endpoint_profiles)
         self.table.put_service(text, described.encode(), demand, service.number)
+
+    def strip(
+        self, service: ListedService, faults: Mapping[int, LeftOut], findings: Findings
+    ) -> ListedService:
+        """Count endpoints of a record that are not published; returns it without them."""
+        text, _, _ = self.table.service(service.number)
+        members, tally = raw_members(text), findings.tallies[service.source]
+        items = raw_items(members["endpoints"])
+        for number, fault in faults.items():
+            subject = read_subject(bytes(items[number]))
+            findings.refuse(tally, service.position, given_id(text), fault, subject)
+        kept = [item for number, item in enumerate(items) if number not in faults]
+        members["endpoints"] = Raw(msgspec.json.encode(kept))
+        members.pop(SUMMARY, None)  # it was of all endpoints, and is derived again
+        record = read_record(msgspec.json.encode(members))
+        return self.add(record, service.source, service.position, number=service.number)
 
     def leave_out(self, service: ListedService, fault: LeftOut, findings: Findings) -> None:
         """Count a record of a source that is not published."""

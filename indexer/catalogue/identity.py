@@ -11,13 +11,12 @@ from indexer.catalogue.derived_ids import Identity, ascii_domain, derive_ids, pl
 from indexer.catalogue.merge import OUTRANKED as OUTRANKED_URL
 from indexer.catalogue.merge import PATH, Merger, trusts_of
 from indexer.catalogue.services import describe_services
-from indexer.catalogue.table import ItemRow
 from indexer.decisions import Decisions
-from indexer.endpoints import EndpointPayees, read_endpoints, split_methods
+from indexer.endpoints import EndpointPayees, decode_endpoints, read_endpoints, split_methods
 from indexer.errors import LeftOut
 from indexer.intake.fates import MAX_URLS, find_address, read_subject
 from indexer.intake.findings import Findings, Notice
-from indexer.intake.rules import fold_host
+from indexer.intake.rules import fold_address, fold_host
 from indexer.processes.pool import Pool
 from service.urls import find_url
 
@@ -58,7 +57,8 @@ class Identifier:
 
     def identify(self, pool: Pool, taken_down: Collection[str], limit: int) -> None:
         """Enter the services into the catalogue; discovered ones have `limit` endpoints at most."""
-        records = [each for each in self._catalogue.records if self._is_highest(each)]
+        highest = [each for each in self._catalogue.records if self._is_highest(each)]
+        records = self._drop_rivals(highest)
         paths = self._table.paths()
         keys = {
             f"{domain}{path}": trust
@@ -122,7 +122,7 @@ class Identifier:
         domain = self._domain_of(service)
         if domain and self._trusts[domain] > service.trust:
             return domain
-        urls = {url for url, _ in read_endpoints(self._catalogue.text(service))}
+        urls = {url for url, *_ in read_endpoints(self._catalogue.text(service))}
         domains = {parsed.domain for url in urls if (parsed := find_url(url))}
         for each in sorted(domains & self._trusts.keys()):
             if each not in self._url_trusts:
@@ -131,6 +131,37 @@ class Identifier:
             if above := [url for url in urls if trusts.get(url, service.trust) > service.trust]:
                 return min(above)
         return ""
+
+    def _drop_rivals(self, records: list[ListedService]) -> list[ListedService]:
+        """Leave out the endpoints whose URLs the most trusted records name with other payees.
+
+        Returns the records, but for those that have no endpoint left.
+        """
+        lowest, *others = sorted({each.trust for each in records}) or [0]
+        if not others:
+            return records
+        payees: dict[str, tuple[int, set[str]]] = {}
+        kept: dict[int, ListedService] = {}
+        for service in sorted(records, key=lambda each: -each.trust):
+            rivals: dict[int, LeftOut] = {}
+            for number, endpoint in enumerate(decode_endpoints(self._catalogue.text(service))):
+                parsed, payee = find_url(endpoint.url), fold_address(endpoint.payee)
+                if parsed is None or not payee:
+                    continue
+                trust, named = payees.get(parsed.identity, (service.trust, set()))
+                if trust > service.trust and payee not in named:
+                    path = f"$.endpoints[{number}].payTo"
+                    rivals[number] = LeftOut(OUTRANKED_URL.rule, path, OUTRANKED_URL.reason)
+                elif trust == service.trust > lowest:
+                    named.add(payee)
+                    payees.setdefault(parsed.identity, (trust, named))
+            if not rivals:
+                kept[service.number] = service
+            elif len(rivals) < service.endpoints:
+                kept[service.number] = self._catalogue.strip(service, rivals, self._findings)
+            else:
+                self._catalogue.leave_out(service, rivals[0], self._findings)
+        return [kept[each.number] for each in records if each.number in kept]
 
     def _domain_of(self, service: ListedService) -> str:
         """Return the domain whose items a record may name, or an empty string."""
@@ -147,7 +178,7 @@ class Identifier:
         Hosts count below the domain of the record, and any where it states none.
         """
         stated = fold_host(service.domain)
-        domains = {url.split("/", 3)[2] for url, _ in endpoints} & self._trusts.keys()
+        domains = {url.split("/", 3)[2] for url, *_ in endpoints} & self._trusts.keys()
         if stated:
             below = f".{stated}"
             domains = {each for each in domains if each.partition(":")[0].endswith(below)}
@@ -181,32 +212,46 @@ class Identifier:
         for service in sorted(services, key=lambda service: -service.trust):
             endpoints = read_endpoints(self._catalogue.text(service))
             self._domains[service.number] = self._domains_of(service, endpoints)
-            for domain in self._domains[service.number]:
-                self._claim(service, self._table.rows(domain), endpoints)
+            self._claim(service, endpoints)
+        hidden: dict[str, int] = {}
         for service in services:
             if self._catalogue.sources[service.source].hides:
-                reason = f"is none of the endpoints that the record of {service.id} names"
-                for domain in self._domains.get(service.number, ()):
-                    for row in self._table.rows(domain):
-                        if row.trust <= service.trust:
-                            self._merger.drop(row, LeftOut(HIDDEN, PATH, reason))
+                for domain in self._domains[service.number]:
+                    if hidden.get(domain, service.trust - 1) < service.trust:
+                        hidden[domain] = service.trust
+                        self._hide(service, domain)
 
-    def _claim(
-        self, service: ListedService, rows: list[ItemRow], endpoints: EndpointPayees
-    ) -> None:
+    def _hide(self, service: ListedService, domain: str) -> None:
+        """Leave out the items of a domain that no record names, and none more trusted."""
+        reason = f"is none of the endpoints that the record of {service.id} names"
+        for row in self._table.rows(domain):
+            if row.trust <= service.trust:
+                self._merger.drop(row, LeftOut(HIDDEN, PATH, reason))
+
+    def _claim(self, service: ListedService, endpoints: EndpointPayees) -> None:
         """Give a record the items that are any of its endpoints.
 
-        An item less trusted than the record is left out if the record names another payee, or its
-        URL without its method.
+        An endpoint without a tool is every tool of its URL. An item less trusted than the record is
+        left out if the record names another payee at its URL, or its URL without its method.
         """
+        domains = frozenset(self._domains[service.number])
+        places = {url: url.split("/", 3)[2] for url, *_ in endpoints}
+        rows = {
+            row.number: row
+            for url, domain in places.items()
+            if domain in domains
+            for row in self._table.rows_at(domain, url)
+        }
         claimed = []
-        urls = {url for url, _ in endpoints}
-        for row in rows:
+        for row in rows.values():
             spellings = {row.given, row.url}
-            named = set(product(spellings, split_methods(row.method))) & endpoints.keys()
-            payees = {payee for pair in named for payee in endpoints[pair]}
-            is_other = bool(payees) and payees.isdisjoint(row.paid)
-            if row.trust < service.trust and (is_other if named else spellings & urls):
+            methods, paid = split_methods(row.method), row.paid
+            tools = (row.tool, "") if row.tool else (None,)
+            listed = set(product(spellings, methods, (None,))) & endpoints.keys()
+            named = set(product(spellings, methods, tools)) & endpoints.keys()
+            payees = [endpoints[each] for each in named or listed if endpoints[each]]
+            is_other = bool(paid and payees) and all(each.isdisjoint(paid) for each in payees)
+            if row.trust < service.trust and (is_other or not listed):
                 self._merger.drop(row, OUTRANKED_URL)
             elif named:
                 claimed.append(row)

@@ -253,7 +253,7 @@ def group_entries(variant: Variant) -> Entries:
         key = "\n".join((entry.scheme or "exact", *asset))
         group = groups.setdefault(key, EntryGroup(variant.source, [], set()))
         group.texts.append(Raw(variant.resource.text[entry.start : entry.stop]))
-        group.payees.add(fold_address(entry.pay_to))
+        group.payees.update({fold_address(entry.pay_to)} - {""})
     return groups
 
 
@@ -262,7 +262,7 @@ def find_conflicts(variants: Sequence[Variant], taken: Entries) -> Iterator[Conf
     for variant in variants:
         for key, other in group_entries(variant).items():
             choice = taken.get(key)
-            if choice is not None and choice.source != variant.source:
+            if choice is not None and choice.payees and choice.source != variant.source:
                 for payee in other.payees - choice.payees:
                     names = choice.source, min(choice.payees), variant.source, payee
                     yield Conflict(variant.row.url, *names)

@@ -34,6 +34,7 @@ CREATE TABLE items (
     in_record INTEGER, leader INTEGER, service INTEGER
 );
 CREATE INDEX items_by_key ON items (domain, url, tool, method);
+CREATE INDEX items_by_call ON items (domain, given) WHERE given != url;
 CREATE INDEX items_by_service ON items (service) WHERE service IS NOT NULL;
 CREATE INDEX items_by_leader ON items (leader) WHERE leader IS NOT NULL;
 CREATE TABLE contents (number INTEGER PRIMARY KEY, text BLOB, resource BLOB);
@@ -136,6 +137,12 @@ class ItemTable:
         """Return the listed items of a domain that no service has, by URL, tool and method."""
         where = "domain = ? AND leader IS NULL AND service IS NULL ORDER BY url, tool, method"
         return [*self._rows(where, domain)]
+
+    def rows_at(self, domain: str, url: str) -> list[ItemRow]:
+        """Return the listed items of a URL, with a route template or without, as `rows` does."""
+        where = "domain = ? AND leader IS NULL AND service IS NULL AND "
+        templated = self._rows(f"{where} given = ? AND given != url ORDER BY number", domain, url)
+        return [*self._rows(f"{where} url = ? ORDER BY tool, method", domain, url), *templated]
 
     def unserved(self, domain: str) -> list[tuple[ItemRow, bytes]]:
         """Return the listed items of a domain that no service has, by key, with their resources."""

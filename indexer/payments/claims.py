@@ -10,6 +10,7 @@ from indexer.endpoints import decode_endpoints
 from indexer.intake.rules import fold_address
 from indexer.resources.assets import is_usd
 from indexer.resources.resource import Resource
+from indexer.untrusted import string_of
 from service.networks import network_key
 from service.prices import EXACT
 from service.urls import find_url
@@ -68,13 +69,14 @@ def claims_of_listings(
 ) -> Iterator[Claim]:
     """Yield the claims of the entries of listings, each after the trust in its source.
 
-    `text` is the record of their service.
+    `text` is the record of their service, in which an endpoint without `tool` has any tool.
     """
-    numbers: dict[tuple[str, str], int] = {}
+    numbers: dict[tuple[str, str, str], int] = {}
     for number, endpoint in enumerate(decode_endpoints(text)):
-        numbers.setdefault((endpoint.url, endpoint.method), number)
+        numbers.setdefault((endpoint.url, endpoint.method, string_of(endpoint.tool)), number)
     for trust, listing in listings:
-        number = numbers.get((listing.url, listing.method), NO_ENDPOINT)
+        call = listing.url, listing.method
+        number = numbers.get((*call, listing.tool), numbers.get((*call, ""), NO_ENDPOINT))
         host = _host(listing.url)
         for entry in listing.entries:
             if entry.pay_to:

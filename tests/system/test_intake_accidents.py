@@ -48,7 +48,7 @@ from tests.support.sources.feeds import (
     pages_of,
     sending,
 )
-from tests.support.sources.x402 import SOLANA_USDC, accept, resource
+from tests.support.sources.x402 import SERVER, SOLANA_USDC, accept, resource, tool
 
 URL = "https://a.example/x"
 MAY, JUNE = "2026-05-20T00:00:00Z", "2026-06-20T00:00:00Z"
@@ -362,6 +362,58 @@ def test_a_catalogue_record_hides_nothing_that_it_does_not_name(
     assert services == {URL: "a-example"} | {
         f"https://a.example/{name}": rest["id"] for name in "yz"
     }
+
+
+def test_a_resource_without_a_payee_belongs_to_the_record_that_names_its_url(
+    catalogue: CatalogueFolder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    named = [endpoint() | {"url": URL, "payTo": HERE}]
+    mine = source("mine", [service("a-example", domain="a.example", endpoints=named)])
+    for payee, left_out in (
+        ("", {}),
+        (THERE, {"URLs that a more trusted source lists otherwise": 1}),
+    ):
+        feed = source("feed", [resource(URL, accept(payTo=payee))], trust=0)
+        assert catalogue.build(feed, mine, options=("--json", "--accept", "feed")) == 0
+        assert reported(capsys)["sources"][0]["leftOut"] == left_out
+        assert len(listings(catalogue.artifacts)) == (not left_out)
+
+
+def served_tool(name: str, payee: str = HERE) -> Json:
+    """Return a listing of a tool of one server, which its name describes."""
+    return tool(accept(payTo=payee), url=SERVER, name=name, description=name)
+
+
+def test_a_record_of_one_tool_hides_no_other_tool_of_its_server(
+    catalogue: CatalogueFolder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    named = endpoint() | {"url": SERVER, "method": "", "tool": "translate", "payTo": HERE}
+    mine = source("mine", [service("mine", name="Babel", endpoints=[named])])
+    tools = [served_tool("translate"), served_tool("tides"), served_tool("moon", THERE)]
+    feed = source("feed", tools, trust=0)
+    assert catalogue.build(feed, mine, options=("--json",)) == 0
+    tally = reported(capsys)["sources"][0]
+    assert tally["noted"] == {"second services of hosts": 1}
+    assert tally["leftOut"] == {"URLs that a more trusted source lists otherwise": 1}
+    snapshot = open_snapshot(catalogue.artifacts)
+    owners = [
+        [each["service"]["id"] for each in snapshot.search_endpoints(word).endpoints]
+        for word in ("translate", "tides", "moon")
+    ]
+    assert owners == [["mine"], ["mcp-weather-data-example"], []]
+    assert catalogue.build(feed, mine | {"hides": True}, options=("--accept", "feed")) == 0
+    assert ids(catalogue.artifacts) == ["mine"]
+
+
+def test_an_endpoint_of_a_record_without_a_tool_names_all_tools_of_its_url(
+    catalogue: CatalogueFolder,
+) -> None:
+    named = endpoint() | {"url": SERVER, "method": "POST"}
+    mine = source("mine", [service("mine", endpoints=[named])])
+    feed = source("feed", [served_tool("translate"), served_tool("tides")], trust=0)
+    assert catalogue.build(feed, mine) == 0
+    assert ids(catalogue.artifacts) == ["mine"]
+    assert len(open_snapshot(catalogue.artifacts).resources) == 2
 
 
 def test_a_source_may_hide_what_its_records_do_not_name(

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from indexer.cli.main import main
 from indexer.options import Kind
+from service.api.listings import explain_url
 from service.snapshot.snapshot import open_snapshot
 from service.urls import parse_url
 from tests.support.artifacts import current, ids, listed, reported
@@ -263,6 +264,41 @@ def test_a_resource_belongs_to_the_more_trusted_of_two_records_that_name_it(
     assert catalogue.build(feed, *(sources[number] for number in order)) == 0
     [listing] = listings(catalogue.artifacts).values()
     assert listing["ratecard"]["service"] == "genuine"
+
+
+@pytest.mark.parametrize("order", EQUALS)
+def test_a_less_trusted_record_names_no_other_payee_for_a_url_of_a_more_trusted_one(
+    catalogue: CatalogueFolder, capsys: pytest.CaptureFixture[str], order: tuple[int, int]
+) -> None:
+    def at(path: str, amount: str, **fields: str) -> Json:
+        return endpoint(amount) | {"url": f"{VICTIM}/{path}"} | fields
+
+    genuine = [at("pay", "1", payTo=HONEST), at("free", "1")]
+    copied = [
+        at("%70ay", "2", method="POST", payTo=THIEF),
+        at("pay", "3", payTo=HONEST.upper().replace("X", "x")),
+        at("pay", "4", payTo=""),
+        at("free", "5", payTo=THIEF),
+        at("more", "6", payTo=THIEF),
+    ]
+    theirs = [service("copy", endpoints=copied), service("thief", endpoints=copied[:1])]
+    sources = [
+        source("mine", [service("genuine", endpoints=genuine)]),
+        source("theirs", theirs, trust=-1),
+    ]
+    assert catalogue.build(*(sources[number] for number in order), options=("--json",)) == 0
+    tallies = {each["name"]: each for each in reported(capsys)["sources"]}
+    rule = "URLs that a more trusted source lists otherwise"
+    assert tallies["mine"]["leftOut"] == {}
+    assert (tallies["theirs"]["published"], tallies["theirs"]["leftOut"]) == (1, {rule: 2})
+    records = {each["id"]: each for each in listed(catalogue.artifacts)}
+    assert {name: each["endpoints"] for name, each in records.items()} == {
+        "genuine": genuine,
+        "copy": copied[1:],
+    }
+    assert records["copy"]["priceSummary"]["minAmount"] == "3"
+    report = explain_url(open_snapshot(catalogue.artifacts), f"{VICTIM}/pay")
+    assert "a more trusted source lists this URL" in str(report)
 
 
 SCAMS = ["scam-shop-example", "domain:scam.shop.example", f"payee:{THIEF}"]
@@ -590,18 +626,22 @@ _resources = st.builds(
     ),
 )
 _records = st.builds(
-    lambda host, name, method, fields: (
+    lambda host, name, method, payee, fields: (
         service(
             None,
             name=name,
             domain=host,
-            endpoints=[endpoint() | {"url": f"https://{host}/x", "method": method}],
+            endpoints=[
+                endpoint() | {"url": f"https://{host}/x", "method": method, "payTo": payee},
+                endpoint() | {"url": "https://shared.example/x", "payTo": payee},
+            ],
         )
         | fields
     ),
     st.sampled_from(HOSTS),
     st.sampled_from(["Shop", "Store"]),
     _methods,
+    st.sampled_from(["", HONEST, THIEF]),
     st.fixed_dictionaries(
         {},
         optional={
@@ -652,6 +692,23 @@ def test_permuting_sources_of_unequal_trust_changes_nothing(
         first, *others = (take_in(scratch, order, decisions) for order in permutations(offers))
         for other in others:
             assert other == first
+
+
+@settings(max_examples=examples(100))
+@given(st.lists(st.lists(_records, min_size=1, max_size=3), min_size=2, max_size=3))
+def test_a_url_pays_whom_the_most_trusted_records_of_it_name(
+    scratch: Path, sources: list[list[Json]]
+) -> None:
+    offers = [Offer(f"s{n}", items, n, Kind.RECORDS) for n, items in enumerate(sources)]
+    stated: dict[str, set[str]] = {}
+    for items in sources:
+        named: dict[str, set[str]] = {}
+        for each in (one for record in items for one in record["endpoints"]):
+            named.setdefault(each["url"], set()).update({each["payTo"]} - {""})
+        stated |= {url: payees for url, payees in named.items() if payees}
+    for text in take_in(scratch, offers).services.values():
+        for each in json.loads(text)["endpoints"]:
+            assert each["payTo"] in {"", *stated.get(each["url"], ())}
 
 
 def _without_id(record: bytes) -> bytes:

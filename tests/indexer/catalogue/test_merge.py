@@ -123,6 +123,19 @@ def test_a_payee_that_another_source_names_is_a_conflict_which_is_not_served(
     assert outcome.table.conflicts == outcome.conflicts
 
 
+def test_a_source_that_names_no_payee_contradicts_none(merge: Merge) -> None:
+    silent = {name: value for name, value in HONEST.items() if name != "payTo"}
+    blank = HONEST | {"payTo": ""}
+    for first, other in [(HONEST, silent), (silent, HONEST), (HONEST, blank), (blank, LIAR)]:
+        feeds = [Feed([resource(URL, first)], "first", 1), Feed([resource(URL, other)], "other")]
+        assert merge(*feeds).conflicts == []
+        assert merge(*(each._replace(trust=0) for each in feeds)).conflicts == []
+    feeds = [Feed([resource(URL, silent, HONEST)], "first", 1), Feed([resource(URL, LIAR)], "liar")]
+    assert [str(each) for each in merge(*feeds).conflicts] == [
+        f"{URL} pays 0xhonest by first, and 0xliar by liar"
+    ]
+
+
 def test_a_tool_stays_at_its_server_whatever_another_source_adds(merge: Merge) -> None:
     server = "https://h.example/mcp"
     mine = resource("mcp://tool/forecast", metadata={"serverUrl": server}, lastUpdated=NEW)

@@ -18,7 +18,7 @@ from indexer.payments.credit import count_credits
 from indexer.resources.resource import Resource
 from indexer.resources.x402 import read_resource
 from tests.support.running import Json, endpoint, service
-from tests.support.sources.x402 import TEST_USDC, USDC, accept, resource
+from tests.support.sources.x402 import SERVER, TEST_USDC, USDC, accept, resource, tool
 
 PLACES = ("https://a.example/", "https://b.example/", "https://a.example:8443/")
 NETWORKS = ("", "Base", "Solana")
@@ -98,6 +98,20 @@ def test_entries_of_listings_make_claims_on_the_endpoint_of_their_url_and_method
     ]
     assert (claims[0].asset.lower(), claims[0].price) == (USDC.lower(), Decimal("0.01"))
     assert [each.price for each in claims[1:]] == [None] * 3
+
+
+def test_entries_of_a_tool_make_claims_on_its_endpoint_or_else_on_that_of_the_server() -> None:
+    server = {"url": SERVER, "method": ""}
+    tools = [server | {"tool": name} for name in ("sun", "moon")]
+    listings = [(0, listing_of(tool(url=SERVER, name=name))) for name in ("moon", "sun", "tide")]
+
+    def claimed(*endpoints: Json) -> list[int]:
+        text = text_of(*(endpoint() | each for each in endpoints))
+        return [each.endpoint for each in claims_of_listings(text, "own.example", listings)]
+
+    assert claimed(*tools) == [1, 0, NO_ENDPOINT]
+    assert claimed(*tools, server) == [1, 0, 2]
+    assert claimed(server | {"tool": 7}) == [0, 0, 0]
 
 
 @pytest.mark.parametrize("trust", [-1, 0, 1])
