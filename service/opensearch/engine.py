@@ -182,7 +182,8 @@ class ClusterEngine:
             size, matches, scope, own = 1, ALL, {"filter": ALL}, RELEVANCE
         else:
             matches = clause = {"bool": {"must": [clause], "filter": wanted}}
-            size, scope, own = per_service or depth, {"nested": {"path": DOCUMENTS}}, _sort(order)
+            size, scope = min(per_service or depth, depth), {"nested": {"path": DOCUMENTS}}
+            own = _sort(order)
         hits = {"size": size, "sort": [own, {NUMBER: "asc"}], **NO_SOURCE}
         words = {"path": DOCUMENTS, "query": clause, "score_mode": "max", "inner_hits": hits}
         names = {"terms": {ORDINAL: query.names[:EXACT_NAMES].tolist() if by_group else []}}
@@ -242,7 +243,8 @@ class ClusterEngine:
         if not per_service:
             return 0
         every = {"constant_score": {"filter": clause}}  # so that a score is a count of documents
-        least = {"source": f"Math.min(_score.doubleValue(), {per_service})"}
+        source = "Math.min(_score.doubleValue(), params.most)"
+        least = {"source": source, "params": {"most": per_service}}
         body = {
             "query": {"nested": {"path": DOCUMENTS, "query": every, "score_mode": "sum"}},
             "size": 0,

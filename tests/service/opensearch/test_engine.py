@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,30 +26,29 @@ def snapshot(sample: Path) -> Snapshot:
     return open_snapshot(sample)
 
 
-def ask(
-    snapshot: Snapshot, offset: int, filters: Filters | EndpointFilters
-) -> tuple[Answer, list[int]]:
-    """Return the answer of a search to which a cluster has no hits, and the sizes it is asked for.
-
-    The sizes that count the rows that a limit for each service leaves are left out.
-    """
+def ask(snapshot: Snapshot, search: Search[Any]) -> tuple[Answer, list[Json]]:
+    """Return the answer of a search to which a cluster has no hits, and what it is asked."""
     counts = {"matches": {"doc_count": MATCHES}, "value": MATCHES}
     whole = {"timed_out": False, "_shards": {"total": 1, "successful": 1}, "hits": {"hits": []}}
 
-    async def search() -> Answer:
+    async def run() -> Answer:
         cluster = OpenSearch(client_arguments(stub.url), 5, "shop")
         try:
             engine = cluster.connect(snapshot)
-            if isinstance(filters, Filters):
-                return await engine.search_services(Search("tide", filters, 24, offset))
-            return await engine.search_endpoints(Search("tide", filters, 24, offset))
+            if isinstance(search.filters, Filters):
+                return await engine.search_services(search)
+            return await engine.search_endpoints(search)
         finally:
             await cluster.close()
 
     with run_stub(lambda _: (200, whole | {"aggregations": {"matches": counts}})) as stub:
-        answer = asyncio.run(search())
-    bodies: list[Json] = [json.loads(body) for _, _, body in stub.requests]
-    return answer, [each["size"] for each in bodies if "sort" in each]
+        answer = asyncio.run(run())
+    return answer, [json.loads(body) for _, _, body in stub.requests]
+
+
+def pages_of(bodies: list[Json]) -> list[Json]:
+    """Return the requests for rows; others count those that a limit for each service leaves."""
+    return [each for each in bodies if "sort" in each]
 
 
 @pytest.mark.parametrize("filters", [Filters(), EndpointFilters(), EndpointFilters(per_service=0)])
@@ -65,6 +65,20 @@ def test_a_cluster_is_asked_for_no_page_beyond_the_matches(
         (2**31, [0]),
         (10**18, [0]),
     ):
-        answer, asked = ask(snapshot, offset, filters)
-        assert asked == sizes
+        answer, asked = ask(snapshot, Search("tide", filters, 24, offset))
+        assert [each["size"] for each in pages_of(asked)] == sizes
         assert (answer.total, answer.listed, answer.ordinals) == (MATCHES, MATCHES, [])
+
+
+@pytest.mark.parametrize("per_service", [1, 10**9, 2**63 - 1])
+def test_a_cluster_is_asked_for_no_more_endpoints_of_a_service_than_of_all(
+    snapshot: Snapshot, per_service: int
+) -> None:
+    _, asked = ask(snapshot, Search("tide", EndpointFilters(per_service=per_service), 24))
+    (page,) = pages_of(asked)
+    (own,) = (each["nested"] for each in page["query"]["bool"]["should"] if "nested" in each)
+    assert own["inner_hits"]["size"] == min(per_service, page["size"])
+    (count,) = (each["aggs"]["matches"] for each in asked if each is not page)
+    script = count["sum"]["script"]  # which a cluster compiles anew for each other text
+    assert str(per_service) not in script["source"]
+    assert script["params"] == {"most": per_service}
