@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import operator
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,6 +28,7 @@ from service.conditions import (
     ResourceFilters,
     has_verdict,
 )
+from service.engines.embedded import run
 from service.engines.engine import Answer, F, Search
 from service.filtering.table import FacetCounts, Table
 from service.opensearch.cluster import NO_SOURCE, Cluster
@@ -143,8 +145,10 @@ class ClusterEngine:
     async def search_resources(self, search: Search[ResourceFilters]) -> Answer:
         """Return one page of listed resources, whose filters are evaluated on the snapshot."""
         wanted: Json = {"term": {f"{DOCUMENTS}.is_listed": 1}}
-        if search.filters.has_conditions:
-            mask = self._resources.documents(search.filters)
+        filters = search.filters
+        if filters.has_conditions:
+            select = partial(self._resources.documents, filters)
+            mask = await run(select, self._resources.cost(filters))
             wanted = {"terms": {NUMBER: np.flatnonzero(mask).tolist()}}
         answer = await self._search(search, self._endpoints, [wanted], RELEVANCE)
         return answer or await self._embedded.search_resources(search)

@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
-from service.conditions import EndpointFilters, Filters
+from service.conditions import EndpointFilters, Filters, ResourceFilters
+from service.engines import embedded
 from service.engines.engine import Answer, Search
 from service.opensearch import client_arguments
 from service.opensearch.engine import OpenSearch
+from service.search.postings import Mask
 from service.search.ranking import DEEP_OFFSET
 from service.snapshot import Snapshot, open_snapshot
+from service.snapshot.data import ResourceDocuments
 from tests.support.cluster.stub import run_stub
-from tests.support.running import Json
+from tests.support.running import Json, service
+from tests.support.searching import identifier, publish
+from tests.support.sources.x402 import accept, resource
 
 MATCHES = 5000
 
@@ -24,6 +31,21 @@ MATCHES = 5000
 @pytest.fixture(scope="module")
 def snapshot(sample: Path) -> Snapshot:
     return open_snapshot(sample)
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> Snapshot:
+    """Services of one name, and listed resources."""
+    records = [
+        service(
+            identifier(n),
+            name="WeatherAPI" if n in (5, 6) else "Weather API",
+            category="Search" if n in (4, 6) else "Data",
+        )
+        for n in range(7)
+    ]
+    records += [resource(f"https://feed.example/{n}", accept()) for n in range(3)]
+    return publish(tmp_path_factory.mktemp("shop"), records, "--no-semantic", "--quiet")
 
 
 def ask(snapshot: Snapshot, search: Search[Any]) -> tuple[Answer, list[Json]]:
@@ -37,6 +59,8 @@ def ask(snapshot: Snapshot, search: Search[Any]) -> tuple[Answer, list[Json]]:
             engine = cluster.connect(snapshot)
             if isinstance(search.filters, Filters):
                 return await engine.search_services(search)
+            if isinstance(search.filters, ResourceFilters):
+                return await engine.search_resources(search)
             return await engine.search_endpoints(search)
         finally:
             await cluster.close()
@@ -49,6 +73,12 @@ def ask(snapshot: Snapshot, search: Search[Any]) -> tuple[Answer, list[Json]]:
 def pages_of(bodies: list[Json]) -> list[Json]:
     """Return the requests for rows; others count those that a limit for each service leaves."""
     return [each for each in bodies if "sort" in each]
+
+
+def nested_of(page: Json) -> Json:
+    """Return the clause of the nested documents in a request for rows."""
+    (own,) = (each["nested"] for each in page["query"]["bool"]["should"] if "nested" in each)
+    return dict(own)
 
 
 @pytest.mark.parametrize("filters", [Filters(), EndpointFilters(), EndpointFilters(per_service=0)])
@@ -76,9 +106,34 @@ def test_a_cluster_is_asked_for_no_more_endpoints_of_a_service_than_of_all(
 ) -> None:
     _, asked = ask(snapshot, Search("tide", EndpointFilters(per_service=per_service), 24))
     (page,) = pages_of(asked)
-    (own,) = (each["nested"] for each in page["query"]["bool"]["should"] if "nested" in each)
-    assert own["inner_hits"]["size"] == min(per_service, page["size"])
+    assert nested_of(page)["inner_hits"]["size"] == min(per_service, page["size"])
     (count,) = (each["aggs"]["matches"] for each in asked if each is not page)
     script = count["sum"]["script"]  # which a cluster compiles anew for each other text
     assert str(per_service) not in script["source"]
     assert script["params"] == {"most": per_service}
+
+
+def test_resources_are_filtered_in_the_thread_where_that_takes_long(
+    shop: Snapshot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads: list[str] = []
+    filtered = ResourceDocuments.documents
+
+    def note(resources: ResourceDocuments, filters: ResourceFilters) -> Mask:
+        threads.append(threading.current_thread().name)
+        return filtered(resources, filters)
+
+    filters = ResourceFilters(url_substring="feed.example/1")
+    cost = shop.resources.cost(filters)
+    every = ResourceDocuments(shop.resources, shop.endpoints)
+    expected = np.flatnonzero(every.documents(filters)).tolist()
+    assert expected
+    monkeypatch.setattr(ResourceDocuments, "documents", note)
+    for threshold in (cost, cost + 1):
+        monkeypatch.setattr(embedded, "THREAD_FROM", threshold)
+        answer, asked = ask(shop, Search("tide", filters, 24))
+        assert answer.total == MATCHES
+        (page,) = pages_of(asked)
+        (wanted,) = nested_of(page)["query"]["bool"]["filter"]
+        assert wanted["terms"]["documents.ordinal"] == expected
+    assert [name.startswith("search") for name in threads] == [True, False]
