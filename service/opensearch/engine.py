@@ -33,10 +33,11 @@ from service.engines.engine import Answer, F, Search
 from service.filtering.table import FacetCounts, Table
 from service.opensearch.cluster import NO_SOURCE, Cluster
 from service.schema.values import Json
-from service.search.groups import is_among_first, units_of
+from service.search.groups import Units, is_among_first, units_of
 from service.search.postings import FULL_WEIGHT, Integers
 from service.search.query import ParsedQuery
-from service.search.ranking import DEEP_OFFSET, EXACT_NAMES
+from service.search.ranking import DEEP_OFFSET, EXACT_NAMES, Ranking
+from service.search.top_k import NO_ORDINALS
 from service.snapshot.data import ResourceDocuments
 from service.snapshot.snapshot import Snapshot
 
@@ -190,7 +191,8 @@ class ClusterEngine:
             own = _sort(order)
         hits = {"size": size, "sort": [own, {NUMBER: "asc"}], **NO_SOURCE}
         words = {"path": DOCUMENTS, "query": clause, "score_mode": "max", "inner_hits": hits}
-        names = {"terms": {ORDINAL: query.names[:EXACT_NAMES].tolist() if by_group else []}}
+        exact = await self._named(query, filters) if isinstance(filters, Filters) else NO_ORDINALS
+        names = {"terms": {ORDINAL: exact.tolist()}}
         named = {"constant_score": {"filter": names, "boost": EXACT_NAME}}
         should = {"should": [{"nested": words}, named], "minimum_should_match": 1}
         counts = {MATCHES: {"filter": matches, "aggs": fields.aggregations(facets)}}
@@ -230,6 +232,19 @@ class ClusterEngine:
             score = self._embedded.index.score(query, page.item(0)) if len(page) else None
             fit = self._embedded.fit_of(search, query, score)
         return Answer(total, rows.tolist(), listed, facets=counted, best_endpoints=best, fit=fit)
+
+    async def _named(self, query: ParsedQuery, filters: Filters) -> Units:
+        """Return the services whose name is the query that come first, as without a cluster."""
+        if len(query.names) <= EXACT_NAMES:
+            return query.names
+        table, index, match_all = self._services.table, self._embedded.index, filters.match == "all"
+
+        def find() -> Units:
+            mask = table.mask(filters.given())
+            ranking = Ranking(index, query, mask, by_group=True, match_all=match_all)
+            return units_of(ranking.find_exact(), self._groups)
+
+        return await run(find, table.cost(filters) + self._parser.count_postings(query.expansions))
 
     def _words(self, query: ParsedQuery, *, match_all: bool) -> Json:
         """Return the clause of the documents that have any word, or all that are required."""

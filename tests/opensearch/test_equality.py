@@ -84,7 +84,7 @@ def mixed_records() -> list[Json]:
             endpoint() | {"url": f"https://m{number}.example/{place}", "description": text()}
             for place in range(rng.choice([0, 0, 1, 3, 40]))
         ]
-        name = f"{text()} {number // 2}"  # some names are those of two services
+        name = f"{words[number // 6 % 7]} {number // 6}"  # of six services
         records.append(service(f"m{number}", name=name, description=text(), endpoints=own))
     for number in range(30):
         url = f"https://m{number}.example/feed/{number}"
@@ -192,16 +192,17 @@ def read_lines(path: Path) -> list[Json]:
 
 
 def texts_of(snapshot: Snapshot) -> tuple[list[str], list[str]]:
-    """Return names of services, and words of their texts."""
-    records = [msgspec.json.decode(snapshot.summaries.text(n)) for n in range(100)]
-    texts = [f"{each['name']} {each['description']}" for each in records]
+    """Return the names of services, and words of the texts of the first."""
+    count = len(snapshot.services)
+    records = [msgspec.json.decode(snapshot.summaries.text(n)) for n in range(count)]
+    texts = [f"{each['name']} {each['description']}" for each in records[:100]]
     return [each["name"] for each in records], [word for text in texts for word in text.split()]
 
 
 def query_of(names: list[str], words: list[str], rng: random.Random) -> str:
-    """Return a name, words as they are, cut off, or mixed with words that no service has."""
+    """Return a name or its words as one, words as they are, cut off, or mixed with unknown ones."""
     if rng.random() < 0.15:
-        return rng.choice(names)
+        return rng.choice(names).replace(" ", rng.choice([" ", ""]))
     chosen = rng.choices(words, k=rng.choice([1, 1, 2, 3, 5, 12]))
     if rng.random() < 0.15:
         chosen = [word[: max(3, len(word) - 2)] for word in chosen]

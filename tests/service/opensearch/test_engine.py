@@ -6,7 +6,7 @@ import asyncio
 import json
 import threading
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ from service.engines.engine import Answer, Search
 from service.opensearch import client_arguments
 from service.opensearch.engine import OpenSearch
 from service.search.postings import Mask
-from service.search.ranking import DEEP_OFFSET
+from service.search.ranking import DEEP_OFFSET, EXACT_NAMES
 from service.snapshot import Snapshot, open_snapshot
 from service.snapshot.data import ResourceDocuments
 from tests.support.cluster.stub import run_stub
@@ -137,3 +137,28 @@ def test_resources_are_filtered_in_the_thread_where_that_takes_long(
         (wanted,) = nested_of(page)["query"]["bool"]["filter"]
         assert wanted["terms"]["documents.ordinal"] == expected
     assert [name.startswith("search") for name in threads] == [True, False]
+
+
+@pytest.mark.parametrize("query", ["weatherapi", "Weather API", "data"])
+@pytest.mark.parametrize("category", [(), ("Search",), ("Data",), ("Nothing",)])
+@pytest.mark.parametrize("match", ["any", "all"])
+def test_the_services_named_like_a_query_are_those_of_the_embedded_engine(
+    shop: Snapshot, query: str, category: tuple[str, ...], match: Literal["any", "all"]
+) -> None:
+    filters = Filters(category=category, match=match, explain=True)
+    found = shop.search(query, 24, 0, filters)
+    assert found.explanations is not None
+    exact = [
+        ordinal
+        for ordinal, each in zip(found.ordinals, found.explanations, strict=True)
+        if each.is_exact_name
+    ]
+    allowed = shop.list(24, 0, Filters(category=category)).total
+    assert len(exact) == (min(allowed, EXACT_NAMES) if query != "data" else 0)
+    _, (page,) = ask(shop, Search(query, filters, 24))
+    (named,) = (
+        each["constant_score"]["filter"]
+        for each in page["query"]["bool"]["should"]
+        if "constant_score" in each
+    )
+    assert named["terms"]["ordinal"] == exact
