@@ -180,8 +180,12 @@ class ClusterEngine:
         by_group, facets = fields is self._services, getattr(filters, "facets", ())
         if getattr(filters, "sort", "relevance") == "relevance":
             order = RELEVANCE
+        # Services beyond those that are reranked keep their places, and each is one hit.
+        start = search.offset if by_group and search.offset >= config.reranked else 0
+        reranked = 0 if start else config.reranked
         # The cluster refuses large sizes, and there are no more rows than documents.
-        depth = min(max(search.offset + search.limit, config.reranked), self._header.documents)
+        depth = search.offset - start + search.limit
+        depth = min(max(depth, reranked), self._header.documents)
         clause = self._words(query, match_all=filters.match == "all")
         if by_group:
             size, matches, scope, own = 1, ALL, {"filter": ALL}, RELEVANCE
@@ -199,12 +203,12 @@ class ClusterEngine:
         body = {
             "query": {"bool": should | {"filter": wanted if by_group else []}},
             "sort": [_sort(order, None if by_group else clause), {ORDINAL: "asc"}],
+            "from": start,
             "size": depth,
         }
         is_deep = search.offset >= DEEP_OFFSET
-        first = (
-            body | {"aggs": {MATCHES: scope | {"aggs": counts}}} | ({"size": 0} if is_deep else {})
-        )
+        first = body | {"aggs": {MATCHES: scope | {"aggs": counts}}}
+        first |= {"from": 0, "size": 0} if is_deep else {}
         async with self._cluster.request():
             response, listed = await asyncio.gather(
                 self._cluster.search(self._index, first), self._count_listed(clause, per_service)
@@ -214,14 +218,14 @@ class ClusterEngine:
             listed = listed if per_service else total
             if is_deep and search.offset < listed:
                 response = await self._cluster.search(self._index, body)
-            documents = self._rank(query, response, order, by_group=by_group)
+            documents = self._rank(query, response, order, reranked, by_group=by_group)
         is_filled = order is RELEVANCE and filters.match == "any" and not filters.has_conditions
         if is_filled and self._vectors is not None and total < config.filled_up_to:
             return None
         if per_service:
             owners = units_of(documents, self._groups)
             documents = documents[is_among_first(owners, per_service)]
-        page, best = documents[search.offset :][: search.limit], []
+        page, best = documents[search.offset - start :][: search.limit], []
         if getattr(filters, "best_endpoints", False):
             best = [each if each < self._header.endpoints else None for each in page.tolist()]
         rows = units_of(page, self._groups if by_group else None)
@@ -272,7 +276,9 @@ class ClusterEngine:
         response = await self._cluster.search(self._index, body)
         return int(response["aggregations"][MATCHES]["value"])
 
-    def _rank(self, query: ParsedQuery, response: Json, order: Json, *, by_group: bool) -> Integers:
+    def _rank(
+        self, query: ParsedQuery, response: Json, order: Json, reranked: int, *, by_group: bool
+    ) -> Integers:
         """Return the documents in a response in their order: the best by words by meaning as well.
 
         A service that is found by its name alone has its first document.
@@ -289,7 +295,7 @@ class ClusterEngine:
         first = np.lexsort((documents, units_of(documents, self._groups), keys))
         if order is not RELEVANCE:
             return documents[first]
-        best, rest = np.split(documents[first], [self._config.reranked])
+        best, rest = np.split(documents[first], [reranked])
         keys, scale = keys[first][: len(best)], self._config.impact_scale
         if query.vector is not None and self._vectors is not None:
             similarities = self._vectors.similarities(query.vector, best)

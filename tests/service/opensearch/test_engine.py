@@ -16,6 +16,7 @@ from service.engines import embedded
 from service.engines.engine import Answer, Search
 from service.opensearch import client_arguments
 from service.opensearch.engine import OpenSearch
+from service.search.config import SEARCH_CONFIG
 from service.search.postings import Mask
 from service.search.ranking import DEEP_OFFSET, EXACT_NAMES
 from service.snapshot import Snapshot, open_snapshot
@@ -81,12 +82,25 @@ def nested_of(page: Json) -> Json:
     return dict(own)
 
 
+@pytest.mark.parametrize("offset", [0, 24, 99, 100, 101, DEEP_OFFSET - 1, DEEP_OFFSET, MATCHES - 1])
+@pytest.mark.parametrize("filters", [Filters(), Filters(sort="name")])
+def test_a_cluster_is_asked_for_no_services_before_a_page_that_is_not_reranked(
+    snapshot: Snapshot, filters: Filters, offset: int
+) -> None:
+    answer, asked = ask(snapshot, Search("tide", filters, 24, offset))
+    rows = [(each["from"], each["size"]) for each in pages_of(asked) if each["size"]]
+    reranked = SEARCH_CONFIG.reranked
+    assert rows == [(offset, 24) if offset >= reranked else (0, max(offset + 24, reranked))]
+    assert (answer.total, answer.ordinals) == (MATCHES, [])
+
+
 @pytest.mark.parametrize("filters", [Filters(), EndpointFilters(), EndpointFilters(per_service=0)])
 def test_a_cluster_is_asked_for_no_page_beyond_the_matches(
     snapshot: Snapshot, filters: Filters | EndpointFilters
 ) -> None:
     documents = len(snapshot.endpoints.groups.of_document)
     assert documents < MATCHES
+    most = 24 if isinstance(filters, Filters) else MATCHES  # services: without those before
     for offset, sizes in (
         (DEEP_OFFSET - 1, [DEEP_OFFSET + 23]),
         (DEEP_OFFSET, [0, DEEP_OFFSET + 24]),
@@ -96,7 +110,7 @@ def test_a_cluster_is_asked_for_no_page_beyond_the_matches(
         (10**18, [0]),
     ):
         answer, asked = ask(snapshot, Search("tide", filters, 24, offset))
-        assert [each["size"] for each in pages_of(asked)] == sizes
+        assert [each["size"] for each in pages_of(asked)] == [min(size, most) for size in sizes]
         assert (answer.total, answer.listed, answer.ordinals) == (MATCHES, MATCHES, [])
 
 
