@@ -194,7 +194,7 @@ def _compile(
     prior: Doubles,
     config: SearchConfig,
 ) -> Iterator[_Compiled]:
-    """Yield the compiled postings of ranges of terms: of about RANGE, or of one term."""
+    """Yield the compiled postings of ranges of terms: of less than twice RANGE, or of one term."""
     shares = documents.shares
     sizes = np.zeros(terms, np.int64)
     for field in fields:
@@ -203,6 +203,7 @@ def _compile(
         )
         sizes += np.diff(bounds_of(weights)[field.bounds])
     cuts = np.flatnonzero(np.diff(np.cumsum(sizes) // RANGE, prepend=0)).tolist()
+    cuts += (np.flatnonzero(sizes > RANGE) + 1).tolist()  # those have a range of their own
     for start, stop in pairwise(sorted({0, *cuts, terms})):
         slices = [_expand(field, start, stop, documents, shares) for field in fields]
         ranks, ordinals, frequencies = (np.concatenate(each) for each in zip(*slices, strict=True))
@@ -241,7 +242,8 @@ def _sum(
     """Return the postings by term and document, with the sums of their frequencies.
 
     The lowest bits of each key are the position of its posting, so that the sort is stable and the
-    frequencies of a document are added in the order of fields.
+    frequencies of a document are added in the order of fields. A range has few postings or one
+    term, so that keys have 64 bits up to 16 million documents.
     """
     position_bits, ordinal_bits = len(ranks).bit_length(), documents.bit_length()
     keys = (ranks << ordinal_bits | ordinals) << position_bits

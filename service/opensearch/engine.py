@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import operator
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,14 +28,16 @@ from service.conditions import (
     ResourceFilters,
     has_verdict,
 )
+from service.engines.embedded import run
 from service.engines.engine import Answer, F, Search
 from service.filtering.table import FacetCounts, Table
 from service.opensearch.cluster import NO_SOURCE, Cluster
 from service.schema.values import Json
-from service.search.groups import is_among_first, units_of
+from service.search.groups import Units, is_among_first, units_of
 from service.search.postings import FULL_WEIGHT, Integers
 from service.search.query import ParsedQuery
-from service.search.ranking import DEEP_OFFSET, EXACT_NAMES
+from service.search.ranking import DEEP_OFFSET, EXACT_NAMES, Ranking
+from service.search.top_k import NO_ORDINALS
 from service.snapshot.data import ResourceDocuments
 from service.snapshot.snapshot import Snapshot
 
@@ -143,8 +146,10 @@ class ClusterEngine:
     async def search_resources(self, search: Search[ResourceFilters]) -> Answer:
         """Return one page of listed resources, whose filters are evaluated on the snapshot."""
         wanted: Json = {"term": {f"{DOCUMENTS}.is_listed": 1}}
-        if search.filters.has_conditions:
-            mask = self._resources.documents(search.filters)
+        filters = search.filters
+        if filters.has_conditions:
+            select = partial(self._resources.documents, filters)
+            mask = await run(select, self._resources.cost(filters))
             wanted = {"terms": {NUMBER: np.flatnonzero(mask).tolist()}}
         answer = await self._search(search, self._endpoints, [wanted], RELEVANCE)
         return answer or await self._embedded.search_resources(search)
@@ -175,29 +180,35 @@ class ClusterEngine:
         by_group, facets = fields is self._services, getattr(filters, "facets", ())
         if getattr(filters, "sort", "relevance") == "relevance":
             order = RELEVANCE
+        # Services beyond those that are reranked keep their places, and each is one hit.
+        start = search.offset if by_group and search.offset >= config.reranked else 0
+        reranked = 0 if start else config.reranked
         # The cluster refuses large sizes, and there are no more rows than documents.
-        depth = min(max(search.offset + search.limit, config.reranked), self._header.documents)
+        depth = search.offset - start + search.limit
+        depth = min(max(depth, reranked), self._header.documents)
         clause = self._words(query, match_all=filters.match == "all")
         if by_group:
             size, matches, scope, own = 1, ALL, {"filter": ALL}, RELEVANCE
         else:
             matches = clause = {"bool": {"must": [clause], "filter": wanted}}
-            size, scope, own = per_service or depth, {"nested": {"path": DOCUMENTS}}, _sort(order)
+            size, scope = min(per_service or depth, depth), {"nested": {"path": DOCUMENTS}}
+            own = _sort(order)
         hits = {"size": size, "sort": [own, {NUMBER: "asc"}], **NO_SOURCE}
         words = {"path": DOCUMENTS, "query": clause, "score_mode": "max", "inner_hits": hits}
-        names = {"terms": {ORDINAL: query.names[:EXACT_NAMES].tolist() if by_group else []}}
+        exact = await self._named(query, filters) if isinstance(filters, Filters) else NO_ORDINALS
+        names = {"terms": {ORDINAL: exact.tolist()}}
         named = {"constant_score": {"filter": names, "boost": EXACT_NAME}}
         should = {"should": [{"nested": words}, named], "minimum_should_match": 1}
         counts = {MATCHES: {"filter": matches, "aggs": fields.aggregations(facets)}}
         body = {
             "query": {"bool": should | {"filter": wanted if by_group else []}},
             "sort": [_sort(order, None if by_group else clause), {ORDINAL: "asc"}],
+            "from": start,
             "size": depth,
         }
         is_deep = search.offset >= DEEP_OFFSET
-        first = (
-            body | {"aggs": {MATCHES: scope | {"aggs": counts}}} | ({"size": 0} if is_deep else {})
-        )
+        first = body | {"aggs": {MATCHES: scope | {"aggs": counts}}}
+        first |= {"from": 0, "size": 0} if is_deep else {}
         async with self._cluster.request():
             response, listed = await asyncio.gather(
                 self._cluster.search(self._index, first), self._count_listed(clause, per_service)
@@ -207,14 +218,14 @@ class ClusterEngine:
             listed = listed if per_service else total
             if is_deep and search.offset < listed:
                 response = await self._cluster.search(self._index, body)
-            documents = self._rank(query, response, order, by_group=by_group)
+            documents = self._rank(query, response, order, reranked, by_group=by_group)
         is_filled = order is RELEVANCE and filters.match == "any" and not filters.has_conditions
         if is_filled and self._vectors is not None and total < config.filled_up_to:
             return None
         if per_service:
             owners = units_of(documents, self._groups)
             documents = documents[is_among_first(owners, per_service)]
-        page, best = documents[search.offset :][: search.limit], []
+        page, best = documents[search.offset - start :][: search.limit], []
         if getattr(filters, "best_endpoints", False):
             best = [each if each < self._header.endpoints else None for each in page.tolist()]
         rows = units_of(page, self._groups if by_group else None)
@@ -225,6 +236,19 @@ class ClusterEngine:
             score = self._embedded.index.score(query, page.item(0)) if len(page) else None
             fit = self._embedded.fit_of(search, query, score)
         return Answer(total, rows.tolist(), listed, facets=counted, best_endpoints=best, fit=fit)
+
+    async def _named(self, query: ParsedQuery, filters: Filters) -> Units:
+        """Return the services whose name is the query that come first, as without a cluster."""
+        if len(query.names) <= EXACT_NAMES:
+            return query.names
+        table, index, match_all = self._services.table, self._embedded.index, filters.match == "all"
+
+        def find() -> Units:
+            mask = table.mask(filters.given())
+            ranking = Ranking(index, query, mask, by_group=True, match_all=match_all)
+            return units_of(ranking.find_exact(), self._groups)
+
+        return await run(find, table.cost(filters) + self._parser.count_postings(query.expansions))
 
     def _words(self, query: ParsedQuery, *, match_all: bool) -> Json:
         """Return the clause of the documents that have any word, or all that are required."""
@@ -242,7 +266,8 @@ class ClusterEngine:
         if not per_service:
             return 0
         every = {"constant_score": {"filter": clause}}  # so that a score is a count of documents
-        least = {"source": f"Math.min(_score.doubleValue(), {per_service})"}
+        source = "Math.min(_score.doubleValue(), params.most)"
+        least = {"source": source, "params": {"most": per_service}}
         body = {
             "query": {"nested": {"path": DOCUMENTS, "query": every, "score_mode": "sum"}},
             "size": 0,
@@ -251,7 +276,9 @@ class ClusterEngine:
         response = await self._cluster.search(self._index, body)
         return int(response["aggregations"][MATCHES]["value"])
 
-    def _rank(self, query: ParsedQuery, response: Json, order: Json, *, by_group: bool) -> Integers:
+    def _rank(
+        self, query: ParsedQuery, response: Json, order: Json, reranked: int, *, by_group: bool
+    ) -> Integers:
         """Return the documents in a response in their order: the best by words by meaning as well.
 
         A service that is found by its name alone has its first document.
@@ -268,7 +295,7 @@ class ClusterEngine:
         first = np.lexsort((documents, units_of(documents, self._groups), keys))
         if order is not RELEVANCE:
             return documents[first]
-        best, rest = np.split(documents[first], [self._config.reranked])
+        best, rest = np.split(documents[first], [reranked])
         keys, scale = keys[first][: len(best)], self._config.impact_scale
         if query.vector is not None and self._vectors is not None:
             similarities = self._vectors.similarities(query.vector, best)

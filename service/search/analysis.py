@@ -10,7 +10,7 @@ import re
 import unicodedata
 from collections.abc import Iterator
 from functools import lru_cache
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 from whoosh.lang.porter import stem
@@ -23,6 +23,8 @@ CACHED_PIECES = 1 << 12
 """Pieces of texts whose words are kept, which saves a tenth of a search; none is long."""
 LONGEST_NORMALISED = 4000  # characters
 """Characters of a query or a name that count after NFKD, which makes 18 characters of U+FDFA."""
+SORTED_FROM = 100  # characters
+"""Length of the texts whose combining marks are sorted before NFKD, whose own sort is quadratic."""
 
 
 class Word(NamedTuple):
@@ -132,6 +134,8 @@ _LETTERS_WITHOUT_DECOMPOSITION = str.maketrans(
 )
 
 _TOKEN = re.compile(rf"(?:{_WORD_CHARACTER}|_)+")
+_LONG_RUN = re.compile(r"[\W\uff9e\uff9f]{32,}")
+"""What may be combining marks in NFKD: no letters and digits but these two."""
 
 
 def _normalise(text: str, limit: int | None = None) -> str:
@@ -141,8 +145,20 @@ def _normalise(text: str, limit: int | None = None) -> str:
     marks that make other letters: vowel signs of Indic scripts have class 0, voicing marks of kana
     8. Hangul syllables, which NFKD takes apart, are composed again.
     """
-    decomposed = unicodedata.normalize("NFKD", text.translate(_LETTERS_WITHOUT_DECOMPOSITION))
+    text = text.translate(_LETTERS_WITHOUT_DECOMPOSITION)
+    if len(text) >= SORTED_FROM:
+        text = _LONG_RUN.sub(_sort_marks, text)
+    decomposed = unicodedata.normalize("NFKD", text)
     return unicodedata.normalize("NFC", "".join(filter(_is_not_accent, decomposed[:limit])))
+
+
+def _sort_marks(run: re.Match[str]) -> str:
+    """Return the decomposition of a run, each mark in its place as NFKD orders them."""
+    characters = "".join(unicodedata.normalize("NFKD", each) for each in run[0])
+    classes = [*map(unicodedata.combining, characters)]
+    bases = accumulate(not each for each in classes)
+    keys = [256 * base + own for base, own in zip(bases, classes, strict=True)]
+    return "".join(map(characters.__getitem__, sorted(range(len(keys)), key=keys.__getitem__)))
 
 
 def _is_not_accent(character: str) -> bool:

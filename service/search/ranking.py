@@ -138,7 +138,7 @@ class Ranking:
 
     def matches(self) -> Bits:
         """Return the bits of the units that match, read-only: similar rows are none."""
-        bits, exact = self._matches.bits(), self._find_exact()
+        bits, exact = self._matches.bits(), self.find_exact()
         if self._unmatched:
             mask = unpack(bits)
             mask[self._units_of(exact)] = True
@@ -169,7 +169,7 @@ class Ranking:
             reranked = self._keys[: self._reranked] & ORDINAL_MASK
             added = np.where(np.isin(documents, reranked), added, 0)
         penalties = self._penalties_of(documents)
-        is_exact = np.isin(documents, self._find_exact())
+        is_exact = np.isin(documents, self.find_exact())
         parts = (impacts.T, sums, similarities, added, penalties, is_exact)
         return [
             Explanation(
@@ -189,6 +189,24 @@ class Ranking:
             )
         ]
 
+    def find_exact(self) -> Integers:
+        """Return the documents of units whose name is the query, in the order of their sums.
+
+        Returns at most EXACT_NAMES: first the best by words, then the best known. Sets the count of
+        those that have no word of the query.
+        """
+        if self._unmatched is None:
+            best = self._best(self._config.reranked).ordinals[: self._config.reranked]
+            units = self._units_of(best)
+            exact = best[np.isin(units, self._names)][:EXACT_NAMES]
+            others = self._names[: len(best) + EXACT_NAMES]
+            others = others[~np.isin(others, units)][: EXACT_NAMES - len(exact)]
+            added = self.best_documents(others.tolist())
+            sums = self.impacts_at(added).sum(axis=0)
+            self._exact = np.concatenate((exact, added))
+            self._unmatched = int(np.count_nonzero(sums == 0))
+        return self._exact
+
     def _stop(self, limit: int, offset: int) -> int:
         """Return how many documents are ranked for a page, none for one far past the end."""
         is_past = offset >= DEEP_OFFSET and offset >= count_bits(self.matches())
@@ -200,7 +218,7 @@ class Ranking:
         if len(self._names) or self._vectors is not None:
             k = max(k + EXACT_NAMES + config.filled_up_to, config.reranked)
         total, keys = self._best(k)
-        exact = self._find_exact()
+        exact = self.find_exact()
         total += self._unmatched or 0
         if self._vectors is not None:
             if self._near is None:
@@ -219,24 +237,6 @@ class Ranking:
         if self._top is None or len(self._top.keys) < min(k, self._top.total):
             self._top = self._matches.top(k)
         return self._top
-
-    def _find_exact(self) -> Integers:
-        """Return the documents of units whose name is the query, in the order of their sums.
-
-        Returns at most EXACT_NAMES: first the best by words, then the best known. Sets the count of
-        those that have no word of the query.
-        """
-        if self._unmatched is None:
-            best = self._best(self._config.reranked).ordinals[: self._config.reranked]
-            units = self._units_of(best)
-            exact = best[np.isin(units, self._names)][:EXACT_NAMES]
-            others = self._names[: len(best) + EXACT_NAMES]
-            others = others[~np.isin(others, units)][: EXACT_NAMES - len(exact)]
-            added = self.best_documents(others.tolist())
-            sums = self.impacts_at(added).sum(axis=0)
-            self._exact = np.concatenate((exact, added))
-            self._unmatched = int(np.count_nonzero(sums == 0))
-        return self._exact
 
     def _find_near(self, vectors: VectorIndex, total: int) -> tuple[Integers, int]:
         """Return the sort keys by words of the nearest documents, of which the last are similar.

@@ -31,6 +31,7 @@ from tests.support.sources.x402 import accept, resource
 
 RELEVANCE = SHARED / "relevance"
 REQUESTS = 600 if SOAK else 80
+WORDS = ["tides", "weather", "harbour", "reliable", "price", "gold", "data"]
 LEAST = -0.03
 """The nDCG@10 of the cluster, less that of the embedded engine."""
 
@@ -73,10 +74,9 @@ def pair(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Pair:
 def mixed_records() -> list[Json]:
     """Return services of up to 40 endpoints, many without any, and resources of feeds."""
     rng = random.Random(0)  # noqa: S311  # repeatable
-    words = ["tides", "weather", "harbour", "reliable", "price", "gold", "data"]
 
     def text() -> str:
-        return " ".join(rng.choices(words, k=rng.randint(1, 5)))
+        return " ".join(rng.choices(WORDS, k=rng.randint(1, 5)))
 
     records: list[Json] = []
     for number in range(80):
@@ -84,7 +84,7 @@ def mixed_records() -> list[Json]:
             endpoint() | {"url": f"https://m{number}.example/{place}", "description": text()}
             for place in range(rng.choice([0, 0, 1, 3, 40]))
         ]
-        name = f"{text()} {number // 2}"  # some names are those of two services
+        name = f"{WORDS[number // 6 % 7]} {number // 6}"  # of six services
         records.append(service(f"m{number}", name=name, description=text(), endpoints=own))
     for number in range(30):
         url = f"https://m{number}.example/feed/{number}"
@@ -149,6 +149,12 @@ def test_pages_join_to_the_whole_ranking(pair: Pair) -> None:
                 joined += (await pair.clustered.search_endpoints(search)).ordinals
             assert joined == [*whole.ordinals]
             assert len(joined) == whole.listed
+        query = " ".join(WORDS)
+        services = await pair.clustered.search_services(Search(query, Filters(), 1000))
+        assert services.total > pair.snapshot.embedded.index.config.reranked + 10
+        for offset in range(0, services.total, 3):
+            page = await pair.clustered.search_services(Search(query, Filters(), 7, offset))
+            assert [*page.ordinals] == [*services.ordinals[offset : offset + 7]]
 
     pair.run(compare)
 
@@ -192,16 +198,17 @@ def read_lines(path: Path) -> list[Json]:
 
 
 def texts_of(snapshot: Snapshot) -> tuple[list[str], list[str]]:
-    """Return names of services, and words of their texts."""
-    records = [msgspec.json.decode(snapshot.summaries.text(n)) for n in range(100)]
-    texts = [f"{each['name']} {each['description']}" for each in records]
+    """Return the names of services, and words of the texts of the first."""
+    count = len(snapshot.services)
+    records = [msgspec.json.decode(snapshot.summaries.text(n)) for n in range(count)]
+    texts = [f"{each['name']} {each['description']}" for each in records[:100]]
     return [each["name"] for each in records], [word for text in texts for word in text.split()]
 
 
 def query_of(names: list[str], words: list[str], rng: random.Random) -> str:
-    """Return a name, words as they are, cut off, or mixed with words that no service has."""
+    """Return a name or its words as one, words as they are, cut off, or mixed with unknown ones."""
     if rng.random() < 0.15:
-        return rng.choice(names)
+        return rng.choice(names).replace(" ", rng.choice([" ", ""]))
     chosen = rng.choices(words, k=rng.choice([1, 1, 2, 3, 5, 12]))
     if rng.random() < 0.15:
         chosen = [word[: max(3, len(word) - 2)] for word in chosen]
@@ -238,7 +245,7 @@ def endpoint_filters_of(rng: random.Random) -> EndpointFilters:
         registration=rng.choice([None, None, None, False]),
         match="all" if rng.random() < 0.25 else "any",
         sort=rng.choice(["relevance", "relevance", "relevance", "price", "popularity"]),
-        per_service=rng.choice([3, 3, 1, 0]),
+        per_service=rng.choice([3, 3, 1, 0, 2**63 - 1]),
         facets=ENDPOINT_FACETS if rng.random() < 0.4 else (),
         explain=rng.random() < 0.2,
     )

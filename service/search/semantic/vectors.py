@@ -16,7 +16,7 @@ from service.arrays.container import open_arrays
 from service.search.groups import Groups, is_among_first, units_of
 from service.search.postings import Integers, Mask
 from service.search.semantic.encoder import QueryVector
-from service.search.top_k import top_k
+from service.search.top_k import NO_ORDINALS, top_k
 
 COMPARED_WHOLE = 10_000
 """Documents up to which every vector is compared. In a larger catalogue the signs of components
@@ -77,6 +77,8 @@ class VectorIndex:
         least: their cosine
         mask: of documents
         """
+        if not count:
+            return NO_ORDINALS
         candidates = None if self.is_small else self._similar_in_sign(query)
         cosines = self.similarities(query, candidates)
         if mask is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from indexer.index import postings
 from service.arrays.container import open_arrays
 from service.search.config import SEARCH_CONFIG
 from tests.support.running import examples
@@ -36,6 +38,28 @@ def test_any_division_of_the_terms_gives_the_same_bytes(
     assert contents(divided) == contents(whole)
 
 
+def test_a_range_has_few_postings_or_one_term(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The numbers of a term, a document and a posting of a range are one of 64 bits."""
+    size = 30
+    ranges: list[tuple[int, int]] = []
+
+    def note(bounds: list[int]) -> list[tuple[int, int]]:
+        ranges.extend(pairwise(bounds))
+        return ranges
+
+    monkeypatch.setattr(postings, "RANGE", size)
+    monkeypatch.setattr(postings, "pairwise", note)
+    compiled(tmp_path, [Service("", f"common {word} x{word} other") for word in WORDS[:40]])
+    counts = open_arrays(tmp_path / "index.arrays")["document_frequencies"]
+    assert np.count_nonzero(counts > size) == 2
+    compiled_together = [counts[slice(*each)] for each in ranges]
+    assert sorted(len(each) for each in compiled_together if each.max() > size) == [1, 1]
+    assert all(each.sum() < 2 * size for each in compiled_together if len(each) > 1)
+    assert np.concatenate(compiled_together).tolist() == counts.tolist()
+
+
 def test_frequent_and_rare_terms_of_a_large_catalogue_are_what_is_counted(tmp_path: Path) -> None:
     rng = np.random.default_rng(3)
     given_services = [
@@ -49,12 +73,12 @@ def test_frequent_and_rare_terms_of_a_large_catalogue_are_what_is_counted(tmp_pa
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("indexer.index.postings.RANGE", 2000)
         index = compiled(tmp_path, given_services)
-    postings = open_arrays(tmp_path / "index.arrays")
-    of_documents, rows = postings["document_frequencies"], postings["rows"]
-    counted = np.diff(postings["offsets"])
+    arrays = open_arrays(tmp_path / "index.arrays")
+    of_documents, rows = arrays["document_frequencies"], arrays["rows"]
+    counted = np.diff(arrays["offsets"])
     dense = np.flatnonzero(rows >= 0)
     assert rows[dense].tolist() == list(range(len(dense)))
-    counted[dense] = np.bitwise_count(postings["bits"]).sum(axis=1)
+    counted[dense] = np.bitwise_count(arrays["bits"]).sum(axis=1)
     assert counted.tolist() == of_documents.tolist()
     assert (dense == np.flatnonzero(of_documents > 4000 * SEARCH_CONFIG.dense_share)).all()
     (common,) = index.parser.parse("common").expansions

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from service.search import analysis
 from service.search.analysis import (
     LONGEST_NORMALISED,
+    SORTED_FROM,
     Word,
     is_encodable,
     name_key,
@@ -24,6 +25,8 @@ from service.search.analysis import (
 from service.search.stopwords import STOP_WORDS
 
 HAN_KANA_HANGUL = "東京天気予報検索々カタログータひらがな가격비교검색"
+MARKS = "\u0301\u0327\u0344\u3099\u309a\u093c\u093e\u0f71\u0f72\u0f73\u0f7a\u0f81\uff9e\uff9f·"
+runs_of_marks = st.text(MARKS, min_size=SORTED_FROM, max_size=SORTED_FROM + 20)
 unspaced = st.text(HAN_KANA_HANGUL, min_size=2, max_size=8)
 PUNCTUATION = " .,;:!?-_/()[]{}<>'\"`*~^|&+=@#$%\n\t"
 
@@ -141,6 +144,25 @@ def test_unspaced_scripts_are_analysed_into_bigrams(text: str, before: str, afte
 def test_no_letter_or_digit_is_dropped(text: str) -> None:
     together = "".join(word.text for word in words_of(text))
     assert set(name_key(text)) <= set(together)
+
+
+@settings(deadline=None)
+@given(st.lists(runs_of_marks, min_size=1, max_size=3), st.sampled_from("xéガ-क"))
+def test_the_order_of_combining_marks_is_that_of_unicode(runs: list[str], base: str) -> None:
+    text = base + base.join(runs)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(analysis, "SORTED_FROM", len(text) + 1)
+        expected = (words_of(text), query_words(text), name_key(text))
+    assert (words_of(text), query_words(text), name_key(text)) == expected
+
+
+@pytest.mark.parametrize("marks", ["\u0301\u0327", "\u0f73", "\uff9e\u093c", "-\u0301\u0327"])
+def test_any_number_of_combining_marks_is_analysed(marks: str) -> None:
+    """Analyse so many that a time that grows with their square would be minutes."""
+    text = "x" + marks * 100_000
+    assert words_of(text)
+    assert query_words(text)
+    assert name_key(text)
 
 
 @settings(deadline=None)

@@ -403,17 +403,20 @@ def test_a_service_with_many_similar_endpoints_leaves_room_for_others(tmp_path: 
         assert (hits.similar, hits.facets["service"]) == (11, [])
 
 
-@pytest.mark.parametrize("reranked", [0, 5, 200])
-def test_pages_agree_whatever_is_reranked(tmp_path: Path, reranked: int) -> None:
+@pytest.mark.parametrize(
+    ("reranked", "filled"), [(0, FILLED), (5, FILLED), (200, FILLED), (0, 0), (200, 0)]
+)
+def test_pages_agree_whatever_is_reranked(tmp_path: Path, reranked: int, filled: int) -> None:
     documents = [("rain", f"storm {'and wind ' * (n % 9)}", "") for n in range(20)]
     documents += [("snow", "weather", "")] * 40
     source = [service(identifier(n), name=d[0], description=d[1]) for n, d in enumerate(documents)]
-    snapshot = publish(tmp_path, source, "--set", f"reranked={reranked}")
+    options = ("--set", f"reranked={reranked}", "--set", f"filled_up_to={filled}")
+    snapshot = publish(tmp_path, source, *options)
     whole = snapshot.search("storm", 200, 0)
-    assert whole.total == len(set(whole.ids)) == FILLED
+    assert whole.total == len(set(whole.ids)) == (filled or 20)
     pages = [snapshot.search("storm", 4, offset) for offset in range(0, 28, 4)]
     assert [name for page in pages for name in page.ids] == whole.ids
-    assert {page.total for page in pages} == {FILLED}
+    assert {page.total for page in pages} == {whole.total}
 
 
 @pytest.mark.parametrize(
