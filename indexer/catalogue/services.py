@@ -6,7 +6,6 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
-from itertools import accumulate
 from typing import Any, NamedTuple
 
 import msgspec
@@ -146,8 +145,8 @@ def describe_groups(groups: list[Group], limit: int) -> list[GroupRecord]:
 def describe_group(service_id: str, domain: str, members: ItemMembers, limit: int) -> GroupRecord:
     """Return the record of the items of a host.
 
-    The most called resources, `limit` at most, are endpoints. Texts come from the most trusted
-    sources.
+    The most called resources, `limit` at most, are endpoints but where one does not fit any more.
+    Texts come from the most trusted sources.
     """
     resources = [decode_resource(each) for each, _ in members]
     trusts = [trust for _, trust in members]
@@ -155,15 +154,18 @@ def describe_group(service_id: str, domain: str, members: ItemMembers, limit: in
         range(len(members)),
         key=lambda n: (-trusts[n], -(resources[n].calls or 0), resources[n].key),
     )
-    endpoints = [msgspec.json.encode(resources[n].to_endpoint()) for n in order[:limit]]
-    sizes = accumulate(len(each) + 1 for each in endpoints)
-    count = sum(size <= MAX_ENDPOINTS_BYTES for size in sizes)
+    endpoints: dict[int, bytes] = {}
+    size = 0
+    for n in order[:limit]:
+        endpoint = msgspec.json.encode(resources[n].to_endpoint())
+        if size + len(endpoint) + 1 <= MAX_ENDPOINTS_BYTES:
+            size += len(endpoint) + 1
+            endpoints[n] = endpoint
     leading = [resources[n] for n in order if trusts[n] == max(trusts)]
-    fields = describe(domain, [resources[n] for n in order], leading, endpoints[:count])
+    fields = describe(domain, [resources[n] for n in order], leading, [*endpoints.values()])
     record = read_record(msgspec.json.encode({"id": service_id} | fields))
-    outputs = [resources[n].output for n in order[:count]]
-    places = {*order[:count]}
-    in_record = [n in places for n in range(len(members))]
+    outputs = [resources[n].output for n in endpoints]
+    in_record = [n in endpoints for n in range(len(members))]
     return GroupRecord(record, outputs if any(outputs) else [], in_record)
 
 

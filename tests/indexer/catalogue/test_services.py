@@ -122,3 +122,18 @@ def test_the_endpoints_of_a_record_have_at_most_256_kib() -> None:
     size = len(json.dumps(endpoints, separators=(",", ":")))
     assert size <= MAX_ENDPOINTS_BYTES < size + size // len(endpoints)
     assert in_record == [each["url"] for each in endpoints]
+
+
+def test_an_endpoint_that_does_not_fit_keeps_no_later_one_out_of_the_record() -> None:
+    huge = {f"p{number}": 1 for number in range(6_000)}
+    info = {"info": {"input": {"type": "http", "method": "GET", "queryParams": huge}}}
+    calls = {"l30DaysTotalCalls": 9}
+    large = at("large", extensions={"bazaar": info}, quality=calls)
+    assert len(read_resource(json.dumps(large).encode()).text) < MAX_ENDPOINTS_BYTES
+    _, in_record = group_within([at("a"), large, at("b")], Policy())
+    assert in_record == [f"{HOST}/a", f"{HOST}/b"]
+    half = "x" * (MAX_ENDPOINTS_BYTES // 2)
+    halves = [at(name, description=half, quality=calls) for name in ("half", "other")]
+    endpoints, in_record = group_within([at("a"), *halves], Policy())
+    assert in_record == [f"{HOST}/a", f"{HOST}/half"]
+    assert len(json.dumps(endpoints, separators=(",", ":"))) <= MAX_ENDPOINTS_BYTES
