@@ -18,6 +18,12 @@ EndpointPayees = dict[tuple[str, str], set[str]]
 """Pairs of a normalised URL and a method, each with the addresses that it names in `payTo`."""
 
 
+class NamedOffer(Struct, rename="camel"):
+    """Whom a way to pay names to be paid."""
+
+    pay_to: str = ""
+
+
 class NamedEndpoint(Struct, rename="camel"):
     """The parts of an endpoint that identify it, with its price and whom it names to be paid.
 
@@ -30,6 +36,7 @@ class NamedEndpoint(Struct, rename="camel"):
     pricing: Raw
     pay_to: Raw = NULL
     tool: Raw = NULL
+    payment_offers: list[NamedOffer] = []
 
     def decode_pricing(self) -> Pricing:
         """Decode the price of a request."""

@@ -93,6 +93,8 @@ def _find_fault(path: str, endpoint: NamedEndpoint, rules: Rules) -> LeftOut | N
         else:  # the URL of a catalogue record may be any text
             _check_host(f"{path}.url", endpoint.url, rules)
         rules.denials.check(f"{path}.payTo", payees=[endpoint.payee])
+        offered = [offer.pay_to for offer in endpoint.payment_offers]
+        rules.denials.check(f"{path}.paymentOffers", payees=offered)
     except LeftOut as fault:
         return fault
     pricing = endpoint.decode_pricing()

@@ -113,6 +113,18 @@ def test_an_endpoint_that_breaks_a_rule_is_left_out_and_the_others_are_kept(
     assert caught.value.rule.startswith(rule)
 
 
+def test_an_endpoint_that_pays_a_denied_address_by_any_of_its_offers_is_left_out() -> None:
+    offers = [
+        {"protocol": "x402", "statedBy": "openapi", "payTo": payee}
+        for payee in ("0xgood", "0xBAD", "")
+    ]
+    good = at(URL, payTo="0xgood", paymentOffers=offers[::2])
+    bad = at(URL, payTo="0xgood", paymentOffers=offers)
+    outcome = admitted(service(endpoints=[bad, good]), within=rules(Denial(payee="0xbad")))
+    assert text_of(outcome)["endpoints"] == [good]
+    assert [fault.path for fault, _ in outcome[1]] == ["$.endpoints[0].paymentOffers"]
+
+
 def test_an_implausible_price_is_noted_and_the_record_keeps_every_byte() -> None:
     ranged = {"amount": "", "currency": "USDC", "maxAmount": "99999"}
     endpoints = [at(URL, "10001"), at(URL, "10000"), at(URL, pricing=ranged)]
