@@ -77,7 +77,7 @@ class Denials:
         keys = [("id", id), ("host", host), ("domain", folded := fold_host(domain))]
         if ":" in folded:  # a denial without a port is of all ports
             keys.append(("domain", folded.rpartition(":")[0].removesuffix(".")))
-        keys += [("payee", fold_address(payee)) for payee in payees]
+        keys += [("payee", fold_address(payee.strip())) for payee in payees]
         keys += [("url", url) for url in urls]
         matches = [denial for key in keys for denial in self._exact.get(key, ())]
         if host and self._any_pattern.fullmatch(host):
