@@ -88,7 +88,7 @@ def describe_services(
 ) -> Iterator[tuple[HostItems, GroupRecord]]:
     """Yield the services of the items that no service has, with their records.
 
-    paths: of the services of domains that have several, the longest first
+    paths: of the services of domains that have several
     ids: by the keys of the services
     limit: the greatest number of endpoints
     """
@@ -122,19 +122,20 @@ def find_groups(table: ItemTable, paths: Paths) -> Iterator[HostItems]:
     An item belongs to the service with the longest path above its URL, whichever source lists it.
     """
     for domain in sorted(table.domains()):
+        known = frozenset(paths.get(domain, ()))
         by_key: dict[str, list[tuple[ItemRow, bytes]]] = defaultdict(list)
         for row, resource in table.unserved(domain):
-            by_key[_key_of(row, paths.get(domain, ()))].append((row, resource))
+            by_key[_key_of(row, known)].append((row, resource))
         for key, members in sorted(by_key.items()):
             yield HostItems(key, domain, members)
 
 
-def _key_of(row: ItemRow, paths: Sequence[str]) -> str:
-    if not paths:
-        return row.domain
+def _key_of(row: ItemRow, paths: frozenset[str]) -> str:
     url = row.url.lower().partition("?")[0]
-    rest = url.partition("://")[2].removeprefix(row.domain)
-    return row.domain + next((each for each in paths if f"{rest}/".startswith(f"{each}/")), "")
+    path = url.partition("://")[2].removeprefix(row.domain) if paths else ""
+    while path and path not in paths:
+        path = path.rpartition("/")[0]
+    return row.domain + path
 
 
 def describe_groups(groups: list[Group], limit: int) -> list[GroupRecord]:

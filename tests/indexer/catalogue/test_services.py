@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import compress
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from indexer.catalogue.services import MAX_ENDPOINTS_BYTES, describe_group
+from indexer.catalogue.services import MAX_ENDPOINTS_BYTES, describe_group, find_groups
 from indexer.catalogue.table import encode_resource
 from indexer.options import Policy
 from indexer.resources.x402 import read_resource
@@ -137,3 +139,41 @@ def test_an_endpoint_that_does_not_fit_keeps_no_later_one_out_of_the_record() ->
     endpoints, in_record = group_within([at("a"), *halves], Policy())
     assert in_record == [f"{HOST}/a", f"{HOST}/half"]
     assert len(json.dumps(endpoints, separators=(",", ":"))) <= MAX_ENDPOINTS_BYTES
+
+
+letters = st.text("aB/?", max_size=8)
+services = st.lists(letters.map(lambda each: f"/{each.lower()}"), max_size=6, unique=True)
+
+
+@given(st.lists(letters, max_size=8, unique=True), services)
+def test_an_item_belongs_to_the_longest_path_above_its_url_as_brute_force_finds_it(
+    urls: list[str], paths: list[str]
+) -> None:
+    table = discover([Feed([at(each) for each in urls])]).table
+    found = {
+        row.url: group.key.removeprefix("api.one.example")
+        for group in find_groups(table, {"api.one.example": paths})
+        for row in group.rows
+    }
+    for url, path in found.items():
+        rest = url.lower().partition("?")[0].removeprefix(HOST)
+        above = [each for each in paths if f"{rest}/".startswith(f"{each}/")]
+        assert path == max(above, key=len, default="")
+    assert len(found) == len({*found}) == len(table.rows("api.one.example"))
+
+
+def test_items_are_compared_with_no_path_of_other_services() -> None:
+    class Counted(list[str]):
+        """Counts how many of its elements are looked at."""
+
+        looks = 0
+
+        def __iter__(self) -> Iterator[str]:
+            for each in super().__iter__():
+                self.looks += 1
+                yield each
+
+    paths = Counted(f"/{number}" for number in range(100))
+    table = discover([Feed([at(f"{number}/x") for number in range(100)])]).table
+    assert len([*find_groups(table, {"api.one.example": paths})]) == 100
+    assert paths.looks <= 200
