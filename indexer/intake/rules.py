@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
-from datetime import datetime
+from datetime import UTC, datetime
 from decimal import Decimal
 from hashlib import blake2b
 from typing import Any
@@ -22,6 +22,7 @@ OLD = "old listings"
 HASH_SIZE = 8  # bytes
 CLOCK_SKEW = 3600 * SECOND
 MAX_MOMENT = 2**63 - 1
+LAST_DATE = (datetime.max.replace(tzinfo=UTC) - EPOCH) // MICROSECOND
 
 _foreign = re.compile(r"[\s/?#@\\]")
 
@@ -131,7 +132,12 @@ class Rules:
         """The domains of what denials have removed so far."""
 
     def hold_until(self, moment: int) -> None:
-        """Note that a later build may decide otherwise after a moment, in microseconds."""
+        """Note that a later build may decide otherwise after a moment, in microseconds.
+
+        A moment that has no date is never.
+        """
+        if moment > LAST_DATE:
+            return
         self.holds_until = moment if self.holds_until is None else min(self.holds_until, moment)
 
     @property
