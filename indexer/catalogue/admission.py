@@ -66,6 +66,7 @@ def admit(text: bytes, facts: Record, source: SourceOptions, rules: Rules) -> Ad
         raise left_out[0]
     record = raw_members(text)
     if left_out:
+        record.pop("priceSummary", None)  # of endpoints that are not listed
         items = raw_items(record["endpoints"])
         record["endpoints"] = Raw(msgspec.json.encode([items[number] for number in kept]))
     if not is_believed:

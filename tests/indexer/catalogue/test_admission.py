@@ -115,6 +115,19 @@ def test_an_endpoint_that_breaks_a_rule_is_left_out_and_the_others_are_kept(
     assert caught.value.rule.startswith(rule)
 
 
+@pytest.mark.parametrize("stated", [None, {"minAmount": "1", "maxAmount": "5"}])
+def test_a_stated_price_summary_goes_with_an_endpoint_that_is_left_out(stated: Json | None) -> None:
+    if stated:
+        stated |= {"avgCostPerTransaction": "3", "avgCostBasis": "exact", "currency": "USDC"}
+    endpoints = [at("https://api.evil.example/", "1"), at(URL, "5")]
+    record = service(endpoints=endpoints, priceSummary=stated)
+    within = rules(Denial(host="*.evil.example"))
+    outcome = admitted(record, within=within)
+    assert text_of(outcome) == service(endpoints=endpoints[1:])
+    whole = record | {"endpoints": endpoints[1:]}
+    assert admitted(whole, within=within) == (None, [])
+
+
 def test_an_endpoint_that_pays_a_denied_address_by_any_of_its_offers_is_left_out() -> None:
     offers = [
         {"protocol": "x402", "statedBy": "openapi", "payTo": payee}
