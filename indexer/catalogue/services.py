@@ -25,7 +25,7 @@ from indexer.untrusted import MICROSECOND, NEVER
 from service.networks import network_key
 from service.schema.values import EPOCH, format_timestamp
 
-MAX_DESCRIPTION = 600  # characters, if joined from several endpoints
+MAX_DESCRIPTION = 600  # characters, of several endpoints
 NAME_SHARE = 3  # a service has a name that one listing in so many gives
 FEW = 2  # listings of a host: beyond, one alone cannot name it
 MAX_ENDPOINTS_BYTES = 256 * 1024
@@ -240,6 +240,9 @@ def _description(name: str, resources: list[Resource]) -> str:
     if not distinct:
         return ", ".join(_tags(resources))
     description, *others = distinct
+    if len(resources) > 1 and len(description) > MAX_DESCRIPTION:
+        end = description.rfind(" ", MAX_DESCRIPTION // 2, MAX_DESCRIPTION)
+        description = f"{description[: end if end > 0 else MAX_DESCRIPTION - 1]}…"
     for other in others:
         if len(description) + len(other) + 2 <= MAX_DESCRIPTION:
             description = f"{description.strip().rstrip('.;')}; {other.strip()}"

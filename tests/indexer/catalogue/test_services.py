@@ -102,6 +102,25 @@ def test_a_single_description_is_unchanged_and_joined_ones_are_limited(group: Gr
     assert len(many["description"]) <= 600
 
 
+@pytest.mark.parametrize(
+    ("text", "cut"),
+    [
+        ("word " * 9_000, f"{'word ' * 119}word…"),
+        ("x" * 9_000, f"{'x' * 599}…"),
+        (f"x {'y' * 9_000}", f"x {'y' * 597}…"),
+        ("word " * 120, "word " * 120),
+    ],
+)
+@pytest.mark.parametrize("other", [{}, {"description": "Second"}])
+def test_of_several_listings_none_describes_the_service_at_any_length(
+    text: str, cut: str, other: Json, group: Group
+) -> None:
+    first = at("a", description=text, quality={"l30DaysTotalCalls": 9})
+    described = group(Feed([first, at("b", **other)]))
+    assert described["description"] == cut
+    assert described["endpoints"][0]["description"] == text
+
+
 def group_within(records: list[Json], policy: Policy) -> tuple[list[Json], list[str]]:
     """Return the endpoints of a service, and the URLs of the resources that its record has."""
     found = [read_resource(json.dumps(each).encode()) for each in records]
