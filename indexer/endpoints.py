@@ -21,6 +21,12 @@ The tool is empty where none is named, and None for whichever.
 """
 
 
+class NamedOffer(Struct, rename="camel"):
+    """Whom a way to pay names to be paid."""
+
+    pay_to: str = ""
+
+
 class NamedEndpoint(Struct, rename="camel"):
     """The parts of an endpoint that identify it, with its price and whom it names to be paid.
 
@@ -33,6 +39,7 @@ class NamedEndpoint(Struct, rename="camel"):
     pricing: Raw
     pay_to: Raw = NULL
     tool: Raw = NULL
+    payment_offers: list[NamedOffer] = []
 
     def decode_pricing(self) -> Pricing:
         """Decode the price of a request."""

@@ -169,7 +169,7 @@ class Denial(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A removal by a host, a domain, a payee, an id or a URL, and its reason.
 
     host: of URLs, with `*` for any characters
-    domain: of services, compared as host names are
+    domain: of services, compared as host names are; with all of its ports unless it names one
     payee: an address that is paid to
     id: of a service
     url: of an endpoint, compared in its normal form

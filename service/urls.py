@@ -45,9 +45,13 @@ _plain = re.compile(
     r"((?:/[\w/.:@~%!$&'()*+,;={}-]*(?:\?[\w/?.:@~%!$&'()*+,;=-]+)?)?)",
     re.ASCII,
 )
+_blanks = "".join(each for each in map(chr, range(0x3001)) if each.isspace() or each < " ")
+_line_ends = str.maketrans(dict.fromkeys("\t\n\r"))
 PATH_PARAMETER = re.compile(r"\{(\w+)\}|(?<=/):([A-Za-z_]\w*)")
 """A placeholder of a URL."""
 
+_web = re.compile("(https?):/*", re.IGNORECASE)
+_unescaped = re.compile('[ "<>]')
 _scheme = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 _escape = re.compile("%([0-9A-Fa-f]{2})?")
 _placeholder = re.compile(r"(?<=/)(?:\{([^{}/?]+)\}|\[([^\[\]/?]+)\]|%7B([^/?]+?)%7D)(?=[/?]|$)")
@@ -131,6 +135,19 @@ def find_url(text: str) -> ParsedUrl | None:
         return parse_url(text)
     except ValueError:
         return None
+
+
+def as_clients_read(text: str) -> str:
+    """Return a text for a URL as the URL Standard reads it: without blanks around it or tabs.
+
+    Backslashes are slashes, and any number of them, or none, may follow `https:`.
+    """
+    text = text.strip(_blanks).translate(_line_ends).replace("\\", "/")
+    match = _web.match(text)
+    if match is None:
+        return text
+    rest = _unescaped.sub(lambda each: quote(each[0]), text[match.end() :])
+    return f"{match[1]}://{rest}"
 
 
 def key_of(identity: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from decimal import Decimal
+from urllib.parse import unquote
 
 import msgspec
 from msgspec import Raw
@@ -17,7 +18,7 @@ from indexer.intake.findings import Notice
 from indexer.intake.rules import Rules, check_address, check_price, fold_host
 from indexer.options import SourceOptions
 from indexer.untrusted import raw_items, raw_members
-from service.urls import find_url
+from service.urls import as_clients_read, find_url
 
 CURATED = ("id", "enriched", "isNew")
 """Members that only a curated source is believed in."""
@@ -65,6 +66,7 @@ def admit(text: bytes, facts: Record, source: SourceOptions, rules: Rules) -> Ad
         raise left_out[0]
     record = raw_members(text)
     if left_out:
+        record.pop("priceSummary", None)  # of endpoints that are not listed
         items = raw_items(record["endpoints"])
         record["endpoints"] = Raw(msgspec.json.encode([items[number] for number in kept]))
     if not is_believed:
@@ -78,21 +80,23 @@ def admit(text: bytes, facts: Record, source: SourceOptions, rules: Rules) -> Ad
 
 def _check_host(path: str, text: str, rules: Rules) -> None:
     """Raise LeftOut for text that is no valid URL, but names a host that is taken down."""
-    match = None if rules.denials.is_empty else _loose_host.match(text.lstrip())
+    match = None if rules.denials.is_empty else _loose_host.match(as_clients_read(text))
     if match is None:
         return
-    domain = fold_host(match[1]).removesuffix(":443")
-    rules.denials.check(path, host=domain.partition(":")[0], domain=domain)
+    domain = fold_host(unquote(match[1])).removesuffix(":443")
+    rules.denials.check(path, host=domain.partition(":")[0].removesuffix("."), domain=domain)
 
 
 def _find_fault(path: str, endpoint: NamedEndpoint, rules: Rules) -> LeftOut | Notice | None:
     """Return why an endpoint is left out, or why its price is not believed, or None."""
     try:
-        if parsed := find_url(endpoint.url):
+        if parsed := find_url(as_clients_read(endpoint.url)):
             check_address(f"{path}.url", parsed, rules)
         else:  # the URL of a catalogue record may be any text
             _check_host(f"{path}.url", endpoint.url, rules)
         rules.denials.check(f"{path}.payTo", payees=[endpoint.payee])
+        offered = [offer.pay_to for offer in endpoint.payment_offers]
+        rules.denials.check(f"{path}.paymentOffers", payees=offered)
     except LeftOut as fault:
         return fault
     pricing = endpoint.decode_pricing()

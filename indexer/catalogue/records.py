@@ -20,7 +20,7 @@ from indexer.text import check_depth, check_digits, decode_or_invalid
 from indexer.untrusted import raw_items, raw_members
 from service.prices import is_of_unit
 from service.schema.records import CatalogueRecord, Endpoint, EndpointQuality, PriceSummary, Pricing
-from service.urls import find_url
+from service.urls import as_clients_read, find_url
 
 CENT = Decimal("0.01")
 MICRO = Decimal("0.000001")
@@ -182,7 +182,7 @@ def _payees(text: bytes) -> list[str]:
 
 
 def _is_plain(url: str) -> bool:
-    parsed = find_url(url)
+    parsed = find_url(as_clients_read(url))
     if parsed is None:  # the URL of a catalogue record may be any text
         return True
     return parsed.scheme == "https" and not parsed.is_private and not parsed.has_credentials

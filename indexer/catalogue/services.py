@@ -6,7 +6,6 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
-from itertools import accumulate
 from typing import Any, NamedTuple
 
 import msgspec
@@ -26,7 +25,7 @@ from indexer.untrusted import MICROSECOND, NEVER
 from service.networks import network_key
 from service.schema.values import EPOCH, format_timestamp
 
-MAX_DESCRIPTION = 600  # characters, if joined from several endpoints
+MAX_DESCRIPTION = 600  # characters, of several endpoints
 NAME_SHARE = 3  # a service has a name that one listing in so many gives
 FEW = 2  # listings of a host: beyond, one alone cannot name it
 MAX_ENDPOINTS_BYTES = 256 * 1024
@@ -89,7 +88,7 @@ def describe_services(
 ) -> Iterator[tuple[HostItems, GroupRecord]]:
     """Yield the services of the items that no service has, with their records.
 
-    paths: of the services of domains that have several, the longest first
+    paths: of the services of domains that have several
     ids: by the keys of the services
     limit: the greatest number of endpoints
     """
@@ -123,19 +122,20 @@ def find_groups(table: ItemTable, paths: Paths) -> Iterator[HostItems]:
     An item belongs to the service with the longest path above its URL, whichever source lists it.
     """
     for domain in sorted(table.domains()):
+        known = frozenset(paths.get(domain, ()))
         by_key: dict[str, list[tuple[ItemRow, bytes]]] = defaultdict(list)
         for row, resource in table.unserved(domain):
-            by_key[_key_of(row, paths.get(domain, ()))].append((row, resource))
+            by_key[_key_of(row, known)].append((row, resource))
         for key, members in sorted(by_key.items()):
             yield HostItems(key, domain, members)
 
 
-def _key_of(row: ItemRow, paths: Sequence[str]) -> str:
-    if not paths:
-        return row.domain
+def _key_of(row: ItemRow, paths: frozenset[str]) -> str:
     url = row.url.lower().partition("?")[0]
-    rest = url.partition("://")[2].removeprefix(row.domain)
-    return row.domain + next((each for each in paths if f"{rest}/".startswith(f"{each}/")), "")
+    path = url.partition("://")[2].removeprefix(row.domain) if paths else ""
+    while path and path not in paths:
+        path = path.rpartition("/")[0]
+    return row.domain + path
 
 
 def describe_groups(groups: list[Group], limit: int) -> list[GroupRecord]:
@@ -146,8 +146,8 @@ def describe_groups(groups: list[Group], limit: int) -> list[GroupRecord]:
 def describe_group(service_id: str, domain: str, members: ItemMembers, limit: int) -> GroupRecord:
     """Return the record of the items of a host.
 
-    The most called resources, `limit` at most, are endpoints. Texts come from the most trusted
-    sources.
+    The most called resources, `limit` at most, are endpoints but where one does not fit any more.
+    Texts come from the most trusted sources.
     """
     resources = [decode_resource(each) for each, _ in members]
     trusts = [trust for _, trust in members]
@@ -155,15 +155,18 @@ def describe_group(service_id: str, domain: str, members: ItemMembers, limit: in
         range(len(members)),
         key=lambda n: (-trusts[n], -(resources[n].calls or 0), resources[n].key),
     )
-    endpoints = [msgspec.json.encode(resources[n].to_endpoint()) for n in order[:limit]]
-    sizes = accumulate(len(each) + 1 for each in endpoints)
-    count = sum(size <= MAX_ENDPOINTS_BYTES for size in sizes)
+    endpoints: dict[int, bytes] = {}
+    size = 0
+    for n in order[:limit]:
+        endpoint = msgspec.json.encode(resources[n].to_endpoint())
+        if size + len(endpoint) + 1 <= MAX_ENDPOINTS_BYTES:
+            size += len(endpoint) + 1
+            endpoints[n] = endpoint
     leading = [resources[n] for n in order if trusts[n] == max(trusts)]
-    fields = describe(domain, [resources[n] for n in order], leading, endpoints[:count])
+    fields = describe(domain, [resources[n] for n in order], leading, [*endpoints.values()])
     record = read_record(msgspec.json.encode({"id": service_id} | fields))
-    outputs = [resources[n].output for n in order[:count]]
-    places = {*order[:count]}
-    in_record = [n in places for n in range(len(members))]
+    outputs = [resources[n].output for n in endpoints]
+    in_record = [n in endpoints for n in range(len(members))]
     return GroupRecord(record, outputs if any(outputs) else [], in_record)
 
 
@@ -237,6 +240,9 @@ def _description(name: str, resources: list[Resource]) -> str:
     if not distinct:
         return ", ".join(_tags(resources))
     description, *others = distinct
+    if len(resources) > 1 and len(description) > MAX_DESCRIPTION:
+        end = description.rfind(" ", MAX_DESCRIPTION // 2, MAX_DESCRIPTION)
+        description = f"{description[: end if end > 0 else MAX_DESCRIPTION - 1]}…"
     for other in others:
         if len(description) + len(other) + 2 <= MAX_DESCRIPTION:
             description = f"{description.strip().rstrip('.;')}; {other.strip()}"

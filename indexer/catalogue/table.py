@@ -125,10 +125,10 @@ class ItemTable:
         return {domain: trust for domain, trust, _ in self._execute(query)}
 
     def paths(self) -> dict[str, list[str]]:
-        """Return the paths of the services of a domain that has several, the longest first."""
+        """Return the paths of the services of a domain that has several."""
         query = (
             "SELECT DISTINCT domain, path FROM items WHERE path != '' AND leader IS NULL "
-            "ORDER BY domain, length(path) DESC, path"
+            "ORDER BY domain, path"
         )
         found = groupby(self._execute(query), key=lambda each: str(each[0]))
         return {domain: [path for _, path in each] for domain, each in found}

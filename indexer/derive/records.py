@@ -40,6 +40,9 @@ ENDPOINT_FIELDS = (
 MAX_DESCRIBED = 64
 """Parameters of an endpoint whose descriptions are searched."""
 MAX_PARAMETER_DESCRIPTION = 300  # characters that are searched
+MAX_SHARED = 5_000
+"""Characters of each text of a service with endpoints that are searched: the index repeats its
+terms for each of them."""
 
 
 class Annotations(Struct, frozen=True, array_like=True):
@@ -238,9 +241,10 @@ class IndexedService(Struct, rename="camel", gc=False):
             host = "" if scheme == "mcp" else address.partition("/")[0]
         labels = " ".join(host_labels(host)) if host else ""
         profile, profile_of = searched_text(annotations.profile), annotations.endpoint_profiles.get
+        shared = self.name, self.description, self.category, labels, profile
         outputs = chain(annotations.outputs, repeat(""))
         return Contents(
-            (self.name, self.description, self.category, labels, profile),
+            tuple(each[:MAX_SHARED] for each in shared) if self.endpoints else shared,
             [
                 endpoint.contents(output, profile_of(number))
                 for number, (endpoint, output) in enumerate(

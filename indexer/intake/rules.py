@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
-from datetime import datetime
+from datetime import UTC, datetime
 from decimal import Decimal
 from hashlib import blake2b
 from typing import Any
@@ -22,6 +22,7 @@ OLD = "old listings"
 HASH_SIZE = 8  # bytes
 CLOCK_SKEW = 3600 * SECOND
 MAX_MOMENT = 2**63 - 1
+LAST_DATE = (datetime.max.replace(tzinfo=UTC) - EPOCH) // MICROSECOND
 
 _foreign = re.compile(r"[\s/?#@\\]")
 
@@ -74,8 +75,10 @@ class Denials:
         """
         if self.is_empty:
             return None
-        keys = [("id", id), ("host", host), ("domain", fold_host(domain))]
-        keys += [("payee", fold_address(payee)) for payee in payees]
+        keys = [("id", id), ("host", host), ("domain", folded := fold_host(domain))]
+        if ":" in folded:  # a denial without a port is of all ports
+            keys.append(("domain", folded.rpartition(":")[0].removesuffix(".")))
+        keys += [("payee", fold_address(payee.strip())) for payee in payees]
         keys += [("url", url) for url in urls]
         matches = [denial for key in keys for denial in self._exact.get(key, ())]
         if host and self._any_pattern.fullmatch(host):
@@ -125,9 +128,16 @@ class Rules:
         self.now = None if now is None else since_epoch(now)
         self.holds_until: int | None = None
         """The last moment at which each decision is the same, in microseconds; None for ever."""
+        self.denied_domains: set[str] = set()
+        """The domains of what denials have removed so far."""
 
     def hold_until(self, moment: int) -> None:
-        """Note that a later build may decide otherwise after a moment, in microseconds."""
+        """Note that a later build may decide otherwise after a moment, in microseconds.
+
+        A moment that has no date is never.
+        """
+        if moment > LAST_DATE:
+            return
         self.holds_until = moment if self.holds_until is None else min(self.holds_until, moment)
 
     @property

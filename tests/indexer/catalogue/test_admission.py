@@ -62,7 +62,9 @@ def test_an_uncurated_source_says_nothing_by_an_escaped_name() -> None:
     assert "isNew" not in text_of(admitted(text.replace("isNew", r"\u0069sNew"), THEIRS))
 
 
-@pytest.mark.parametrize("text", [" " * 10**6, "a" * 10**6, "/" * 10**6, "a:" * 10**5])
+@pytest.mark.parametrize(
+    "text", [" " * 10**6, "a" * 10**6, "/" * 10**6, "a:" * 10**5, "https:" + "/" * 10**6]
+)
 def test_no_text_for_a_url_takes_longer_than_its_length(text: str) -> None:
     """A time that grows with the square of the length would be an hour."""
     record = service("one", domain=text[: 2**18], endpoints=[at(text[: 2**19])])
@@ -111,6 +113,75 @@ def test_an_endpoint_that_breaks_a_rule_is_left_out_and_the_others_are_kept(
     with pytest.raises(LeftOut) as caught:
         admitted(record | {"endpoints": [bad]}, source, within)
     assert caught.value.rule.startswith(rule)
+
+
+@pytest.mark.parametrize("stated", [None, {"minAmount": "1", "maxAmount": "5"}])
+def test_a_stated_price_summary_goes_with_an_endpoint_that_is_left_out(stated: Json | None) -> None:
+    if stated:
+        stated |= {"avgCostPerTransaction": "3", "avgCostBasis": "exact", "currency": "USDC"}
+    endpoints = [at("https://api.evil.example/", "1"), at(URL, "5")]
+    record = service(endpoints=endpoints, priceSummary=stated)
+    within = rules(Denial(host="*.evil.example"))
+    outcome = admitted(record, within=within)
+    assert text_of(outcome) == service(endpoints=endpoints[1:])
+    whole = record | {"endpoints": endpoints[1:]}
+    assert admitted(whole, within=within) == (None, [])
+
+
+def test_an_endpoint_that_pays_a_denied_address_by_any_of_its_offers_is_left_out() -> None:
+    offers = [
+        {"protocol": "x402", "statedBy": "openapi", "payTo": payee}
+        for payee in ("0xgood", "0xBAD", "")
+    ]
+    good = at(URL, payTo="0xgood", paymentOffers=offers[::2])
+    bad = at(URL, payTo="0xgood", paymentOffers=offers)
+    outcome = admitted(service(endpoints=[bad, good]), within=rules(Denial(payee="0xbad")))
+    assert text_of(outcome)["endpoints"] == [good]
+    assert [fault.path for fault, _ in outcome[1]] == ["$.endpoints[0].paymentOffers"]
+
+
+DENIED = (
+    Denial(url="https://api.one.example/leak"),
+    Denial(url="https://api.one.example/a%20b"),
+    Denial(host="api.scam.example"),
+    Denial(payee="0xbad"),
+)
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        at("https://api.one.example/leak "),
+        at("https://api.one.example/leak\t"),
+        at("\x00\xa0https://api.one.example/le\nak\x1f"),
+        at("https:\\\\api.one.example\\leak"),
+        at("https://api.one.example/a b"),
+        at("ht\ntps://api.scam.example/"),
+        at("https:/\\api.scam.example/"),
+        at("HTTPS:api.scam.example/x"),
+        at("https:////api.scam.example/x"),
+        at("https:////api%2Escam.example/\u200b"),
+        at("\\\\api.scam.example./x"),
+        at("api.scam.example.:8443/x"),
+        at(URL, payTo="0xBAD "),
+        at(URL, payTo="\t0xbad"),
+    ],
+    ids=lambda bad: f"{bad['url']}{bad.get('payTo', '')}",
+)
+def test_a_denial_holds_for_each_spelling_that_clients_take_for_the_same(bad: Json) -> None:
+    good = at("https://api.one.example/leaks ", payTo=" 0xgood")
+    outcome = admitted(service(endpoints=[good, bad]), within=rules(*DENIED))
+    assert text_of(outcome)["endpoints"] == [good]
+    ((fault, _),) = outcome[1]
+    assert isinstance(fault, LeftOut)
+    assert fault.rule == TAKEN_DOWN
+
+
+@pytest.mark.parametrize("url", [" http://api.one.example/", "https:\\\\127.0.0.1\\admin"])
+@pytest.mark.parametrize("within", [rules(), rules(Denial(id="other"))])
+def test_the_policy_holds_for_odd_spellings_of_urls(url: str, within: Rules) -> None:
+    outcome = admitted(service(endpoints=[at(url), at(URL)]), within=within)
+    assert text_of(outcome)["endpoints"] == [at(URL)]
 
 
 def test_an_implausible_price_is_noted_and_the_record_keeps_every_byte() -> None:

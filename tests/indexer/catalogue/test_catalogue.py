@@ -15,6 +15,7 @@ from indexer.catalogue.records import read_record
 from service.snapshot.snapshot import open_snapshot
 from tests.support.artifacts import overlays, records_of, reported
 from tests.support.running import Build, Json, endpoint, serve, service
+from tests.support.sources.x402 import resource
 
 EXACT = Context(prec=99)
 NOTHING_PRICED = {
@@ -99,6 +100,27 @@ def test_a_domain_may_be_taken_down_by_its_name(
     ):
         assert build(records, options=options) == 0
         assert domain_ids(artifacts).keys() == {"scam-shop.example"}
+
+
+@pytest.mark.parametrize("is_overlay", [True, False])
+def test_a_domain_is_taken_down_at_every_port(
+    tmp_path: Path, artifacts: Path, build: Build, *, is_overlay: bool
+) -> None:
+    hosts = [f"{host}.example{port}" for host in ("scam", "shop") for port in ("", ":8443")]
+    named = [endpoint() | {"url": "https://scam.example:81/x"}, endpoint()]
+    records = [service(f"of{n}", domain=host) for n, host in enumerate(hosts)]
+    patch = overlays(tmp_path, {"domain:scam.example": None})
+    options = patch if is_overlay else ("--deny", "domain:scam.example")
+    resources = [resource(f"https://{host}/x") for host in hosts]
+    assert build([service("own", endpoints=named), *records], resources, options=options) == 0
+    left = [url for each in stored(artifacts) for url in _addresses(each)]
+    assert left
+    assert not [url for url in left if "scam" in url]
+    assert {each.get("domain") for each in stored(artifacts)} == {None, *hosts[2:]}
+
+
+def _addresses(record: Json) -> list[str]:
+    return [record.get("domain", ""), *(each["url"] for each in record["endpoints"])]
 
 
 @pytest.mark.parametrize("more", [{}, {"domain": "A.example"}])

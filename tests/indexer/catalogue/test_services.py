@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import compress
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from indexer.catalogue.services import MAX_ENDPOINTS_BYTES, describe_group
+from indexer.catalogue.services import MAX_ENDPOINTS_BYTES, describe_group, find_groups
 from indexer.catalogue.table import encode_resource
 from indexer.options import Policy
 from indexer.resources.x402 import read_resource
@@ -100,6 +102,25 @@ def test_a_single_description_is_unchanged_and_joined_ones_are_limited(group: Gr
     assert len(many["description"]) <= 600
 
 
+@pytest.mark.parametrize(
+    ("text", "cut"),
+    [
+        ("word " * 9_000, f"{'word ' * 119}word…"),
+        ("x" * 9_000, f"{'x' * 599}…"),
+        (f"x {'y' * 9_000}", f"x {'y' * 597}…"),
+        ("word " * 120, "word " * 120),
+    ],
+)
+@pytest.mark.parametrize("other", [{}, {"description": "Second"}])
+def test_of_several_listings_none_describes_the_service_at_any_length(
+    text: str, cut: str, other: Json, group: Group
+) -> None:
+    first = at("a", description=text, quality={"l30DaysTotalCalls": 9})
+    described = group(Feed([first, at("b", **other)]))
+    assert described["description"] == cut
+    assert described["endpoints"][0]["description"] == text
+
+
 def group_within(records: list[Json], policy: Policy) -> tuple[list[Json], list[str]]:
     """Return the endpoints of a service, and the URLs of the resources that its record has."""
     found = [read_resource(json.dumps(each).encode()) for each in records]
@@ -122,3 +143,56 @@ def test_the_endpoints_of_a_record_have_at_most_256_kib() -> None:
     size = len(json.dumps(endpoints, separators=(",", ":")))
     assert size <= MAX_ENDPOINTS_BYTES < size + size // len(endpoints)
     assert in_record == [each["url"] for each in endpoints]
+
+
+def test_an_endpoint_that_does_not_fit_keeps_no_later_one_out_of_the_record() -> None:
+    huge = {f"p{number}": 1 for number in range(6_000)}
+    info = {"info": {"input": {"type": "http", "method": "GET", "queryParams": huge}}}
+    calls = {"l30DaysTotalCalls": 9}
+    large = at("large", extensions={"bazaar": info}, quality=calls)
+    assert len(read_resource(json.dumps(large).encode()).text) < MAX_ENDPOINTS_BYTES
+    _, in_record = group_within([at("a"), large, at("b")], Policy())
+    assert in_record == [f"{HOST}/a", f"{HOST}/b"]
+    half = "x" * (MAX_ENDPOINTS_BYTES // 2)
+    halves = [at(name, description=half, quality=calls) for name in ("half", "other")]
+    endpoints, in_record = group_within([at("a"), *halves], Policy())
+    assert in_record == [f"{HOST}/a", f"{HOST}/half"]
+    assert len(json.dumps(endpoints, separators=(",", ":"))) <= MAX_ENDPOINTS_BYTES
+
+
+letters = st.text("aB/?", max_size=8)
+services = st.lists(letters.map(lambda each: f"/{each.lower()}"), max_size=6, unique=True)
+
+
+@given(st.lists(letters, max_size=8, unique=True), services)
+def test_an_item_belongs_to_the_longest_path_above_its_url_as_brute_force_finds_it(
+    urls: list[str], paths: list[str]
+) -> None:
+    table = discover([Feed([at(each) for each in urls])]).table
+    found = {
+        row.url: group.key.removeprefix("api.one.example")
+        for group in find_groups(table, {"api.one.example": paths})
+        for row in group.rows
+    }
+    for url, path in found.items():
+        rest = url.lower().partition("?")[0].removeprefix(HOST)
+        above = [each for each in paths if f"{rest}/".startswith(f"{each}/")]
+        assert path == max(above, key=len, default="")
+    assert len(found) == len({*found}) == len(table.rows("api.one.example"))
+
+
+def test_items_are_compared_with_no_path_of_other_services() -> None:
+    class Counted(list[str]):
+        """Counts how many of its elements are looked at."""
+
+        looks = 0
+
+        def __iter__(self) -> Iterator[str]:
+            for each in super().__iter__():
+                self.looks += 1
+                yield each
+
+    paths = Counted(f"/{number}" for number in range(100))
+    table = discover([Feed([at(f"{number}/x") for number in range(100)])]).table
+    assert len([*find_groups(table, {"api.one.example": paths})]) == 100
+    assert paths.looks <= 200

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from indexer.derive.columns import RecordColumns
 from indexer.derive.extraction import Extractor, endpoint_key
-from indexer.derive.records import Annotations
+from indexer.derive.records import MAX_SHARED, Annotations
 from indexer.record_store import write_records
 from indexer.resources.assets import is_test_network
 from service.arrays.container import open_arrays, writing_arrays
@@ -271,6 +271,17 @@ SEARCHED: tuple[Json, ...] = (
 def test_the_tokens_differ_where_a_searched_text_does() -> None:
     tokens = [searched(), *(searched(**fields) for fields in SEARCHED)]
     assert len(set(tokens)) == len(tokens)
+
+
+def test_the_texts_that_endpoints_share_are_searched_up_to_a_length() -> None:
+    long = "v " * MAX_SHARED
+    for name in ("name", "description", "category", "domain"):
+        assert searched(**{name: f"{long}end"}) == searched(**{name: long})
+        alone = [searched(endpoints=[], **{name: text}) for text in (long, f"{long}end")]
+        assert alone[0] != alone[1]
+        assert searched(**{name: f"{long[: MAX_SHARED - 4]} end"}) != searched(**{name: long})
+    own = [endpoint() | {"description": f"{long}{end}"} for end in ("", "end")]
+    assert searched(endpoints=own[:1]) != searched(endpoints=own[1:])
 
 
 def test_annotations_are_searched_where_the_record_says_nothing() -> None:

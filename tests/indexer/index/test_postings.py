@@ -13,16 +13,18 @@ from hypothesis import strategies as st
 from indexer.index import postings
 from service.arrays.container import open_arrays
 from service.search.config import SEARCH_CONFIG
-from tests.support.running import examples
+from tests.support.artifacts import folder
+from tests.support.running import Json, build_snapshot_alone, endpoint, examples, service
 from tests.support.searching import WORDS, Service, compiled
+from tests.support.sources.x402 import resource
 
 texts = st.lists(st.sampled_from(WORDS[:9]), max_size=6).map(" ".join)
 paths = st.lists(st.tuples(texts, texts), max_size=3)
 services = st.lists(st.builds(Service, texts, texts, texts, paths, paths), max_size=9)
 
 
-def contents(folder: Path) -> bytes:
-    return (folder / "index.arrays").read_bytes()
+def contents(compiled_folder: Path) -> bytes:
+    return (compiled_folder / "index.arrays").read_bytes()
 
 
 @settings(max_examples=examples(25), deadline=None)
@@ -58,6 +60,33 @@ def test_a_range_has_few_postings_or_one_term(
     assert sorted(len(each) for each in compiled_together if each.max() > size) == [1, 1]
     assert all(each.sum() < 2 * size for each in compiled_together if len(each) > 1)
     assert np.concatenate(compiled_together).tolist() == counts.tolist()
+
+
+def described(count: int, text: str, *, is_feed: bool) -> list[Json]:
+    """Return a service of so many endpoints, or their resources, of which one text describes all.
+
+    The text describes the first resource of a feed, and it the service.
+    """
+    urls = [f"https://api.one.example/v1/{number}" for number in range(count)]
+    if not is_feed:
+        named = [endpoint() | {"url": each, "description": "short"} for each in urls]
+        return [service(description=text, endpoints=named)]
+    return [resource(each, description=text if each == urls[0] else "short") for each in urls]
+
+
+@pytest.mark.parametrize(("is_feed", "most"), [(True, 25_000), (False, 200_000)])
+def test_a_long_description_of_one_listing_is_repeated_for_no_other(
+    tmp_path: Path, *, is_feed: bool, most: int
+) -> None:
+    letters = str.maketrans("0123456789", "bcdfghjklm")
+    words = [f"{number:05}".translate(letters) for number in range(33_000)]
+    sizes = []
+    for count in (50, 100):
+        given_records = described(count, " ".join(words), is_feed=is_feed)
+        artifacts = build_snapshot_alone(tmp_path, given_records)
+        sizes.append(len(contents(folder(artifacts))))
+    first, second = sizes
+    assert second - first <= most
 
 
 def test_frequent_and_rare_terms_of_a_large_catalogue_are_what_is_counted(tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ from indexer.report import LAST
 from service.snapshot.manifest import read_manifest
 from service.snapshot.snapshot import open_snapshot
 from tests.support.artifacts import current, folder, ids, reported
+from tests.support.intake import CatalogueFolder, listings, source
 from tests.support.running import PLAIN, Build, Json, payment, service, write_lines
 from tests.support.sources.feeds import misbehaving, pages_of, sending
 from tests.support.sources.x402 import accept, resource
@@ -96,8 +97,8 @@ def test_unchanged_inputs_are_not_read_again(
     assert (first["indexed"], second["indexed"]) == (first["services"], 0)
     for key in ("changed", "changes", "stages", "seconds", "indexed"):
         del first[key], second[key]
-    for source in (*first["sources"], *second["sources"]):
-        del source["readAt"], source["unchanged"]
+    for each in (*first["sources"], *second["sources"]):
+        del each["readAt"], each["unchanged"]
     assert second == first
     assert first["firstFindings"]
     assert first["unusedOverlays"]
@@ -389,6 +390,22 @@ def test_a_build_is_repeated_until_a_result_depends_on_the_date(
     end = timedelta(days=1000) if holds is None else holds
     assert not is_read(end - minute)
     assert is_read(end + minute) == (holds is not None)
+
+
+@pytest.mark.parametrize("age", ["2900000d", "10000000d", "999999999999d", 2**62])
+@pytest.mark.parametrize("key", ["max_age", "probe_max_age"])
+def test_an_age_beyond_all_dates_is_for_ever(
+    key: str, age: str | int, catalogue: CatalogueFolder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sources = [source("feed", [resource(URL, lastUpdated="2026-05-07T10:16:51Z")])]
+    if key == "probe_max_age":
+        seen = {"url": URL, "observed_at": "2026-05-07T10:16:51Z", "outcome": "quoted"}
+        quoted = seen | {"status": 402, "quotes": [accept()]}
+        sources.append(source("probes", [quoted], kind="probes", trust=1))
+    assert catalogue.build(*sources, options=("--json",), **{key: age}) == 0
+    assert reported(capsys)["dependsOnTime"] is (age == "2900000d")
+    (listing,) = listings(catalogue.artifacts).values()
+    assert listing["ratecard"].get("alive", True) is True
 
 
 def test_a_report_that_cannot_be_stored_does_not_fail_the_build(

@@ -65,6 +65,27 @@ def test_each_kind_of_value_has_its_denial() -> None:
     assert denials.find(domain="api.example", payees=["so11"], id="some-id", host="0xab") is None
 
 
+@pytest.mark.parametrize(
+    ("denied", "domain", "is_denied"),
+    [
+        ("api.scam.example", "api.scam.example:8443", True),
+        ("API.scam.example.", "Api.Scam.example.:8443", True),
+        ("2001:0db8::1", "2001:0db8::1:8443", True),
+        ("api.scam.example:8443", "api.scam.example:8443", True),
+        ("api.scam.example:8443", "api.scam.example:8444", False),
+        ("api.scam.example:8443", "api.scam.example", False),
+        ("scam.example", "api.scam.example:8443", False),
+    ],
+)
+def test_a_domain_stands_for_all_of_its_ports_unless_it_names_one(
+    denied: str, domain: str, *, is_denied: bool
+) -> None:
+    denial = Denial(domain=denied)
+    denials = Denials([denial])
+    assert denials.find(domain=domain) == (denial if is_denied else None)
+    assert denials.counts.total() == is_denied
+
+
 def test_every_denial_that_applies_is_counted() -> None:
     exact, pattern = Denial(host="a.example"), Denial(host="*.example", reason="other")
     again, unused = Denial(host="a.example", reason="again"), Denial(id="a.example")
