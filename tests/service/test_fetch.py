@@ -48,7 +48,7 @@ NGINX = Path("/usr/sbin/nginx")
 ROOT_ONLY = "mounting a small file system needs root"
 
 
-def publish(artifacts: Path, edition: int) -> str:
+def publish(artifacts: Path, edition: int, *options: str) -> str:
     """Build an edition of a small catalogue; returns the id of the snapshot."""
     artifacts.mkdir(exist_ok=True)
     records = [
@@ -56,7 +56,8 @@ def publish(artifacts: Path, edition: int) -> str:
         for number in range(50)
     ]
     source = write_lines(artifacts / "services.jsonl", records)
-    assert index(["build", source, "--out", str(artifacts), "--no-semantic", "--quiet"]) == 0
+    arguments = ["build", source, "--out", str(artifacts), "--no-semantic", "--quiet"]
+    assert index([*arguments, *options]) == 0
     return current(artifacts)
 
 
@@ -1028,6 +1029,20 @@ def test_a_rollback_of_the_origin_is_followed_without_a_download(
     assert fetch(origin.url, copy) == first
     late = tmp_path / "late"
     check_copy(origin.url, late, home)
+
+
+def test_a_denial_of_what_an_earlier_snapshot_had_removes_its_downloads_from_copies(
+    home: Path, origin: FolderServer, copy: Path
+) -> None:
+    fetch(origin.url, copy)
+    second = publish(home, 3)
+    assert fetch(origin.url, copy) == second
+    third = publish(home, 3, "--deny", "id:gone")  # which changes nothing that is listed
+    assert fetch(origin.url, copy) == third
+    check_equal(copy, home)
+    assert {name.partition(".")[0] for name in files_of(copy / "downloads")} == {third, "current"}
+    assert publish(home, 3, "--deny", "id:gone") == third
+    assert publish(home, 3) == second, "without denials the id is that of the content"
 
 
 def test_a_snapshot_was_checked_when_the_origin_checked_it(
