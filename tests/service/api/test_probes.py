@@ -137,6 +137,17 @@ def test_an_endpoint_says_who_saw_it_alive_or_dead_and_when(published: Published
     assert published.facts("listed")["wildcard"] is True
 
 
+def test_the_name_of_a_prober_says_nothing_of_the_folders_of_the_operator(
+    tmp_path: Path, artifacts: Path, build: Build
+) -> None:
+    folder = tmp_path / "of-the-operator"
+    folder.mkdir()
+    probes = write_lines(folder / "nightly.jsonl", [quoted("busy", ago(hours=1))])
+    assert build([tide("busy")], options=("--probes", probes)) == 0
+    with open_app(artifacts) as client:
+        assert Published(client, artifacts).facts("busy")["probe"]["prober"] == "nightly.jsonl"
+
+
 def test_an_ard_entry_says_whether_its_service_is_alive(published: Published) -> None:
     def found(**conditions: bool) -> dict[str, bool | None]:
         query = {"text": "tide", "filter": conditions}
