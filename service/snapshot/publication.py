@@ -97,6 +97,24 @@ def read_others(artifacts: Path) -> tuple[list[KeptSnapshot], list[KeptSnapshot]
     return others[len(later) :], later
 
 
+def find_served(artifacts: Path) -> list[Path]:
+    """Return the folder of the published snapshot, where there is one.
+
+    Where CURRENT or its manifest is damaged, those of the others may take its place: they follow,
+    the newest first.
+    """
+    try:
+        names = [read_current(artifacts).id]
+    except SnapshotMissing:
+        return []
+    except SnapshotUnavailable:
+        names = []
+    kept = [each.id for each in read_kept(artifacts)]
+    if not set(names) & set(kept):
+        names += kept
+    return [artifacts / SNAPSHOTS / name for name in names]
+
+
 def read_sources(artifacts: Path) -> list[SourceState]:
     """Return the sources of the last build, none where no build of this version wrote them."""
     return read_json(artifacts / SOURCES, list[SourceState]) or []
