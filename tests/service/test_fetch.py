@@ -404,6 +404,16 @@ def test_what_was_left_of_another_snapshot_is_removed(
     check_copy(origin.url, copy, home)
 
 
+@pytest.mark.parametrize("name", ["incoming", "staging"])
+def test_a_folder_of_something_else_is_left_as_it_is(
+    name: str, origin: FolderServer, copy: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (copy / name).mkdir(parents=True)
+    (copy / name / "own").write_text("of an operator")
+    assert f"has `{name}`, which a build would remove" in refusal(origin.url, copy, capsys)
+    assert [*copy.rglob("*")] == [copy / name, copy / name / "own"]
+
+
 @pytest.mark.parametrize("suffix", [".tar.zst", ".index.jsonl.zst", ".jsonl.zst"])
 @pytest.mark.parametrize("fault", ["flipped", "shorter", "longer"])
 def test_a_file_that_is_not_the_described_one_is_refused_and_fetched_again(
