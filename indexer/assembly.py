@@ -38,11 +38,12 @@ from indexer.resources.assets import find_stablecoins
 from indexer.snapshot.ecosystem import count_payments, write_ecosystem
 from indexer.text import count_of
 from indexer.untrusted import MICROSECOND
+from service.arrays.files import read_json
 from service.errors import SnapshotUnavailable
 from service.schema.demand import DemandInputs
 from service.schema.values import EPOCH
-from service.snapshot.manifest import read_manifest
-from service.snapshot.publication import SNAPSHOTS, read_current
+from service.snapshot.manifest import MANIFEST
+from service.snapshot.publication import find_served, read_current
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -70,6 +71,17 @@ class BuildContext(NamedTuple):
     def built(self) -> Path:
         """The folder of the snapshot."""
         return self.staging / "snapshot"
+
+
+class _ReadSource(Struct):
+    name: str
+    records: int
+
+
+class _Read(Struct):
+    """The part of a manifest of any format that says what was read."""
+
+    sources: list[_ReadSource] = []
 
 
 class Assembled(Struct):
@@ -249,12 +261,12 @@ class Assembler:
     def _judge_payments(self, inputs: list[Input], tallies: list[Tally]) -> None:
         """Raise TooManyRejects for malformed payments, and for a file that has lost all its rows.
 
-        It had rows when the served snapshot was built.
+        It had rows when the served snapshot was built, of whatever format that is.
         """
-        options, before = self._context.options, set[str]()
-        with suppress(SnapshotUnavailable):
-            folder = options.out / SNAPSHOTS / read_current(options.out).id
-            before = {each.name for each in read_manifest(folder).sources if each.records}
+        options = self._context.options
+        manifests = (read_json(each / MANIFEST, _Read) for each in find_served(options.out))
+        sources = next((each.sources for each in manifests if each is not None), [])
+        before = {each.name for each in sources if each.records}
         for each, tally in zip(inputs, tallies, strict=True):
             if not options.accept.isdisjoint({each.name, each.source_name}):
                 continue

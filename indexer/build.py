@@ -47,7 +47,7 @@ from service.artifacts.publishing import (
     time_of_build,
     write_current,
 )
-from service.errors import PublishingFailed, SnapshotMissing, SnapshotUnavailable
+from service.errors import PublishingFailed, SnapshotUnavailable
 from service.snapshot.data import SnapshotData
 from service.snapshot.manifest import (
     FORMAT,
@@ -58,7 +58,7 @@ from service.snapshot.manifest import (
     read_manifest,
     verify,
 )
-from service.snapshot.publication import SNAPSHOTS, read_current, read_kept
+from service.snapshot.publication import SNAPSHOTS, find_served, read_current
 from service.snapshot.snapshot import Snapshot
 
 if TYPE_CHECKING:
@@ -350,22 +350,8 @@ def _publish(context: BuildContext, manifest: Manifest) -> int:
 
 
 def _served_decisions(options: BuildOptions) -> DecisionTable:
-    """Return the decisions of the served snapshot, none without one or where they are forgotten.
-
-    Where CURRENT or the manifest is damaged, those of the newest other one may take their place.
-    """
-    if options.forget:
-        return DecisionTable()
-    try:
-        names = [read_current(options.out).id]
-    except SnapshotMissing:
-        return DecisionTable()
-    except SnapshotUnavailable:
-        names = []
-    kept = [each.id for each in read_kept(options.out)]
-    if not set(names) & set(kept):
-        names += kept
-    folders = [options.out / SNAPSHOTS / name for name in names]
+    """Return the decisions of the served snapshot, none without one or where they are forgotten."""
+    folders = [] if options.forget else find_served(options.out)
     failure = None
     for folder in filter(Path.is_dir, folders):  # somebody may have removed one
         try:

@@ -6,11 +6,11 @@ an address, whoever else asks for them later.
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Sequence
 from pathlib import Path
 
 import msgspec
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from indexer.errors import SourceError
 from indexer.intake.findings import Conflict
@@ -30,12 +30,14 @@ class DecisionTable(Struct):
     listings: names of sources, each with the hashes of the listings that it leads
     claims: hashes of the claims on payments that count
     conflicts: those of listings that are published, by URL, at most MAX_CONFLICTS
+    denials: those of the manifest, so that snapshots with other ones have other ids
     """
 
     ids: dict[str, str] = {}
     listings: dict[str, list[int]] = {}
     claims: list[int] = []
     conflicts: list[Conflict] = []
+    denials: Sequence[str] | UnsetType = UNSET
 
 
 _table = msgspec.json.Decoder(DecisionTable)
@@ -97,13 +99,14 @@ class Decisions:
         """Keep the claims of the served snapshot, where no payments were read."""
         self._counted.update(self._claims)
 
-    def write(self, folder: Path) -> None:
-        """Write the decisions that were made."""
+    def write(self, folder: Path, denials: Sequence[str] = ()) -> None:
+        """Write the decisions that were made, and the denials, if there are any."""
         for key, source in sorted(self._chosen.items(), key=lambda item: (item[1], item[0])):
             self._made.listings.setdefault(source, []).append(key)
         self._made.ids = dict(sorted(self._made.ids.items()))
         self._made.claims = sorted(self._counted)
         self._made.conflicts = self.conflicts[:MAX_CONFLICTS]
+        self._made.denials = denials or UNSET
         (folder / FILE).write_bytes(msgspec.json.encode(self._made))
 
 

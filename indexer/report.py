@@ -16,14 +16,13 @@ from indexer.intake.sources import Inputs
 from indexer.snapshot.compare import ChangeCounts
 from indexer.text import one_line
 from service.arrays.files import read_json, sha256
+from service.artifacts.publishing import LAST
 from service.errors import SnapshotUnavailable
 from service.schema.status import SourceState
 from service.schema.values import format_timestamp
 from service.snapshot.manifest import Manifest, read_manifest
 from service.snapshot.publication import SNAPSHOTS, SOURCES, read_current
 
-LAST = "last.json"
-"""The file in the artifacts folder that holds the report of the last build."""
 MAX_FAILURE = 300  # characters
 
 

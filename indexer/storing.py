@@ -68,7 +68,7 @@ def store_services(context: BuildContext, assembled: Assembled) -> StoredService
     listings = _listings(assembled, probed.profiles, named)
     with progress.stage("write the resources"):
         resources = write_resources(built / "resources.arrays", listings, len(ids), offers)
-    assembled.decisions.write(built)
+    assembled.decisions.write(built, assembled.denials)
     names = [each.source for each in context.findings.tallies]
     return StoredServices(
         counts=Counts(len(ids), sum(counts), len(resources.keys), assembled.payments),

@@ -25,7 +25,14 @@ from stamina.instrumentation import set_on_retry_hooks
 
 from service.arrays.files import link, sha256, zstd
 from service.artifacts.downloads import add_downloads, name_current, names_of, read_downloads
-from service.artifacts.publishing import KEPT, publish, remove_obsolete, stage, write_current
+from service.artifacts.publishing import (
+    INCOMING,
+    KEPT,
+    publish,
+    remove_obsolete,
+    stage,
+    write_current,
+)
 from service.cli import Parser
 from service.errors import REBUILD, PublishingFailed, SnapshotUnavailable
 from service.schema.status import SnapshotDescription, SnapshotEnvelope, SnapshotFile
@@ -34,8 +41,6 @@ from service.snapshot.manifest import MANIFEST, Manifest, read_manifest, verify
 from service.snapshot.publication import SNAPSHOTS, Publication, is_snapshot_id, read_current
 
 CURRENT = "v1/snapshots/current"
-INCOMING = "incoming"
-"""The folder of downloads that were cut, which the next attempt continues."""
 ATTEMPTS = 5
 TIMEOUT = 30  # seconds without a byte
 LONGEST = 600

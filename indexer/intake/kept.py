@@ -27,9 +27,10 @@ from indexer.intake.findings import MAX_EXAMPLES
 from indexer.options import UNUSED_SECONDS, OnError, SourceOptions
 from service.arrays.files import make_folder, read_json, replace_durably, sha256, sync
 from service.arrays.texts import text_hash
+from service.artifacts.publishing import ACCEPTED
 
-FOLDER, EARLIER = "sources", "accepted"
-"""The folder in the artifacts folder, and its name in earlier releases."""
+FOLDER = "sources"
+"""The folder in the artifacts folder."""
 FETCHED, STATE, LISTINGS = "fetched.json", "state.json", "listings.msgpack"
 FETCHED_FORMAT, FORMAT = 5, 1
 LINES_SUFFIX = ".lines"
@@ -279,7 +280,7 @@ def validator(header: str) -> str:
 def take_over(artifacts: Path) -> None:
     """Take over what an earlier release accepted, so that the next build is judged against it."""
     with suppress(OSError):  # there is none, or it was taken over
-        (artifacts / EARLIER).rename(artifacts / FOLDER)
+        (artifacts / ACCEPTED).rename(artifacts / FOLDER)
 
 
 def remove_unused(artifacts: Path) -> None:

@@ -21,18 +21,17 @@ from indexer.payments import readers, rules
 from indexer.payments.columns import COLUMNS
 from indexer.payments.files import read_version, spool, sql_map
 from indexer.payments.rules import FAULTS
+from indexer.probes.verdicts import query_errors
 from indexer.processes.resources import duckdb_memory
 from indexer.progress import Progress
 from indexer.resources.assets import KNOWN_STABLECOINS, Stablecoins, is_test_network
 from indexer.text import printable
-from service.errors import needs_extra
 
 if TYPE_CHECKING:  # a catalogue without payments is built without DuckDB
     from duckdb import DuckDBPyConnection
 
 MAX_MEMORY = 256 * 2**20  # bytes; DuckDB would keep all texts in more, and be no faster
 THREAD_MEMORY = 128 * 2**20  # bytes; with less, reading Parquet can run out of memory
-INTERRUPTED = "Query interrupted"  # message of the RuntimeError that DuckDB raises on Ctrl-C
 CLOCK_SKEW = timedelta(hours=1)
 BATCH = 10_000
 
@@ -149,7 +148,7 @@ def check_payment_files(inputs: Sequence[SourceOptions]) -> None:
     """
     if not inputs:
         return
-    with _query_errors(), TemporaryDirectory() as folder:
+    with query_errors("payments", "counted"), TemporaryDirectory() as folder:
         for index, source in enumerate(inputs):
             path = Path(source.path)
             with source_errors(source.name):
@@ -195,7 +194,7 @@ def open_payments(
         "threads": max(1, min(jobs, limit // THREAD_MEMORY)),
         "temp_directory": str(staging / "payments.tmp"),
     }
-    with _query_errors():
+    with query_errors("payments", "counted"):
         import duckdb  # noqa: PLC0415  # optional
 
         with duckdb.connect(database, config=config) as connection:
@@ -298,24 +297,3 @@ def _path(names: dict[str, str], column: str) -> str:
     if not column:
         return "$"
     return f"$.{names.get(column, 'amount_usdc' if column == 'dollars' else column)}"
-
-
-@contextmanager
-def _query_errors() -> Iterator[None]:
-    """Raise IndexerError when DuckDB is missing or fails.
-
-    KeyboardInterrupt is raised when Ctrl-C ends a query.
-    """
-    try:
-        import duckdb  # noqa: PLC0415  # optional
-    except ImportError as error:
-        raise IndexerError(needs_extra("reading payments", "indexer")) from error
-    try:
-        yield
-    except (duckdb.Error, RuntimeError) as error:
-        if isinstance(error, duckdb.InterruptException) or str(error) == INTERRUPTED:
-            raise KeyboardInterrupt from error
-        if not isinstance(error, duckdb.Error):
-            raise
-        reason = str(error).partition("\n")[0]
-        raise IndexerError(f"the payments cannot be counted: {reason}") from error

@@ -16,6 +16,7 @@ from service.urls import MAX_URL
 MAX_QUOTES = 100
 MAX_TEXT = 256  # characters of a name, an address or an amount
 MAX_STATUS = 999
+LATENCY = Meta(ge=0, le=2**53 - 1)  # a number that every reader of JSON has
 REFUSED = frozenset((401, 403, 405, 429))
 
 ShortText = Annotated[str, Meta(max_length=MAX_TEXT)]
@@ -68,7 +69,7 @@ class Observation(Struct, kw_only=True):
     observed_at: ShortText | int | float | None = None
     outcome: Outcome
     status: Annotated[int, Meta(ge=0, le=MAX_STATUS)] | None = None
-    latency_ms: Annotated[int, Meta(ge=0)] | Annotated[float, Meta(ge=0)] | None = None
+    latency_ms: Annotated[int, LATENCY] | Annotated[float, LATENCY] | None = None
     quotes: Annotated[list[Quote], Meta(max_length=MAX_QUOTES)] = []
     quote: Quote | UnsetType | None = UNSET
     prober: ShortText = ""

@@ -122,6 +122,7 @@ def read_probes(
                 kind=Kind.PROBES,
                 max_items=source.options.max_items,
             )
+            prober = source.public_name
             place = "" if source.name == name else f"{source.name}:"  # one of several files
             for record in records:
                 progress.advance(len(record.text) + 1)
@@ -133,7 +134,7 @@ def read_probes(
                     decode = purchases.read if is_purchase(record.text) else decode_observation
                     observation = decode(record.text)
                     url = observation.url
-                    yield from reader.rows(observation, name)
+                    yield from reader.rows(observation, prober)
                     tally.published += 1
                 except InvalidRecord as fault:
                     findings.refuse(tally, f"{place}{record.position}", url, fault)

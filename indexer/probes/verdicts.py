@@ -27,6 +27,7 @@ ALIVE, DEAD, UNDECIDED = 1, -1, 0
 DAY = 24 * 3600 * SECOND
 BATCH = 10_000
 MEMORY = "256MB"
+INTERRUPTED = "Query interrupted"  # message of the RuntimeError that DuckDB raises on Ctrl-C
 COLUMNS = {
     "target": "INTEGER",
     "host": "VARCHAR",
@@ -121,19 +122,39 @@ class ProbeVerdicts(Struct):
 
 
 @contextmanager
-def open_spool(path: Path) -> Iterator[DuckDBPyConnection]:
-    """Open a database for observations, which is removed in the end.
+def query_errors(rows: str, verb: str) -> Iterator[None]:
+    """Raise IndexerError when DuckDB is missing, or fails so that these rows cannot be `verb`.
 
-    Raises IndexerError without DuckDB.
+    KeyboardInterrupt is raised when Ctrl-C ends a query.
     """
     try:
         import duckdb  # noqa: PLC0415  # optional
     except ImportError as error:
-        raise IndexerError(needs_extra("reading observations", "indexer")) from error
-    with duckdb.connect(
-        str(path), config={"memory_limit": MEMORY, "temp_directory": f"{path}.tmp"}
-    ) as connection:
-        yield connection
+        raise IndexerError(needs_extra(f"reading {rows}", "indexer")) from error
+    try:
+        yield
+    except (duckdb.Error, RuntimeError) as error:
+        if isinstance(error, duckdb.InterruptException) or str(error) == INTERRUPTED:
+            raise KeyboardInterrupt from error
+        if not isinstance(error, duckdb.Error):
+            raise
+        reason = str(error).partition("\n")[0]
+        raise IndexerError(f"the {rows} cannot be {verb}: {reason}") from error
+
+
+@contextmanager
+def open_spool(path: Path) -> Iterator[DuckDBPyConnection]:
+    """Open a database for observations, which is removed in the end.
+
+    Raises IndexerError when DuckDB is missing or fails.
+    """
+    with query_errors("observations", "judged"):
+        import duckdb  # noqa: PLC0415  # optional
+
+        with duckdb.connect(
+            str(path), config={"memory_limit": MEMORY, "temp_directory": f"{path}.tmp"}
+        ) as connection:
+            yield connection
     path.unlink()
 
 

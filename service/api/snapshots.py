@@ -13,12 +13,12 @@ from starlette.responses import FileResponse, Response
 from starlette.routing import Route
 from starlette.types import Message, Receive, Scope, Send
 
-from service.artifacts.downloads import KINDS, describe, read_downloads
+from service.artifacts.downloads import ARCHIVE, KINDS, describe, read_downloads
 from service.artifacts.publishing import DOWNLOADS
 from service.errors import RangeNotSatisfiable, RatecardError
 from service.http.cache import is_known
 from service.http.context import context_of, snapshot_of
-from service.http.responses import IMMUTABLE, SNAPSHOT, Cacheable
+from service.http.responses import IMMUTABLE, NO_CACHE, SNAPSHOT, Cacheable
 from service.snapshot.publication import is_snapshot_id
 
 CURRENT = "/v1/snapshots/current"
@@ -76,7 +76,8 @@ async def get_file(request: Request) -> Response:
         for etag in tags:
             stat = await asyncio.to_thread(path.stat)
             request.scope[SNAPSHOT] = None  # a slow client must not keep an old one mapped
-            headers = {"cache-control": IMMUTABLE, "etag": etag}
+            control = NO_CACHE if name.endswith(ARCHIVE) else IMMUTABLE
+            headers = {"cache-control": control, "etag": etag}
             known = ",".join(request.headers.getlist("if-none-match"))
             if is_known(known.encode("latin-1"), etag.encode()):
                 return Response(None, HTTPStatus.NOT_MODIFIED, headers)

@@ -1,6 +1,7 @@
 """The files that others copy, and their description; one release of zstd makes the same bytes.
 
-downloads/<id>.tar.zst           the folder of the snapshot, its manifest first
+downloads/<id>.tar.zst           the folder of the snapshot, its manifest first; other bytes where a
+                                 snapshot that was pruned is built again, as the manifest is dated
 downloads/<id>.jsonl.zst         the services, one a line in order of id
 downloads/<id>.index.jsonl.zst   `{"id":…,"hash":…}` of each service, in the same order
 downloads/<id>.json              the sizes and hashes of these three, written last
@@ -28,7 +29,8 @@ from service.schema.status import SnapshotDescription, SnapshotEnvelope, Snapsho
 from service.schema.values import format_timestamp
 from service.snapshot.manifest import MANIFEST, Manifest, hash_file
 
-KINDS = ("tar.zst", "jsonl.zst", "index.jsonl.zst")
+ARCHIVE = "tar.zst"
+KINDS = (ARCHIVE, "jsonl.zst", "index.jsonl.zst")
 """The names of the files after the id and a dot."""
 CURRENT_FILE = "current.json"
 

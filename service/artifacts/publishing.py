@@ -25,6 +25,7 @@ from service.snapshot.manifest import MANIFEST, Manifest, verify
 from service.snapshot.publication import (
     CURRENT,
     SNAPSHOTS,
+    SOURCES,
     is_snapshot_id,
     read_current,
     read_kept,
@@ -36,18 +37,24 @@ KEPT = 3
 """Snapshots that stay on disk, unless told otherwise."""
 LOCK = ".lock"
 STAGING = "staging"
+INCOMING = "incoming"
+"""The folder of downloads that were cut, which the next attempt to copy continues."""
+LAST = "last.json"
+"""The file that holds the report of the last build."""
 WHOOSH = "whoosh"
 """The folder of the Whoosh index of the published snapshot, for people."""
+ACCEPTED = "accepted"
+"""The name of the folder of sources in earlier releases."""
 EARLIER = ("history.json", "pointer.json", "following.json", "feeds")
 OBSOLETE = (
     *EARLIER,
     *(f"reuse/{'[0-9a-f]' * 64}.arrays", f"reuse/{'[0-9a-f]' * 20}.json"),
 )
 """Patterns of the files and folders of earlier releases, which nothing reads."""
-OWN = (CURRENT, LOCK, SNAPSHOTS)
-"""Names that a folder of artifacts has at least one of, once something was published there."""
-REMOVED = (STAGING, *EARLIER)
-"""Names of what a build removes in such a folder before it reads its sources."""
+OWN = (CURRENT, LOCK)
+"""Names that a folder of artifacts has at least one of, once a build was at work there."""
+REMOVED = (STAGING, INCOMING, WHOOSH, ACCEPTED, LAST, SOURCES, *EARLIER)
+"""Names of what a build or a copy removes, moves or replaces in such a folder."""
 SYNCS = 16
 """Files that are flushed at a time: a file system commits many in about the time of one."""
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from service.conditions import SERVICE_FACETS, Filters
 from service.errors import SnapshotUnavailable
+from service.schema.values import EPOCH
 from service.snapshot.publication import SNAPSHOTS, Publication, read_current, read_others
 from service.snapshot.snapshot import Connector, Snapshot, open_folder
 
@@ -149,6 +150,9 @@ class SnapshotManager:
         try:
             current = self._current = read_current(self.path)
         except SnapshotUnavailable as error:
+            if self.opened is None and time.monotonic() >= self._retry_at:
+                self._fall_back(EPOCH)
+                self._retry_at = time.monotonic() + RETRY_AFTER
             self._refuse(error)
             return
         state = current, _inode(self.path / SNAPSHOTS / current.id)
@@ -157,11 +161,19 @@ class SnapshotManager:
         elif state != self._tried or time.monotonic() >= self._retry_at:
             refusal = self._serve(current.id, current.checked_at)
             if refusal is not None and self.opened is None:
-                # The newest whole snapshot that was built before the published one.
-                earlier, _ = read_others(self.path)
-                any(self._serve(each.id, each.built_at) is None for each in earlier)
+                self._fall_back(current.checked_at)
             self._refuse(refusal)
             self._tried, self._retry_at = state, time.monotonic() + RETRY_AFTER
+
+    def _fall_back(self, published_at: datetime) -> None:
+        """Serve the newest whole snapshot that was built before the published one.
+
+        Else it is a later one that the published one replaced by being published again. A rollback
+        dates CURRENT back, so that none is served that it withdrew.
+        """
+        earlier, later = read_others(self.path)
+        others = [*earlier, *(each for each in later if each.built_at <= published_at)]
+        any(self._serve(each.id, each.built_at) is None for each in others)
 
     def _serve(self, snapshot_id: str, checked_at: datetime) -> SnapshotUnavailable | None:
         """Verify, open and serve a snapshot; returns why it cannot be served."""

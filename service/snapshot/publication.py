@@ -52,7 +52,7 @@ def read_current(artifacts: Path) -> Publication:
     path = artifacts / CURRENT
     try:
         snapshot_id = path.read_text("ascii").strip()
-        modified = path.stat().st_mtime_ns
+        checked_at = _time_of(path)
     except FileNotFoundError as error:
         if kept := read_kept(artifacts):
             return Publication(kept[0].id, kept[0].built_at)
@@ -63,7 +63,7 @@ def read_current(artifacts: Path) -> Publication:
         raise SnapshotUnavailable(f"{path} cannot be read: {error}") from error
     if not is_snapshot_id(snapshot_id):
         raise SnapshotDamaged(f"{path} names no snapshot; {REBUILD}")
-    return Publication(snapshot_id, EPOCH + timedelta(microseconds=modified // 1000))
+    return Publication(snapshot_id, checked_at)
 
 
 def read_kept(artifacts: Path) -> list[KeptSnapshot]:
@@ -81,20 +81,42 @@ def read_kept(artifacts: Path) -> list[KeptSnapshot]:
 def read_others(artifacts: Path) -> tuple[list[KeptSnapshot], list[KeptSnapshot]]:
     """Return the other kept snapshots, those built before the published one and the later ones.
 
-    The newest comes first in both. Where the manifest of the published one is damaged, the time of
-    CURRENT takes the place of its `built_at`: a rollback sets both to the same. All count as
-    earlier where CURRENT is damaged.
+    The newest comes first in both. Where CURRENT or the manifest of the published one is damaged,
+    the time of CURRENT takes the place of `built_at`: a rollback sets both to the same.
     """
     kept = read_kept(artifacts)
     try:
         current = read_current(artifacts)
+    except SnapshotMissing:
+        return [], []
     except SnapshotUnavailable:
-        return kept, []
+        try:
+            current = Publication("unknown", _time_of(artifacts / CURRENT))  # behind all ids
+        except OSError:
+            return kept, []
     times = {each.id: each.built_at for each in kept}
     served = times.get(current.id, current.checked_at), current.id
     others = [each for each in kept if each.id != current.id]
     later = [each for each in others if (each.built_at, each.id) > served]
     return others[len(later) :], later
+
+
+def find_served(artifacts: Path) -> list[Path]:
+    """Return the folder of the published snapshot, where there is one.
+
+    Where CURRENT or its manifest is damaged, those of the others may take its place: they follow,
+    the newest first.
+    """
+    try:
+        names = [read_current(artifacts).id]
+    except SnapshotMissing:
+        return []
+    except SnapshotUnavailable:
+        names = []
+    kept = [each.id for each in read_kept(artifacts)]
+    if not set(names) & set(kept):
+        names += kept
+    return [artifacts / SNAPSHOTS / name for name in names]
 
 
 def read_sources(artifacts: Path) -> list[SourceState]:
@@ -105,3 +127,7 @@ def read_sources(artifacts: Path) -> list[SourceState]:
 def is_snapshot_id(name: str) -> bool:
     """Return whether a name is the id of a snapshot: ID_DIGITS hexadecimal digits."""
     return _snapshot_id.fullmatch(name) is not None
+
+
+def _time_of(path: Path) -> datetime:
+    return EPOCH + timedelta(microseconds=path.stat().st_mtime_ns // 1000)

@@ -48,7 +48,7 @@ NGINX = Path("/usr/sbin/nginx")
 ROOT_ONLY = "mounting a small file system needs root"
 
 
-def publish(artifacts: Path, edition: int) -> str:
+def publish(artifacts: Path, edition: int, *options: str) -> str:
     """Build an edition of a small catalogue; returns the id of the snapshot."""
     artifacts.mkdir(exist_ok=True)
     records = [
@@ -56,7 +56,8 @@ def publish(artifacts: Path, edition: int) -> str:
         for number in range(50)
     ]
     source = write_lines(artifacts / "services.jsonl", records)
-    assert index(["build", source, "--out", str(artifacts), "--no-semantic", "--quiet"]) == 0
+    arguments = ["build", source, "--out", str(artifacts), "--no-semantic", "--quiet"]
+    assert index([*arguments, *options]) == 0
     return current(artifacts)
 
 
@@ -401,6 +402,16 @@ def test_what_was_left_of_another_snapshot_is_removed(
         assert len([*(copy / "incoming").iterdir()]) == 1
     origin.cut = lambda _: None
     check_copy(origin.url, copy, home)
+
+
+@pytest.mark.parametrize("name", ["incoming", "staging"])
+def test_a_folder_of_something_else_is_left_as_it_is(
+    name: str, origin: FolderServer, copy: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (copy / name).mkdir(parents=True)
+    (copy / name / "own").write_text("of an operator")
+    assert f"has `{name}`, which a build would remove" in refusal(origin.url, copy, capsys)
+    assert [*copy.rglob("*")] == [copy / name, copy / name / "own"]
 
 
 @pytest.mark.parametrize("suffix", [".tar.zst", ".index.jsonl.zst", ".jsonl.zst"])
@@ -1028,6 +1039,20 @@ def test_a_rollback_of_the_origin_is_followed_without_a_download(
     assert fetch(origin.url, copy) == first
     late = tmp_path / "late"
     check_copy(origin.url, late, home)
+
+
+def test_a_denial_of_what_an_earlier_snapshot_had_removes_its_downloads_from_copies(
+    home: Path, origin: FolderServer, copy: Path
+) -> None:
+    fetch(origin.url, copy)
+    second = publish(home, 3)
+    assert fetch(origin.url, copy) == second
+    third = publish(home, 3, "--deny", "id:gone")  # which changes nothing that is listed
+    assert fetch(origin.url, copy) == third
+    check_equal(copy, home)
+    assert {name.partition(".")[0] for name in files_of(copy / "downloads")} == {third, "current"}
+    assert publish(home, 3, "--deny", "id:gone") == third
+    assert publish(home, 3) == second, "without denials the id is that of the content"
 
 
 def test_a_snapshot_was_checked_when_the_origin_checked_it(

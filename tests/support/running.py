@@ -9,6 +9,7 @@ import logging
 import multiprocessing
 import os
 import re
+import resource
 import socket
 import ssl
 import subprocess
@@ -309,6 +310,17 @@ def _run(
         sys.exit(program(arguments))
     finally:
         logging.shutdown()  # writes the last lines, as the end of an interpreter does
+
+
+@contextmanager
+def largest_file(size: int) -> Iterator[None]:
+    """Let this process write no file beyond a size; the write fails as on a full disk."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 def eventually(holds: Callable[[], bool], seconds: float = 30) -> None:

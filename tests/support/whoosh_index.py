@@ -12,7 +12,7 @@ from whoosh.searching import Searcher
 from indexer.cli.query import parse_query
 from indexer.record_store import write_records
 from indexer.whoosh_index import FIELDS, open_whoosh_index, update_whoosh_index
-from service.artifacts.publishing import stage
+from service.artifacts.publishing import LOCK, stage
 
 Texts = tuple[str, str, str]
 """Name, description and category."""
@@ -21,10 +21,11 @@ Catalogue = Mapping[str, Texts]
 
 
 def write_snapshot(artifacts: Path, snapshot_id: str, services: Catalogue) -> None:
-    """Write the records of these services."""
+    """Write the records of these services, in a folder of artifacts."""
     folder = artifacts / "snapshots" / snapshot_id
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
+    (artifacts / LOCK).touch()
     records = (
         {"id": service_id, "endpoints": [], **dict(zip(FIELDS, texts, strict=True))}
         for service_id, texts in services.items()

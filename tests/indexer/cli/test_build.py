@@ -15,7 +15,8 @@ import pytest
 from indexer.__main__ import main
 from indexer.encoder.packaged import load_encoder
 from service.artifacts.publishing import DOWNLOADS
-from service.snapshot.manifest import read_manifest
+from service.snapshot.manifest import FORMAT, MANIFEST, read_manifest
+from service.snapshot.publication import CURRENT
 from service.snapshot.snapshot import open_snapshot
 from tests.support.artifacts import STAGES, folder, ids, overlays, reported
 from tests.support.clients.terminals import on_terminal
@@ -430,6 +431,31 @@ def test_payments_that_lost_all_rows_publish_nothing_until_they_are_accepted(
         assert open_snapshot(artifacts).id == served
         assert build([service("b")], options=(*options, "--accept", options[1])) == 0
         assert build([service("c")], options=options) == 0
+
+
+@pytest.mark.parametrize("case", ["CURRENT", "manifest", "format"])
+def test_lost_payments_are_noticed_where_the_served_snapshot_cannot_be_read(
+    case: str, tmp_path: Path, artifacts: Path, build: Build, capsys: pytest.CaptureFixture[str]
+) -> None:
+    row = payment()
+    header, values = ",".join(row), ",".join(map(str, row.values()))
+    payments = tmp_path / "payments.csv"
+    payments.write_text(f"{header}\n{values}\n")
+    options = ("--transactions", str(payments))
+    for name in "ab":
+        assert build([service(name)], options=options) == 0
+    manifest = folder(artifacts) / MANIFEST
+    if case == "CURRENT":
+        (artifacts / CURRENT).write_text("")
+    elif case == "manifest":
+        manifest.write_bytes(manifest.read_bytes()[:100])
+    else:
+        content = json.loads(manifest.read_bytes())
+        manifest.write_text(json.dumps(content | {"format": FORMAT - 1, "counts": []}))
+    payments.write_text(f"{header}\n")
+    capsys.readouterr()
+    assert build([service("c")], options=options) == 3
+    assert f"{payments}: has lost all its payments; if that is right, " in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("closed", [">&-", ">&- 2>&-"])

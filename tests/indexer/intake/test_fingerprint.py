@@ -21,7 +21,7 @@ from indexer.intake.findings import MAX_REASONS
 from indexer.intake.fingerprint import hash_code, program_versions
 from indexer.options import BuildOptions, RankingOptions
 from indexer.progress import Progress, Stage
-from indexer.report import LAST
+from service.artifacts.publishing import LAST, LOCK
 from service.snapshot.manifest import read_manifest
 from service.snapshot.snapshot import open_snapshot
 from tests.support.artifacts import current, folder, ids, reported
@@ -411,8 +411,8 @@ def test_an_age_beyond_all_dates_is_for_ever(
 def test_a_report_that_cannot_be_stored_does_not_fail_the_build(
     artifacts: Path, build: Build, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    artifacts.mkdir()
-    (artifacts / LAST).mkdir()
+    (artifacts / LAST).mkdir(parents=True)
+    (artifacts / LOCK).touch()
     for _ in range(2):
         assert build([service("a")], options=("--json",)) == 0
         assert READ_STAGE in reported(capsys)["stages"]

@@ -215,6 +215,25 @@ def test_a_source_that_changed_too_much_publishes_nothing_until_it_is_accepted(
         assert build(server.url, options=("--from-scratch",)) == 0
 
 
+def test_a_url_gives_no_items_only_where_that_was_accepted(
+    artifacts: Path, build: Build, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuses() -> bool:
+        failed = build(server.url, options=("--from-scratch",)) == 3
+        return failed and f"{server.url}: gives no items; if that is " in capsys.readouterr().err
+
+    with misbehaving(sending([])) as server:
+        assert refuses(), "it was never accepted"
+        server.behaviour = sending(resources(3))  # fewer than any source may lose
+        assert build(server.url) == 0
+        server.behaviour = sending([])
+        assert refuses()
+        assert len(ids(artifacts)) == 3
+        assert build(server.url, options=("--accept", server.url)) == 0
+        assert not refuses()
+        assert ids(artifacts) == []
+
+
 @pytest.mark.parametrize("change", WORSE)
 def test_the_last_copy_of_a_source_that_changed_too_much_serves_beside_others(
     change: str, artifacts: Path, build: Build, capsys: pytest.CaptureFixture[str]

@@ -5,11 +5,9 @@ from __future__ import annotations
 import gzip
 import json
 import os
-import resource
 import signal
 import subprocess
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
@@ -23,7 +21,7 @@ from indexer.options import SourceOptions
 from indexer.payments.load import check_payment_files, load_payments
 from service.arrays.files import zstd
 from service.snapshot.snapshot import open_snapshot
-from tests.support.running import Build, payment, service, write_lines
+from tests.support.running import Build, largest_file, payment, service, write_lines
 from tests.support.sources.payments import (
     ANY_REJECTS,
     HEADER,
@@ -171,17 +169,6 @@ def test_gzip_data_that_is_cut_short_ends_the_build(
     name.write_bytes(gzip.compress(text)[:-9])
     assert build([service()], payments=name) == 1
     assert "cut short" in capsys.readouterr().err
-
-
-@contextmanager
-def largest_file(size: int) -> Iterator[None]:
-    """Let this process write no file beyond a size; the write fails as on a full disk."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 @pytest.mark.parametrize("limit", [20_000, 200_000])

@@ -6,6 +6,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, cast
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -93,6 +94,18 @@ def test_a_value_of_another_type_than_most_lines_have_is_kept(
     probe = facts(tmp_path, *lines).probe
     assert probe is not UNSET
     assert probe.latency_ms == latency
+
+
+@pytest.mark.parametrize("latency", [b"1" + b"0" * 400, b"1e300", b"9007199254740992"])
+def test_a_latency_that_no_answer_has_room_for_is_malformed(latency: bytes, tmp_path: Path) -> None:
+    good = seen("answered", ago(hours=1), latency_ms=2**53 - 1)
+    bad = msgspec.json.encode(seen("answered", ago(minutes=1), latency_ms=msgspec.Raw(latency)))
+    findings = Findings(None)
+    (probed,) = read([source(tmp_path / "p", [bad, good])], findings=findings).facts.values()
+    assert probed.probe is not UNSET
+    assert probed.probe.latency_ms == 2**53 - 1
+    (fault,) = findings.examples(findings.tallies[0], Fate.REJECTED)
+    assert str(fault).startswith("p:1: $.latency_ms: ")
 
 
 def test_undated_and_future_lines_count_as_none(tmp_path: Path) -> None:

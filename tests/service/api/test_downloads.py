@@ -24,7 +24,7 @@ from indexer.__main__ import main
 from service.app import create_app
 from service.artifacts.downloads import KINDS, read_downloads
 from service.artifacts.publishing import DOWNLOADS
-from service.http.responses import IMMUTABLE
+from service.http.responses import IMMUTABLE, NO_CACHE
 from service.settings import Settings
 from tests.support.artifacts import current
 from tests.support.processes import run_service
@@ -106,13 +106,37 @@ def test_files_are_served_whole_with_strong_tags(
     assert response.headers["etag"] == f'"{hashlib.sha256(content).hexdigest()}"'
     assert response.headers["content-type"] == "application/zstd"
     assert response.headers["accept-ranges"] == "bytes"
-    assert response.headers["cache-control"] == IMMUTABLE
+    assert response.headers["cache-control"] == (NO_CACHE if kind == "tar.zst" else IMMUTABLE)
     assert "content-encoding" not in response.headers
     head = server.head(path)
     assert (head.status_code, head.content) == (200, b"")
     assert {key: head.headers[key] for key in ("etag", "content-length", "cache-control")} == {
         key: response.headers[key] for key in ("etag", "content-length", "cache-control")
     }
+
+
+def test_a_file_that_was_kept_is_that_of_a_snapshot_that_was_pruned_and_built_again(
+    artifacts: Path, build: Build
+) -> None:
+    def publish(*names: str) -> str:
+        for name in names:
+            assert build([service(name)], options=("--keep", "2")) == 0
+        return current(artifacts)
+
+    snapshot_id, kept = publish("a"), {}
+    with open_app(artifacts) as client:
+        for kind in KINDS:
+            kept[kind] = client.get(f"{ROOT}/{snapshot_id}.{kind}")
+        assert publish("b", "c", "a") == snapshot_id
+        for kind, before in kept.items():
+            again = client.get(f"{ROOT}/{snapshot_id}.{kind}")
+            is_same = again.content == before.content
+            assert is_same or before.headers["cache-control"] == NO_CACHE
+            assert is_same == (again.headers["etag"] == before.headers["etag"])
+            validated = {"If-None-Match": before.headers["etag"]}
+            response = client.get(f"{ROOT}/{snapshot_id}.{kind}", headers=validated)
+            assert (response.status_code == 304) == is_same
+            assert response.headers["cache-control"] == before.headers["cache-control"]
 
 
 @settings(max_examples=examples(150), deadline=None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,7 +22,16 @@ from service.schema.values import format_timestamp
 from service.settings import Settings
 from tests.support.artifacts import current, overlays
 from tests.support.intake import CatalogueFolder, source
-from tests.support.running import Build, Json, endpoint, in_process, open_app, service
+from tests.support.running import (
+    Build,
+    Json,
+    endpoint,
+    in_process,
+    largest_file,
+    open_app,
+    service,
+    write_lines,
+)
 from tests.support.sources.x402 import USDC, accept, resource
 
 NOW = datetime.now(UTC).replace(microsecond=0)
@@ -125,6 +135,17 @@ def test_an_endpoint_says_who_saw_it_alive_or_dead_and_when(published: Published
     assert "alive" not in published.facts("quiet")
     assert published.facts("quiet")["probe"]["status"] == 405
     assert published.facts("listed")["wildcard"] is True
+
+
+def test_the_name_of_a_prober_says_nothing_of_the_folders_of_the_operator(
+    tmp_path: Path, artifacts: Path, build: Build
+) -> None:
+    folder = tmp_path / "of-the-operator"
+    folder.mkdir()
+    probes = write_lines(folder / "nightly.jsonl", [quoted("busy", ago(hours=1))])
+    assert build([tide("busy")], options=("--probes", probes)) == 0
+    with open_app(artifacts) as client:
+        assert Published(client, artifacts).facts("busy")["probe"]["prober"] == "nightly.jsonl"
 
 
 def test_an_ard_entry_says_whether_its_service_is_alive(published: Published) -> None:
@@ -290,3 +311,22 @@ def test_the_same_observations_in_any_order_give_the_same_snapshot(
     assert current(build_probed(tmp_path, RECORDS, TRUSTED[::-1], LIES[::-1])) == before
     changed = [*TRUSTED, seen("busy", "unreachable", ago(minutes=5))]
     assert current(build_probed(tmp_path, RECORDS, changed, LIES)) != before
+
+
+@pytest.mark.parametrize("room", ["memory", "disk"])
+def test_observations_without_room_end_the_build_with_an_error(
+    room: str,
+    tmp_path: Path,
+    artifacts: Path,
+    build: Build,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    if room == "memory":
+        monkeypatch.setattr("indexer.probes.verdicts.MEMORY", "2MB")
+    lines = [quoted("busy", ago(seconds=number)) for number in range(20_000)]
+    probes = write_lines(tmp_path / "probes.jsonl", lines)
+    with largest_file(200_000) if room == "disk" else nullcontext():
+        assert build([tide("busy")], options=("--probes", probes)) == 1
+    assert capsys.readouterr().err.startswith("error: the observations cannot be judged: ")
+    assert not (artifacts / "CURRENT").exists()

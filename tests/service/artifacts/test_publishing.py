@@ -191,16 +191,30 @@ def test_foreign_files_and_folders_are_not_removed(artifacts: Path, build: Build
     assert remaining < ours
 
 
-@pytest.mark.parametrize("name", ["feeds", "staging", "history.json"])
+FOREIGN = ["feeds", "staging", "history.json", "whoosh", "accepted", "last.json", "sources.json"]
+
+
+@pytest.mark.parametrize("name", [*FOREIGN, "incoming", "staging snapshots"])
 def test_a_folder_of_something_else_is_left_as_it_is(
     name: str, artifacts: Path, build: Build, capsys: pytest.CaptureFixture[str]
 ) -> None:
     artifacts.mkdir()
-    (artifacts / name).mkdir()
-    (artifacts / name / "own").write_text("of an operator")
+    first, *_ = names = name.split()
+    own = {artifacts / each / "own" for each in names}
+    for path in own:
+        path.parent.mkdir()
+        path.write_text("of an operator")
     assert build([service("a")]) == 1
-    assert f"has `{name}`, which a build would remove" in capsys.readouterr().err
-    assert [*artifacts.rglob("*")] == [artifacts / name, artifacts / name / "own"]
+    assert f"has `{first}`, which a build would remove" in capsys.readouterr().err
+    assert {*artifacts.rglob("*")} == own | {path.parent for path in own}
+
+
+def test_a_folder_that_a_killed_first_build_left_is_built_on(artifacts: Path, build: Build) -> None:
+    for name in ("snapshots", "staging", "whoosh"):
+        (artifacts / name).mkdir(parents=True)
+    (artifacts / ".lock").touch()
+    assert build([service("a")]) == 0
+    assert open_snapshot(artifacts).find("a") is not None
 
 
 def test_snapshots_of_earlier_versions_are_pruned(artifacts: Path, build: Build) -> None:

@@ -422,6 +422,44 @@ def test_a_rolled_back_snapshot_is_not_opened_in_place_of_a_damaged_one(
         manager.current()
 
 
+def test_a_snapshot_that_the_published_one_replaced_is_opened_though_it_was_built_later(
+    artifacts: Path, build: Build, manager: SnapshotManager
+) -> None:
+    published = []
+    for name in "aba":
+        assert build([service(name)]) == 0
+        published.append(current(artifacts))
+    assert published[2] == published[0]
+    flip_a_bit(folder(artifacts) / "records.json")
+    manager.open()
+    assert (manager.current().id, type(manager.refusal)) == (published[1], SnapshotDamaged)
+    assert build([service("a")]) == 0
+    manager.poll()
+    assert (manager.current().id, manager.refusal) == (published[0], None)
+
+
+@pytest.mark.parametrize("is_withdrawn", [False, True])
+@pytest.mark.parametrize("content", [b"", b"\xff"])
+def test_where_current_is_damaged_the_newest_snapshot_that_is_not_withdrawn_is_opened(
+    content: bytes, is_withdrawn: bool, artifacts: Path, manager: SnapshotManager
+) -> None:
+    for name in "abc":
+        publish(artifacts, name)
+    if is_withdrawn:
+        assert main(["rollback", str(artifacts)]) == 0
+    path, published = artifacts / "CURRENT", current(artifacts)
+    modified = path.stat().st_mtime_ns
+    path.write_bytes(content)
+    os.utime(path, ns=(modified, modified))  # as where the disk is at fault
+    manager.open()
+    manager.poll()
+    assert manager.current().id == published
+    assert (manager.refusals, "CURRENT" in str(manager.refusal)) == (1, True)
+    path.write_text(published)
+    manager.poll()
+    assert (manager.current().id, manager.refusal, manager.swaps) == (published, None, 0)
+
+
 def test_a_build_without_changes_updates_checked_at(
     artifacts: Path, build: Build, manager: SnapshotManager
 ) -> None:

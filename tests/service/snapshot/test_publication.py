@@ -72,6 +72,11 @@ def test_current_that_cannot_be_read_is_no_missing_one(tmp_path: Path) -> None:
     (tmp_path / "CURRENT").write_bytes(b"\xff")
     with pytest.raises(SnapshotUnavailable, match="CURRENT cannot be read"):
         read_current(tmp_path)
+    (tmp_path / "CURRENT").unlink()
+    (tmp_path / "CURRENT").symlink_to("CURRENT")
+    with pytest.raises(SnapshotUnavailable, match="CURRENT cannot be read"):
+        read_current(tmp_path)
+    assert others(tmp_path) == ([A], [])
 
 
 @pytest.mark.parametrize(
