@@ -166,7 +166,7 @@ class Assembler:
             with context.progress.stage("merge"):
                 merger = Merger(table, self._decisions, rules, findings)
                 merger.merge()
-                identifier = self._identify(catalogue, merger, rules, denied)
+                identifier = self._identify(catalogue, merger, denied)
             self._remove(catalogue, merger, rules.denials)
             self._decisions.conflicts = merger.conflicts
             for conflict in self._decisions.conflicts:
@@ -215,15 +215,10 @@ class Assembler:
         return any(each.state is State.SKIPPED for each in self._findings.tallies)
 
     def _identify(
-        self, catalogue: Catalogue, merger: Merger, rules: Rules, denied: Iterable[Denial]
+        self, catalogue: Catalogue, merger: Merger, denied: Iterable[Denial]
     ) -> Identifier:
-        """Give every service its id.
-
-        Nobody takes over one that is taken down, or any while its source is skipped.
-        """
-        held = self._decisions.ids_of(rules.denied_domains)
-        held -= {each.given for each in catalogue.records}
-        held |= {*_taken_down(denied)}
+        """Give every service its id; nobody takes over an id while its source is skipped."""
+        held = set(_taken_down(denied))
         if self._is_skipped:
             held |= self._decisions.served_ids
         identifier = Identifier(catalogue, merger, self._decisions, self._findings)

@@ -6,7 +6,7 @@ an address, whoever else asks for them later.
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -84,10 +84,6 @@ class Decisions:
     def served_ids(self) -> set[str]:
         """The ids of the served snapshot that were derived."""
         return set(self._ids)
-
-    def ids_of(self, domains: Container[str]) -> set[str]:
-        """Return those of the served ids that these domains have, also with a path."""
-        return {each for each, owner in self._ids.items() if owner.partition("/")[0] in domains}
 
     def keep(self) -> None:
         """Keep all decisions of the served snapshot, as a source that they are about is absent."""

@@ -13,11 +13,9 @@ from msgspec.structs import replace
 
 from indexer.catalogue.admission import admit
 from indexer.catalogue.catalogue import Catalogue, ListedService
-from indexer.catalogue.derived_ids import ascii_domain
 from indexer.catalogue.reading import OTHER_KIND, Result, apply_rules, read_all
 from indexer.catalogue.records import Record, given_id, read_record
 from indexer.catalogue.table import decode_resource, encode_resource, row_of
-from indexer.endpoints import decode_endpoints
 from indexer.errors import (
     IndexerError,
     InvalidRecord,
@@ -30,7 +28,7 @@ from indexer.intake.fates import Subject, read_subject
 from indexer.intake.findings import Findings, State, Tally
 from indexer.intake.kept import AcceptedListings, KeptSource, remove_unused
 from indexer.intake.lists import LIST_KINDS, SourceRecord, read_records
-from indexer.intake.rules import Rules, TakenDown, check_address
+from indexer.intake.rules import Rules, check_address
 from indexer.intake.sources import Input, distinct_name
 from indexer.options import DOCUMENTS, BuildOptions, Kind, OnError
 from indexer.processes.pool import Pool
@@ -41,7 +39,6 @@ from indexer.resources.manifest import read_manifest
 from indexer.resources.mpp import read_directory
 from indexer.resources.openapi import read_openapi
 from indexer.resources.resource import Resource
-from service.urls import find_url
 
 READERS: Mapping[Kind, Callable[[Document], Iterator[Described]]] = {
     Kind.OPENAPI: read_openapi,
@@ -188,11 +185,7 @@ class Intake:
         """
         name = " ".join(filter(None, (found.given, found.method, found.tool)))
         reading.listings.add(name, found.payees, found.price)
-        try:
-            apply_rules(found, self._rules)
-        except TakenDown:
-            self._note_denied(found.domain)
-            raise
+        apply_rules(found, self._rules)
         self._rules.check_age(found.updated)
         row = row_of(found, self._source, reading.input.options.trust, record.position)
         text = b"" if isinstance(record, Described) else record.text
@@ -206,13 +199,7 @@ class Intake:
     def _add_record(self, reading: Reading, record: SourceRecord, valid: Record) -> None:
         """Add a valid record of a catalogue as far as its source may say it; raises LeftOut."""
         reading.listings.add(valid.id or valid.domain, valid.payees, valid.highest)
-        try:
-            text, faults = admit(record.text, valid, reading.input.options, self._rules)
-        except TakenDown:
-            urls = (each.url for each in decode_endpoints(record.text))
-            domains = (parsed.domain for parsed in map(find_url, urls) if parsed)
-            self._note_denied(valid.domain or next(domains, ""))
-            raise
+        text, faults = admit(record.text, valid, reading.input.options, self._rules)
         for fault, address in faults:
             subject = Subject(() if address is None else (address,))
             place = reading.tally, record.position, given_id(record.text)
@@ -224,11 +211,6 @@ class Intake:
             valid = read_record(text)
         reading.entries.append(self._catalogue.add(valid, self._source, record.position))
         reading.tally.published += 1
-
-    def _note_denied(self, domain: str) -> None:
-        """Note the domain of what a denial removes: nobody else gets its id."""
-        with suppress(ValueError):
-            self._rules.denied_domains.add(ascii_domain(domain))
 
     def _judge(self, reading: Reading) -> None:
         """Raise SourceFailed for a source that lost or changed too much since it was accepted."""

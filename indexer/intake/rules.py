@@ -128,8 +128,6 @@ class Rules:
         self.now = None if now is None else since_epoch(now)
         self.holds_until: int | None = None
         """The last moment at which each decision is the same, in microseconds; None for ever."""
-        self.denied_domains: set[str] = set()
-        """The domains of what denials have removed so far."""
 
     def hold_until(self, moment: int) -> None:
         """Note that a later build may decide otherwise after a moment, in microseconds.

@@ -326,40 +326,6 @@ def test_what_is_taken_down_stays_down_whatever_neighbours_are_listed(
         assert not any("scam.shop.example" in url for url in listings(catalogue.artifacts))
 
 
-@pytest.mark.parametrize(
-    "denial",
-    [
-        {"host": "*.shop.example"},
-        {"domain": "scam.shop.example"},
-        {"payee": THIEF},
-        {"url": "https://scam.shop.example/x"},
-        {"id": "scam-shop-example"},
-    ],
-    ids=lambda denial: next(iter(denial)),
-)
-@pytest.mark.parametrize("fields", [None, {"domain": "https://SCAM.shop.example/"}, {"id": "own"}])
-def test_after_an_appeal_a_seller_has_the_id_of_before_and_no_stranger(
-    catalogue: CatalogueFolder, denial: Json, fields: Json | None
-) -> None:
-    scam = source("a", shop("scam.shop.example", "x", payee=THIEF), trust=0)
-    if fields:
-        named = [endpoint() | {"url": "https://scam.shop.example/x", "payTo": THIEF}]
-        record = service(None, endpoints=named, **fields)
-        scam = source("a", [record], kind="records", trust=0, curated=False)
-    stranger = source("b", shop("scam-shop.example", "x"), trust=1)
-    deny = [denial | {"reason": "spam"}]
-    assert catalogue.build(scam) == 0
-    assert ids(catalogue.artifacts) == ["scam-shop-example"]
-    for _ in range(2):
-        assert catalogue.build(stranger, scam, deny=deny) == 0
-        (alone,) = ids(catalogue.artifacts)
-        assert alone.startswith("scam-shop-example-")
-    assert catalogue.build(stranger, scam) == 0
-    domains = {each["id"]: each["domain"] for each in listed(catalogue.artifacts)}
-    assert domains.pop(alone) == "scam-shop.example"
-    assert domains.keys() == {"scam-shop-example"}
-
-
 def test_one_listing_of_many_does_not_name_the_service(catalogue: CatalogueFolder) -> None:
     loud = paid(
         f"{VICTIM}/loud",
