@@ -73,11 +73,10 @@ def term_of(word: str) -> str:
 
 def name_key(text: str) -> str:
     """Return the folded letters and digits of a name, equal for all spellings of it."""
-    text = _spell_signs(text)
+    text = _spell_signs(text if text.isascii() else _normalise(text, LONGEST_NORMALISED))
     if text.isascii():
         return text.lower().encode().translate(None, _NOT_IN_NAMES).decode()
-    normalised = _normalise(text, LONGEST_NORMALISED)
-    return "".join(_NAME_CHARACTERS.findall(normalised.casefold()))
+    return "".join(_NAME_CHARACTERS.findall(text.casefold()))
 
 
 # Scripts written without blanks between words: Thai, Lao, Myanmar, Khmer; kana, Han; and Hangul.

@@ -141,6 +141,7 @@ def test_unspaced_scripts_are_analysed_into_bigrams(text: str, before: str, afte
 @example("x_y")
 @example("Tシャツ")
 @example("٣ ½ ² Ⅷ 〇")
+@example("A#À")
 def test_no_letter_or_digit_is_dropped(text: str) -> None:
     together = "".join(word.text for word in words_of(text))
     assert set(name_key(text)) <= set(together)
