@@ -100,3 +100,4 @@ def test_every_address_keeps_the_root_path(browser: Browser, sample: Path) -> No
             expect(page).to_have_url(f"{origin}/catalogue/ecosystem?timeframe=7")
             links = page.locator("a").evaluate_all("all => all.map(each => each.pathname)")
             assert all(link.startswith("/catalogue/") for link in links)
+            page.unroute_all(behavior="wait")  # files of the last page may be on their way
