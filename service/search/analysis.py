@@ -134,7 +134,7 @@ _LETTERS_WITHOUT_DECOMPOSITION = str.maketrans(
 
 _TOKEN = re.compile(rf"(?:{_WORD_CHARACTER}|_)+")
 _LONG_RUN = re.compile(r"[\W\uff9e\uff9f]{32,}")
-"""What may be combining marks in NFKD: no letters and digits but these two."""
+"""Characters that may be combining marks after NFKD: no letter or digit is, but these two."""
 
 
 def _normalise(text: str, limit: int | None = None) -> str:
