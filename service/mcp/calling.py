@@ -101,7 +101,7 @@ async def how_to_call(
         command = escape_ignorable(command)
     is_shown = len(command) <= MAX_COMMAND and command == printable(command)
     described = _fitting(([msgspec.json.encode(each)] for each in parameters), MAX_PARAMETERS)
-    forms = ((bytes(each), _without_schema(each)) for each in listing.accepts)
+    forms = ((form(each) for form in (bytes, _without_schema)) for each in listing.accepts)
     accepts = _fitting(forms, MAX_ACCEPTS)
     offers = (record.payment_offers or [])[:MAX_DOCUMENTED]
     has_payee = bool(listing.accepts or offers)
@@ -135,7 +135,7 @@ async def how_to_call(
     return result_of(snapshot, facts)
 
 
-def _fitting(values: Iterable[Sequence[bytes]], room: int) -> list[Any]:
+def _fitting(values: Iterable[Iterable[bytes]], room: int) -> list[Any]:
     """Return values that have at most this many bytes together.
 
     Each is given in forms of JSON, of which the first that fits is taken; others follow one that
